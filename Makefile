@@ -1,0 +1,42 @@
+# Every verb sets up what it needs: a virtual environment inside the clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help test lint types demo bench docs format clean
+help: ## list the verbs
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "opsdk needs Python >= 3.11: make PYTHON=/path/to/python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+test: $(STAMP) ## run every test
+	$(BIN)/python -m pytest -q $(ARGS)
+
+lint: $(STAMP) ## ruff (all rules) and the floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(STAMP) ## strict type check
+	$(BIN)/mypy
+
+demo: $(STAMP) ## a local API server, the sample operator, and a short story
+	PYTHONPATH=samples/website $(BIN)/python -m website.demo
+
+bench: $(STAMP) ## speed and memory, as ratios measured side by side
+	$(BIN)/python -m tests.bench $(ARGS)
+
+docs: $(STAMP) ## run every example in the documentation
+	$(BIN)/python -m pytest -q tests/docs $(ARGS)
+
+format: $(STAMP) ## apply the formatter and the safe fixes
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,1 @@
+"""opsdk: Kubernetes operators in Python."""

@@ -1,0 +1,88 @@
+"""Tasks that somebody owns.
+
+``asyncio.TaskGroup`` ties tasks to a block of code. Informers, queues and elections live longer than a block:
+they start tasks in one call and end them in another. `TaskOwner` gives them the same promise: no task outlives
+its owner, and no failure is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+
+class TaskOwner:
+    """Owns background tasks until `aclose`.
+
+    A task that ends with an exception is reported once to `on_error`, at the moment it ends; without a handler
+    the first such exception is raised by `aclose`. Cancellation is not an error.
+
+    >>> async def main():
+    ...     async with TaskOwner("example") as tasks:
+    ...         tasks.start(asyncio.sleep(0), name="nap")
+    >>> asyncio.run(main())
+    """
+
+    def __init__(self, name: str, *, on_error: Callable[[str, BaseException], None] | None = None) -> None:
+        self.name = name
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._failed: BaseException | None = None
+        self._closed = False
+
+    def start(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run `coro` in the background; the task is called ``owner/name``."""
+        if self._closed:
+            coro.close()
+            raise RuntimeError(f"{self.name} is closed and takes no task {name!r}")
+        task = asyncio.get_running_loop().create_task(coro, name=f"{self.name}/{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if self._on_error is not None:
+            self._on_error(task.get_name(), error)
+        elif self._failed is None:
+            self._failed = error
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __repr__(self) -> str:
+        names = ", ".join(sorted(t.get_name().removeprefix(f"{self.name}/") for t in self._tasks))
+        return f"<TaskOwner {self.name}: {names or 'idle'}{', closed' if self._closed else ''}>"
+
+    async def aclose(self) -> None:
+        """Cancel every task and wait until each has ended; idempotent.
+
+        If the caller is cancelled meanwhile, the waiting is finished first and the cancellation raised after it.
+        """
+        self._closed = True
+        interrupted: asyncio.CancelledError | None = None
+        current = asyncio.current_task()
+        while pending := [t for t in self._tasks if t is not current]:
+            for task in pending:
+                task.cancel()
+            try:
+                await asyncio.wait(pending)
+            except asyncio.CancelledError as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

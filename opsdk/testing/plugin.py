@@ -1,0 +1,49 @@
+"""A pytest plugin: ``async def`` tests run in virtual time, and a test that leaves a task behind fails.
+
+Load it with ``-p opsdk.testing.plugin``. Mark a test ``realtime`` to run it on an ordinary loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+
+from opsdk.testing.loop import VirtualLoop
+
+
+class LeakedTaskError(AssertionError):
+    """The test ended, and tasks it started did not."""
+
+
+async def _run(function: Any, arguments: dict[str, Any]) -> None:
+    await function(**arguments)
+    # Closing transports and cancelled tasks finish in the next few turns of the loop.
+    for _ in range(10):
+        leaked = asyncio.all_tasks() - {asyncio.current_task()}
+        if not leaked:
+            return
+        await asyncio.sleep(0)
+    names = ", ".join(sorted(t.get_name() for t in leaked))
+    raise LeakedTaskError(f"tasks left behind: {names}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known wherever the plugin is used."""
+    config.addinivalue_line("markers", "realtime: run this async test on an ordinary event loop")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an ``async def`` test function."""
+    function = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(function):
+        return None
+    names = inspect.signature(function).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names if name in pyfuncitem.funcargs}
+    factory = None if pyfuncitem.get_closest_marker("realtime") else VirtualLoop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_run(function, arguments))
+    return True
