@@ -1,1 +1,1 @@
-"""."""
+"""The ``opsdk`` command. Nothing in opsdk imports it."""

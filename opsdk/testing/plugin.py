@@ -20,9 +20,10 @@ class LeakedTaskError(AssertionError):
 
 async def _run(function: Any, arguments: dict[str, Any]) -> None:
     await function(**arguments)
+    leaked: set[asyncio.Task[Any]] = set()
     # Closing transports and cancelled tasks finish in the next few turns of the loop.
     for _ in range(10):
-        leaked = asyncio.all_tasks() - {asyncio.current_task()}
+        leaked = {t for t in asyncio.all_tasks() if t is not asyncio.current_task()}
         if not leaked:
             return
         await asyncio.sleep(0)

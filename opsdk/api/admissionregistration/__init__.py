@@ -1,0 +1,1 @@
+"""Kinds of the API group ``admissionregistration.k8s.io``."""

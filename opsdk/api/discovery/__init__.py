@@ -1,0 +1,1 @@
+"""Kinds of the API group ``discovery.k8s.io``."""

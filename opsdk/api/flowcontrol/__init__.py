@@ -1,0 +1,1 @@
+"""Kinds of the API group ``flowcontrol.apiserver.k8s.io``."""

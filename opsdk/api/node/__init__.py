@@ -1,0 +1,1 @@
+"""Kinds of the API group ``node.k8s.io``."""

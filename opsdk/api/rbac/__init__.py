@@ -1,0 +1,1 @@
+"""Kinds of the API group ``rbac.authorization.k8s.io``."""

@@ -1,0 +1,1 @@
+"""Kinds of the API group ``resource.k8s.io``."""

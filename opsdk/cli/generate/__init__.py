@@ -1,0 +1,1 @@
+"""Source code made from what a server publishes: typed kinds."""
