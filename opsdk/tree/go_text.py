@@ -1,0 +1,93 @@
+"""How Go prints values: clients and tests compare the server's messages, which are made by ``%v`` and ``%q``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+_NAMED: Final = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def go_quote(text: str) -> str:
+    r"""The string as ``strconv.Quote`` writes it.
+
+    >>> print(go_quote('a"b\nc'))
+    "a\"b\nc"
+    """
+    return '"' + "".join(_NAMED.get(char) or _printable(char) for char in text) + '"'
+
+
+def _printable(char: str) -> str:
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def go_float(number: float) -> str:
+    """The float as ``%v`` writes it: shortest digits, exponent below 1e-4 and from 1e21.
+
+    >>> go_float(2.5), go_float(3.0), go_float(1e21)
+    ('2.5', '3', '1e+21')
+    """
+    if math.isnan(number) or math.isinf(number):
+        return {"inf": "+Inf", "-inf": "-Inf"}.get(str(number), "NaN")
+    if number == 0:
+        return "-0" if math.copysign(1, number) < 0 else "0"
+    size = abs(number)
+    if 1e-4 <= size < 1e21:
+        text = format(number, "f") if float(format(number, "f")) == number else _plain(number)
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return _scientific(number)
+
+
+def _plain(number: float) -> str:
+    for digits in range(7, 25):
+        text = format(number, f".{digits}f")
+        if float(text) == number:
+            return text
+    return repr(number)
+
+
+def _scientific(number: float) -> str:
+    for digits in range(18):
+        text = format(number, f".{digits}e")
+        if float(text) == number:
+            return text
+    return repr(number)
+
+
+def go_scalar(value: Any) -> str:
+    """A JSON scalar as ``%v`` writes it."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return go_float(value)
+    return str(value)
+
+
+def go_value(value: Any) -> str:
+    """A tree as ``%v`` writes it: maps sorted by key, lists separated by spaces.
+
+    >>> go_value({"b": [1, "x"], "a": None})
+    'map[a:<nil> b:[1 x]]'
+    """
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_value(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list | tuple):
+        return "[" + " ".join(go_value(item) for item in value) + "]"
+    return go_scalar(value)

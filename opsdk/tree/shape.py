@@ -1,0 +1,329 @@
+"""Shapes: what strategic merge patch and server-side apply must know of a type.
+
+A `Shape` says how the parts of a value belong together: whether an object's fields and a list's elements are separate
+things that different writers may own, or one indivisible value; by which keys list elements are told apart; and how a
+strategic merge patch merges them. Shapes are made lazily, so recursive types are fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+_REF: Final = "#/components/schemas/"
+
+
+class Topology(Enum):
+    """How the parts of a value belong together."""
+
+    SCALAR = "scalar"
+    """A string, a number or a boolean."""
+    STRUCT = "struct"
+    """An object with named fields, each a separate thing."""
+    MAP = "map"
+    """An object whose keys are data, each entry a separate thing."""
+    MAP_ATOMIC = "map-atomic"
+    """An object that is replaced as a whole."""
+    LIST_ATOMIC = "list-atomic"
+    """A list that is replaced as a whole."""
+    LIST_SET = "list-set"
+    """A list of scalars without order or duplicates, each a separate thing."""
+    LIST_MAP = "list-map"
+    """A list of objects told apart by their `Shape.list_keys`."""
+    UNKNOWN = "unknown"
+    """Untyped: objects are maps of untyped entries, lists are atomic."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether values of this topology are lists."""
+        return self in _LISTS
+
+    @property
+    def is_object(self) -> bool:
+        """Whether values of this topology are objects."""
+        return self in _OBJECTS
+
+
+_LISTS: Final = frozenset({Topology.LIST_ATOMIC, Topology.LIST_SET, Topology.LIST_MAP})
+_OBJECTS: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.MAP_ATOMIC})
+
+Resolve = Callable[[Mapping[str, Any]], "Shape"]
+
+
+class Shape:
+    """The shape of one type; made by `Shapes` or `shape_of_schema`.
+
+    Attributes:
+        topology: how the parts belong together.
+        scalar_type: the OpenAPI type of a SCALAR ("string", "integer", "number", "boolean"), "" when it may be any.
+        list_keys: the fields that tell apart the elements of a LIST_MAP.
+        patch_strategies: of a strategic merge patch: any of "merge", "replace", "retainKeys".
+        patch_merge_key: the one field by which a strategic merge patch matches list elements.
+        preserve_unknown: whether a STRUCT keeps undeclared fields; they are UNKNOWN.
+        embedded: whether the value is an object with apiVersion, kind and metadata of its own.
+    """
+
+    __slots__ = (
+        "_fields",
+        "_item",
+        "_properties",
+        "_resolve",
+        "_schema",
+        "embedded",
+        "list_keys",
+        "patch_merge_key",
+        "patch_strategies",
+        "preserve_unknown",
+        "scalar_type",
+        "topology",
+    )
+
+    def __init__(
+        self, schema: Mapping[str, Any], resolve: Resolve, *, context: Mapping[str, Any] | None = None
+    ) -> None:
+        """Compile one level; `context` holds the use site's extensions when a reference led to `schema`."""
+        self._schema = schema
+        self._resolve = resolve
+        self._properties: Mapping[str, Any] = schema.get("properties") or {}
+        self._fields: dict[str, Shape] = {}
+        self._item: Shape | None = None
+        site = {**schema, **(context or {})}
+        self.list_keys: tuple[str, ...] = tuple(site.get("x-kubernetes-list-map-keys") or ())
+        strategies = str(site.get("x-kubernetes-patch-strategy") or "")
+        self.patch_strategies: frozenset[str] = frozenset(part for part in strategies.split(",") if part)
+        self.patch_merge_key: str = site.get("x-kubernetes-patch-merge-key") or ""
+        self.embedded: bool = bool(schema.get("x-kubernetes-embedded-resource"))
+        self.preserve_unknown: bool = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        self.topology = _topology(schema, site)
+        self.scalar_type: str = _scalar_type(schema)
+
+    def __repr__(self) -> str:
+        return f"Shape({self.topology.value}{', keys=' + ','.join(self.list_keys) if self.list_keys else ''})"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the declared fields."""
+        return tuple(self._properties)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The names of the required fields."""
+        return tuple(self._schema.get("required") or ())
+
+    @property
+    def default(self) -> Any:
+        """The default that the schema declares, or None."""
+        return self._schema.get("default")
+
+    def declares(self, name: str) -> bool:
+        """Whether `name` is a declared field."""
+        return name in self._properties
+
+    def admits(self, name: str) -> bool:
+        """Whether an object of this shape may have an entry `name`."""
+        return self.topology is not Topology.STRUCT or name in self._properties or self.preserve_unknown
+
+    def field(self, name: str) -> Shape:
+        """The shape of an object's entry; UNKNOWN where nothing is declared."""
+        found = self._fields.get(name)
+        if found is None:
+            schema = self._properties.get(name)
+            if schema is None:
+                return self._entry()
+            found = self._fields[name] = self._resolve(schema)
+        return found
+
+    def item(self) -> Shape:
+        """The shape of a list's elements, or of a map's entries."""
+        if not self.topology.is_list:
+            return self._entry()
+        if self._item is None:
+            schema = self._schema.get("items")
+            self._item = self._resolve(schema) if isinstance(schema, Mapping) else UNKNOWN
+        return self._item
+
+    def _entry(self) -> Shape:
+        if self._item is None:
+            schema = self._schema.get("additionalProperties")
+            self._item = self._resolve(schema) if isinstance(schema, Mapping) else UNKNOWN
+        return self._item
+
+    @property
+    def key_defaults(self) -> dict[str, Any]:
+        """The defaults of those `list_keys` that have one: an element without the key is identified by it."""
+        element = self.item()._properties  # noqa: SLF001 (the same class)
+        found = {key: element[key].get("default") for key in self.list_keys if key in element}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def zero(self) -> Any:
+        """The value of this type before anything is set, as the server writes it.
+
+        A field that is not a pointer and has a default stands in it (``spec: {}``), a required field without default
+        is null. Custom resources have no such fields: theirs is ``{}``.
+        """
+        if self.topology is not Topology.STRUCT:
+            return {} if self.topology in _OBJECTS else None
+        value: dict[str, Any] = {}
+        for name, schema in self._properties.items():
+            default = schema.get("default")
+            if isinstance(default, dict):
+                value[name] = self.field(name).zero()
+            elif default is not None and name in self.required:
+                value[name] = type(default)()
+            elif name in self.required:
+                value[name] = None
+        return value
+
+
+_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
+
+
+def _topology(schema: Mapping[str, Any], site: Mapping[str, Any]) -> Topology:
+    kind = schema.get("type")
+    if schema.get("x-kubernetes-int-or-string") or kind in _SCALARS:
+        return Topology.SCALAR
+    if kind == "array":
+        return _list_topology(site)
+    if kind == "object" or schema.get("properties") or schema.get("additionalProperties"):
+        if site.get("x-kubernetes-map-type") == "atomic":
+            return Topology.MAP_ATOMIC
+        if schema.get("properties"):
+            return Topology.STRUCT
+        return Topology.MAP
+    if schema.get("format") == "int-or-string" or _all_scalar(schema.get("oneOf")):
+        return Topology.SCALAR
+    return Topology.UNKNOWN
+
+
+def _scalar_type(schema: Mapping[str, Any]) -> str:
+    """The type that scalars must have; formatted strings may have had another wire form, so they may be any."""
+    kind = schema.get("type")
+    if kind not in _SCALARS or schema.get("x-kubernetes-int-or-string"):
+        return ""
+    if kind == "string" and schema.get("format", "") not in ("", "byte"):
+        return ""
+    return str(kind)
+
+
+def _list_topology(site: Mapping[str, Any]) -> Topology:
+    match site.get("x-kubernetes-list-type"):
+        case "map":
+            return Topology.LIST_MAP
+        case "set":
+            return Topology.LIST_SET
+    return Topology.LIST_ATOMIC
+
+
+def _all_scalar(options: Any) -> bool:
+    return isinstance(options, list) and bool(options) and all(option.get("type") in _SCALARS for option in options)
+
+
+class Shapes:
+    """The shapes of a set of OpenAPI component schemas, resolved on first use.
+
+    >>> shapes = Shapes({"Tree": {"type": "object", "properties": {"left": {"$ref": "#/components/schemas/Tree"}}}})
+    >>> shapes.of("Tree").field("left") is shapes.of("Tree")
+    True
+    """
+
+    def __init__(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+        self._schemas = schemas
+        self._named: dict[str, Shape] = {}
+
+    def of(self, name: str) -> Shape:
+        """The shape of the schema called `name`; KeyError if there is none."""
+        found = self._named.get(name)
+        if found is None:
+            found = self._named[name] = Shape(self._schemas[name], self._resolve)
+        return found
+
+    def _resolve(self, schema: Mapping[str, Any]) -> Shape:
+        """A property's shape; extensions beside a reference belong to the use, not to the type."""
+        name = _reference(schema)
+        if name is None or name not in self._schemas:
+            return Shape(schema, self._resolve)
+        site = {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
+        if not site:
+            return self.of(name)
+        return Shape(self._schemas[name], self._resolve, context=site)
+
+
+def _reference(schema: Mapping[str, Any]) -> str | None:
+    target = schema.get("$ref")
+    if target is None:
+        parts = schema.get("allOf")
+        if isinstance(parts, list) and len(parts) == 1:
+            target = parts[0].get("$ref")
+    return target.removeprefix(_REF) if isinstance(target, str) else None
+
+
+def shape_of_schema(schema: Mapping[str, Any], *, resource: bool = True) -> Shape:
+    """The shape of a CRD's structural schema; `resource` says that its root is an object with metadata.
+
+    Lists are atomic unless the schema says otherwise. ``metadata`` has its real shape at the root and in embedded
+    resources, whatever the schema says of it.
+    """
+    return _structural(schema, resource=resource)
+
+
+def _structural(schema: Mapping[str, Any], *, resource: bool = False) -> Shape:
+    if resource or schema.get("x-kubernetes-embedded-resource"):
+        schema = {
+            **schema,
+            "properties": {**(schema.get("properties") or {}), **_TYPE_META, "metadata": OBJECT_META_SCHEMA},
+        }
+    return Shape(schema, _structural)
+
+
+_STRING: Final = {"type": "string"}
+_INTEGER: Final = {"type": "integer"}
+_STRING_MAP: Final = {"type": "object", "additionalProperties": _STRING}
+_TYPE_META: Final = {"apiVersion": _STRING, "kind": _STRING}
+
+OBJECT_META_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "annotations": _STRING_MAP,
+        "creationTimestamp": _STRING,
+        "deletionGracePeriodSeconds": _INTEGER,
+        "deletionTimestamp": _STRING,
+        "finalizers": {
+            "type": "array",
+            "items": _STRING,
+            "x-kubernetes-list-type": "set",
+            "x-kubernetes-patch-strategy": "merge",
+        },
+        "generateName": _STRING,
+        "generation": _INTEGER,
+        "labels": _STRING_MAP,
+        "managedFields": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "atomic"},
+        "name": _STRING,
+        "namespace": _STRING,
+        "ownerReferences": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    **_TYPE_META,
+                    "blockOwnerDeletion": {"type": "boolean"},
+                    "controller": {"type": "boolean"},
+                    "name": _STRING,
+                    "uid": _STRING,
+                },
+                "x-kubernetes-map-type": "atomic",
+            },
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["uid"],
+            "x-kubernetes-patch-strategy": "merge",
+            "x-kubernetes-patch-merge-key": "uid",
+        },
+        "resourceVersion": _STRING,
+        "selfLink": _STRING,
+        "uid": _STRING,
+    },
+}
+"""The schema of ObjectMeta: the same for every kind."""
+
+UNKNOWN: Final = Shape({}, _structural)
+"""The shape of a value of which nothing is known."""
