@@ -1,0 +1,420 @@
+"""The client: verbs as methods.
+
+Which form an object has (typed, unstructured, metadata only) is said by the class, token or object passed. Writes
+return the object they were given, changed in place to what the server made of it; when a write fails, the object is
+as it was.
+
+>>> async def rename(client: Client, key: str) -> None:
+...     site = await client.get(Website, key)
+...     before = deep_copy(site)
+...     site.spec.title = "new"
+...     await client.patch(site, MergeFrom(before))
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar, overload
+
+from opsdk.api.gvk import GroupVersionKind, ObjectKey
+from opsdk.api.kinds import Kind, KindLike, kind_of
+from opsdk.api.meta import LabelSelector
+from opsdk.api.object import AnyObject, ObjectList, PartialObjectMetadata, gvk_of, key_of
+from opsdk.api.selectors import FieldSelector, Selector, as_field_selector, as_selector
+from opsdk.api.status import PropagationPolicy
+from opsdk.api.watch import WatchEvent
+from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
+from opsdk.client.options import (
+    DeleteOptions,
+    FieldValidation,
+    GetOptions,
+    ListOptions,
+    ResourceVersionMatch,
+    WatchOptions,
+    WriteOptions,
+)
+from opsdk.client.patch import Patch
+from opsdk.client.ports import Performer
+from opsdk.errors import NotFoundError, UsageError
+from opsdk.scheme.mapper import RestMapper
+from opsdk.scheme.registry import Scheme
+
+T = TypeVar("T", bound=AnyObject)
+Labels = str | Mapping[str, str] | LabelSelector | Selector
+Fields = str | Mapping[str, str] | FieldSelector
+
+
+class Client:
+    """Reads and writes objects through a performer."""
+
+    def __init__(self, performer: Performer) -> None:
+        self.performer = performer
+
+    @property
+    def scheme(self) -> Scheme:
+        """Which types are which kinds."""
+        return self.performer.scheme
+
+    @property
+    def mapper(self) -> RestMapper:
+        """Which resources serve which kinds."""
+        return self.performer.mapper
+
+    # -------------------------------------------------------------- reading
+    async def get(
+        self,
+        kind: KindLike[T],
+        key: ObjectKey | str,
+        *,
+        namespace: str = "",
+        resource_version: str = "",
+        live: bool = False,
+    ) -> T:
+        """One object; `NotFoundError` if there is none.
+
+        Args:
+            kind: a typed class, ``unstructured(...)`` or ``metadata_only(...)``.
+            key: an `ObjectKey`, ``"namespace/name"``, or a name (with `namespace`, or of a cluster-scoped kind).
+            namespace: for a `key` that is only a name.
+            resource_version: see `GetOptions`.
+            live: ask the server even where the client has a cache.
+        """
+        options = GetOptions(resource_version=resource_version, live=live)
+        found: T = await self.performer.perform(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
+        return found
+
+    async def get_or_none(
+        self, kind: KindLike[T], key: ObjectKey | str, *, namespace: str = "", live: bool = False
+    ) -> T | None:
+        """One object, or None if there is none."""
+        try:
+            return await self.get(kind, key, namespace=namespace, live=live)
+        except NotFoundError:
+            return None
+
+    async def list(
+        self,
+        kind: KindLike[T],
+        *,
+        namespace: str = "",
+        labels: Labels | None = None,
+        fields: Fields | None = None,
+        limit: int | None = None,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: ResourceVersionMatch | None = None,
+        live: bool = False,
+    ) -> ObjectList[T]:
+        """The objects that are selected, from one snapshot; see `ListOptions`.
+
+        Without a cache, a list without `limit` is read in one request; page through it with `list_pages`.
+        """
+        options = ListOptions(
+            namespace=namespace,
+            labels=as_selector(labels),
+            fields=as_field_selector(fields),
+            limit=limit,
+            continue_=continue_,
+            resource_version=resource_version,
+            resource_version_match=resource_version_match,
+            live=live,
+        )
+        found: ObjectList[T] = await self.performer.perform(List(kind=kind_of(kind), options=options))
+        return found
+
+    async def list_pages(
+        self,
+        kind: KindLike[T],
+        *,
+        namespace: str = "",
+        labels: Labels | None = None,
+        fields: Fields | None = None,
+        page_size: int = 500,
+    ) -> AsyncIterator[T]:
+        """Every selected object, read from the server in pages of one snapshot."""
+        token = ""
+        while True:
+            page = await self.list(
+                kind, namespace=namespace, labels=labels, fields=fields, limit=page_size, continue_=token, live=True
+            )
+            for item in page:
+                yield item
+            token = page.metadata.continue_
+            if not token:
+                return
+
+    def watch(
+        self,
+        kind: KindLike[T],
+        *,
+        namespace: str = "",
+        labels: Labels | None = None,
+        fields: Fields | None = None,
+        resource_version: str = "",
+        bookmarks: bool = False,
+        timeout: int | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[T]]]:
+        """Changes as they happen; see `WatchOptions`.
+
+        Ends when the server ends it; a `GoneError` says that `resource_version` is too old. For a view that heals
+        itself use a cache. ::
+
+            async with client.watch(Pod, namespace="default") as events:
+                async for event in events:
+                    print(event.type, event.object.metadata.name)
+        """
+        options = WatchOptions(
+            namespace=namespace,
+            labels=as_selector(labels),
+            fields=as_field_selector(fields),
+            resource_version=resource_version,
+            bookmarks=bookmarks,
+            timeout=timeout,
+        )
+        return self.performer.watch(Watch(kind=kind_of(kind), options=options))
+
+    # -------------------------------------------------------------- writing
+    async def create(
+        self, obj: T, *, dry_run: bool = False, field_owner: str = "", field_validation: FieldValidation | None = None
+    ) -> T:
+        """Create `obj`; `AlreadyExistsError` if one of that name is there. With ``generate_name``, the name is set."""
+        _not_metadata(obj, "create")
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
+        made: T = await self.performer.perform(Create(obj=obj, options=options))
+        return made
+
+    async def update(
+        self, obj: T, *, dry_run: bool = False, field_owner: str = "", field_validation: FieldValidation | None = None
+    ) -> T:
+        """Replace the object; `ConflictError` if it changed since `obj` was read. The status is not written."""
+        _not_metadata(obj, "update")
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
+        made: T = await self.performer.perform(Update(obj=obj, options=options))
+        return made
+
+    async def patch(
+        self,
+        obj: T,
+        patch: Patch,
+        *,
+        dry_run: bool = False,
+        field_owner: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> T:
+        """Change parts of the object that `obj` names."""
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
+        made: T = await self.performer.perform(PatchObject(obj=obj, patch=patch, options=options))
+        return made
+
+    async def apply(self, obj: T, *, field_owner: str = "", force: bool = False, dry_run: bool = False) -> T:
+        """Server-side apply: `obj` says what its owner wants, and nothing else; creates it if it is missing.
+
+        Fields this owner applied before and leaves out now are removed. `ConflictError` names fields that others
+        own with other values; `force` takes them over.
+        """
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, force=force)
+        made: T = await self.performer.perform(Apply(obj=obj, options=options))
+        return made
+
+    @overload
+    async def delete(
+        self,
+        target: AnyObject,
+        /,
+        *,
+        dry_run: bool = False,
+        grace_period: int | None = None,
+        propagation: PropagationPolicy | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        missing_ok: bool = False,
+    ) -> None: ...
+    @overload
+    async def delete(
+        self,
+        target: KindLike[Any],
+        key: ObjectKey | str,
+        /,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+        grace_period: int | None = None,
+        propagation: PropagationPolicy | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        missing_ok: bool = False,
+    ) -> None: ...
+    async def delete(
+        self,
+        target: AnyObject | KindLike[Any],
+        key: ObjectKey | str | None = None,
+        /,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+        grace_period: int | None = None,
+        propagation: PropagationPolicy | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        missing_ok: bool = False,
+    ) -> None:
+        """Ask for the deletion of an object, given itself or its kind and key; see `DeleteOptions`.
+
+        Returns when the server has taken the wish note: finalizers and grace periods may keep the object longer.
+        """
+        gvk, where = _target(target, key, namespace)
+        options = DeleteOptions(
+            dry_run=dry_run,
+            grace_period=grace_period,
+            propagation=propagation,
+            uid=uid,
+            resource_version=resource_version,
+            missing_ok=missing_ok,
+        )
+        await self.performer.perform(Delete(gvk=gvk, key=where, options=options))
+
+    async def delete_all_of(
+        self,
+        kind: KindLike[Any],
+        *,
+        namespace: str = "",
+        labels: Labels | None = None,
+        fields: Fields | None = None,
+        dry_run: bool = False,
+        grace_period: int | None = None,
+        propagation: PropagationPolicy | None = None,
+    ) -> None:
+        """Delete the selected objects of one namespace (or of a cluster-scoped kind) in one request."""
+        select = ListOptions(namespace=namespace, labels=as_selector(labels), fields=as_field_selector(fields))
+        options = DeleteOptions(dry_run=dry_run, grace_period=grace_period, propagation=propagation)
+        await self.performer.perform(DeleteAllOf(gvk=kind_of(kind).gvk, select=select, options=options))
+
+    # -------------------------------------------------------------- subresources
+    def status(self) -> SubResourceClient:
+        """The client for ``status``: its writes change the status and nothing else."""
+        return SubResourceClient(self.performer, "status")
+
+    def subresource(self, name: str) -> SubResourceClient:
+        """The client for a subresource: scale, eviction, token, binding, approval, ..."""
+        return SubResourceClient(self.performer, name)
+
+    def __repr__(self) -> str:
+        return f"<Client over {self.performer!r}>"
+
+
+class SubResourceClient:
+    """The verbs of one subresource. `body` is the subresource's own object (Scale, Eviction, ...)."""
+
+    def __init__(self, performer: Performer, name: str) -> None:
+        self.performer = performer
+        self.name = name
+
+    async def get(self, obj: AnyObject, body: KindLike[T]) -> T:
+        """The subresource of `obj`, as the kind `body`."""
+        options = GetOptions(live=True)
+        # The URL is the parent's, the answer another kind: the parent's kind rides along in the form.
+        parent = Kind(gvk_of(obj), kind_of(body).form)
+        found: T = await self.performer.perform(
+            Get(kind=parent, key=key_of(obj), subresource=self.name, options=options)
+        )
+        return found
+
+    async def create(self, obj: AnyObject, body: T, *, dry_run: bool = False, field_owner: str = "") -> T:
+        """Post `body` to the subresource of `obj`; it takes the parent's name and namespace if it has none."""
+        _name_after(body, obj)
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner)
+        made: T = await self.performer.perform(Create(obj=obj, subresource=self.name, body=body, options=options))
+        return made
+
+    @overload
+    async def update(
+        self,
+        obj: T,
+        body: None = None,
+        *,
+        dry_run: bool = False,
+        field_owner: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> T: ...
+    @overload
+    async def update(
+        self,
+        obj: AnyObject,
+        body: T,
+        *,
+        dry_run: bool = False,
+        field_owner: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> T: ...
+    async def update(
+        self,
+        obj: AnyObject,
+        body: AnyObject | None = None,
+        *,
+        dry_run: bool = False,
+        field_owner: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> AnyObject:
+        """Replace the subresource with `body`, or with what `obj` says of it."""
+        _not_metadata(obj, "update")
+        if body is not None:
+            _name_after(body, obj)
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
+        made: AnyObject = await self.performer.perform(
+            Update(obj=obj, subresource=self.name, body=body, options=options)
+        )
+        return made
+
+    async def patch(
+        self,
+        obj: T,
+        patch: Patch,
+        *,
+        dry_run: bool = False,
+        field_owner: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> T:
+        """Change parts of the subresource."""
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
+        made: T = await self.performer.perform(
+            PatchObject(obj=obj, patch=patch, subresource=self.name, options=options)
+        )
+        return made
+
+    async def apply(self, obj: T, *, field_owner: str = "", force: bool = False, dry_run: bool = False) -> T:
+        """Server-side apply to the subresource."""
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, force=force)
+        made: T = await self.performer.perform(Apply(obj=obj, subresource=self.name, options=options))
+        return made
+
+
+def as_key(key: ObjectKey | str, namespace: str = "") -> ObjectKey:
+    """An `ObjectKey` from what a caller finds handy."""
+    if isinstance(key, ObjectKey):
+        return key
+    made = ObjectKey.parse(key)
+    if made.namespace and namespace and made.namespace != namespace:
+        raise UsageError(f"the key {key!r} and the namespace {namespace!r} disagree: give one of them")
+    return ObjectKey(made.namespace or namespace, made.name)
+
+
+def _target(
+    target: AnyObject | KindLike[Any], key: ObjectKey | str | None, namespace: str
+) -> tuple[GroupVersionKind, ObjectKey]:
+    if isinstance(target, type | Kind):
+        if key is None:
+            raise UsageError("delete needs an object, or a kind and a key")
+        return kind_of(target).gvk, as_key(key, namespace)
+    return gvk_of(target), key_of(target)
+
+
+def _not_metadata(obj: AnyObject, verb: str) -> None:
+    if isinstance(obj, PartialObjectMetadata):
+        hint = " -- did you mean to patch?" if verb == "update" else ""
+        raise UsageError(f"cannot {verb} using only metadata{hint}")
+
+
+def _name_after(body: AnyObject, parent: AnyObject) -> None:
+    body.metadata.name = body.metadata.name or parent.metadata.name
+    body.metadata.namespace = body.metadata.namespace or parent.metadata.namespace

@@ -1,0 +1,25 @@
+"""A client that writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opsdk.client.client import Client
+from opsdk.client.decorators.wrapper import Wrapper, performer_of, with_write_options
+from opsdk.client.operations import Delete, DeleteAllOf, Operation
+from opsdk.client.ports import Performer
+
+
+class DryRun(Wrapper):
+    """Marks every write as a dry run: admission and validation happen, nothing is stored."""
+
+    async def change(self, operation: Operation) -> Operation:
+        """The same as a dry run."""
+        if isinstance(operation, Delete | DeleteAllOf):
+            return replace(operation, options=replace(operation.options, dry_run=True))
+        return with_write_options(operation, dry_run=True)
+
+
+def dry_run(client: Client | Performer) -> Client:
+    """A client whose writes, subresources included, are dry runs."""
+    return Client(DryRun(performer_of(client)))

@@ -1,0 +1,54 @@
+"""A client with a function in the way of its operations."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from opsdk.api.watch import WatchEvent
+from opsdk.client.client import Client
+from opsdk.client.decorators.wrapper import Wrapper, performer_of
+from opsdk.client.operations import Operation, Watch
+from opsdk.client.ports import Performer
+
+Handler = Callable[[Operation], Awaitable[Any]]
+Interceptor = Callable[[Operation, Handler], Awaitable[Any]]
+Stream = AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]
+WatchInterceptor = Callable[[Watch, Callable[[Watch], Stream]], Stream]
+
+
+class Intercepting(Wrapper):
+    """Hands every operation to a function, together with the way on."""
+
+    def __init__(
+        self, inner: Performer, interceptor: Interceptor | None = None, watch: WatchInterceptor | None = None
+    ) -> None:
+        super().__init__(inner)
+        self._interceptor = interceptor
+        self._watch = watch
+
+    async def perform(self, operation: Operation) -> Any:
+        """What the function returns."""
+        if self._interceptor is None:
+            return await self.inner.perform(operation)
+        return await self._interceptor(operation, self.inner.perform)
+
+    def watch(self, operation: Watch) -> Stream:
+        """What the watch function returns."""
+        return self.inner.watch(operation) if self._watch is None else self._watch(operation, self.inner.watch)
+
+
+def intercept(
+    client: Client | Performer, interceptor: Interceptor | None = None, *, watch: WatchInterceptor | None = None
+) -> Client:
+    """A client whose operations pass through `interceptor(operation, proceed)`.
+
+    Await ``proceed(operation)`` to go on, with the same operation or another; raise to refuse; return to answer. ::
+
+        async def no_deletes(operation, proceed):
+            if isinstance(operation, Delete):
+                raise ForbiddenError("not in this test")
+            return await proceed(operation)
+    """
+    return Client(Intercepting(performer_of(client), interceptor, watch))

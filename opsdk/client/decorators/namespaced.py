@@ -1,0 +1,57 @@
+"""A client that stays in one namespace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opsdk.api.gvk import ObjectKey
+from opsdk.client.client import Client
+from opsdk.client.decorators.wrapper import Wrapper, performer_of
+from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, Watch, gvk_of_operation, namespace_of
+from opsdk.client.ports import Performer
+from opsdk.errors import UsageError
+
+
+class Namespaced(Wrapper):
+    """Fills in the namespace, refuses any other, and leaves cluster-scoped kinds alone."""
+
+    def __init__(self, inner: Performer, namespace: str) -> None:
+        super().__init__(inner)
+        if not namespace:
+            raise UsageError("a namespaced client needs a namespace")
+        self.namespace = namespace
+
+    async def change(self, operation: Operation) -> Operation:
+        """The same inside the namespace."""
+        mapping = await self.mapper.mapping_for(gvk_of_operation(operation))
+        if not mapping.namespaced:
+            return operation
+        self._check(operation)
+        match operation:
+            case Get() | Delete():
+                return replace(operation, key=ObjectKey(self.namespace, operation.key.name))
+            case List():
+                return replace(operation, options=replace(operation.options, namespace=self.namespace))
+            case DeleteAllOf():
+                return replace(operation, select=replace(operation.select, namespace=self.namespace))
+            case _:
+                operation.obj.metadata.namespace = self.namespace
+                return operation
+
+    def change_watch(self, operation: Watch) -> Watch:
+        """The same inside the namespace; a watch of a cluster-scoped kind needs another client."""
+        self._check(operation)
+        return replace(operation, options=replace(operation.options, namespace=self.namespace))
+
+    def _check(self, operation: Operation | Watch) -> None:
+        wanted = namespace_of(operation)
+        if wanted not in ("", self.namespace):
+            what = gvk_of_operation(operation)
+            raise UsageError(
+                f"namespace {wanted} of the {what.kind} does not match the namespace {self.namespace} on the client"
+            )
+
+
+def namespaced(client: Client | Performer, namespace: str) -> Client:
+    """A client for one namespace: reads, writes and lists of namespaced kinds stay inside it."""
+    return Client(Namespaced(performer_of(client), namespace))

@@ -1,0 +1,57 @@
+"""What every wrapping performer shares."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+from opsdk.api.watch import WatchEvent
+from opsdk.client.client import Client
+from opsdk.client.operations import Apply, Create, Operation, PatchObject, Update, Watch
+from opsdk.client.options import WriteOptions
+from opsdk.client.ports import Performer
+from opsdk.scheme.mapper import RestMapper
+from opsdk.scheme.registry import Scheme
+
+
+class Wrapper:
+    """A performer that passes changed operations on. Override `change`, and `change_watch` where watches matter."""
+
+    def __init__(self, inner: Performer) -> None:
+        self.inner = inner
+        self.scheme: Scheme = inner.scheme
+        self.mapper: RestMapper = inner.mapper
+
+    async def change(self, operation: Operation) -> Operation:
+        """The operation to carry out instead; raise to refuse."""
+        return operation
+
+    def change_watch(self, operation: Watch) -> Watch:
+        """The watch to start instead; raise to refuse."""
+        return operation
+
+    async def perform(self, operation: Operation) -> Any:
+        """Change it, then hand it on."""
+        return await self.inner.perform(await self.change(operation))
+
+    def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
+        """Change it, then hand it on."""
+        return self.inner.watch(self.change_watch(operation))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"
+
+
+def performer_of(client: Client | Performer) -> Performer:
+    """The performer of a client, or the performer itself."""
+    return client.performer if isinstance(client, Client) else client
+
+
+def with_write_options(operation: Operation, **changes: Any) -> Operation:
+    """The operation with changed `WriteOptions`; operations that are no writes stay as they are."""
+    if isinstance(operation, Create | Update | PatchObject | Apply):
+        options: WriteOptions = replace(operation.options, **changes)
+        return replace(operation, options=options)
+    return operation

@@ -1,0 +1,106 @@
+"""Patches: what to change, in the forms the server understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+import msgspec
+
+from opsdk.api.object import AnyObject, deep_copy, to_tree
+from opsdk.errors import UsageError
+from opsdk.tree.merge_patch import create_merge_patch
+
+
+class PatchType(Enum):
+    """The content types of patches."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Patch(Protocol):
+    """Something that can say what to change in an object."""
+
+    @property
+    def type(self) -> PatchType:
+        """How the server must read `data`."""
+        ...
+
+    def data(self, obj: AnyObject) -> bytes:
+        """The body to send for `obj`, the object as it should be."""
+        ...
+
+
+class RawPatch:
+    """A patch given as bytes, or as a tree to be sent as JSON.
+
+    >>> RawPatch(PatchType.MERGE, {"spec": {"paused": True}}).data(None)
+    b'{"spec":{"paused":true}}'
+    """
+
+    def __init__(self, type: PatchType, data: bytes | Mapping[str, Any] | Sequence[Any]) -> None:  # noqa: A002
+        self.type = type
+        self._data = data if isinstance(data, bytes) else msgspec.json.encode(data)
+
+    def data(self, obj: AnyObject) -> bytes:  # noqa: ARG002 - the same whatever the object
+        """The bytes given."""
+        return self._data
+
+    def __repr__(self) -> str:
+        return f"RawPatch({self.type.name}, {self._data[:80]!r})"
+
+
+def merge_patch(tree: Mapping[str, Any]) -> RawPatch:
+    """A JSON merge patch: null removes a field, a list replaces a list."""
+    return RawPatch(PatchType.MERGE, tree)
+
+
+def json_patch(operations: Sequence[Mapping[str, Any]]) -> RawPatch:
+    """A JSON patch: a list of ``{"op": ..., "path": ..., "value": ...}``."""
+    return RawPatch(PatchType.JSON, operations)
+
+
+def strategic_merge_patch(tree: Mapping[str, Any]) -> RawPatch:
+    """A strategic merge patch (built-in kinds only): lists are merged by the keys that the kind declares."""
+    return RawPatch(PatchType.STRATEGIC, tree)
+
+
+class MergeFrom:
+    """The difference between an object as it was and as it is when the patch is sent, as a merge patch.
+
+    Only what changed is sent, so changes that others make elsewhere in the object are kept. The base is copied.
+
+    Args:
+        base: the object before you change it.
+        optimistic_lock: also send its resource version, so that any change by others is a `ConflictError`.
+    """
+
+    type = PatchType.MERGE
+
+    def __init__(self, base: AnyObject, *, optimistic_lock: bool = False) -> None:
+        self._before = to_tree(deep_copy(base))
+        self._lock = optimistic_lock
+        if optimistic_lock and not base.metadata.resource_version:
+            raise UsageError("an optimistic lock needs the resource version of an object that was read; this has none")
+
+    def data(self, obj: AnyObject) -> bytes:
+        """The merge patch from the base to `obj`."""
+        after = to_tree(obj)
+        # The revision is the server's: a difference there is no wish of the caller's.
+        version = self._before.get("metadata", {}).get("resourceVersion")
+        patch = create_merge_patch(_without_version(self._before), _without_version(after))
+        if self._lock:
+            patch.setdefault("metadata", {})["resourceVersion"] = version
+        return msgspec.json.encode(patch)
+
+    def __repr__(self) -> str:
+        return f"MergeFrom({self._before.get('kind')}{', optimistic lock' if self._lock else ''})"
+
+
+def _without_version(tree: dict[str, Any]) -> dict[str, Any]:
+    meta = {k: v for k, v in tree.get("metadata", {}).items() if k != "resourceVersion"}
+    return {**tree, "metadata": meta}

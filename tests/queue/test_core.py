@@ -1,0 +1,125 @@
+"""The queue's rules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from opsdk.queue.core import LOW_PRIORITY, Phase, QueueCore
+
+ITEMS = st.sampled_from("abcde")
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """The queue against a model that keeps, for each item, its priority, its time and its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: QueueCore[str] = QueueCore()
+        self.now = 0.0
+        self.turn = 0
+        self.model: dict[str, tuple[int, float]] = {}
+        self.working: set[str] = set()
+
+    @rule(item=ITEMS, after=st.sampled_from([0.0, 1.0, 2.5]), priority=st.integers(-1, 2))
+    def add(self, item: str, after: float, priority: int) -> None:
+        """Adds merge: earliest time, highest priority."""
+        fresh = self.queue.add(item, now=self.now, after=after, priority=priority)
+        assert fresh == (item not in self.model)
+        old = self.model.get(item, (priority, self.now + after))
+        self.model[item] = (max(old[0], priority), min(old[1], self.now + after))
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+
+    @rule()
+    def take(self) -> None:
+        """What is handed out is due, not at work, and of the highest priority among those."""
+        due = {i: p for i, (p, at) in self.model.items() if at <= self.now and i not in self.working}
+        taken = self.queue.take(self.now)
+        if not due:
+            assert taken is None
+            return
+        assert taken is not None
+        assert due[taken.item] == max(due.values()) == taken.priority
+        del self.model[taken.item]
+        self.working.add(taken.item)
+
+    @precondition(lambda self: self.working)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        """A finished item may be handed out again if it was added meanwhile."""
+        item = data.draw(st.sampled_from(sorted(self.working)))
+        self.queue.done(item, now=self.now)
+        self.working.remove(item)
+
+    @invariant()
+    def agrees(self) -> None:
+        """Queued and working items are those of the model, and the count is of what is ready."""
+        assert set(self.queue.queued()) == set(self.model)
+        assert set(self.queue.processing()) == self.working
+        self.queue.advance(self.now)
+        ready = [i for i, (_, at) in self.model.items() if at <= self.now and i not in self.working]
+        assert len(self.queue) == len(ready)
+        later = [at for i, (_, at) in self.model.items() if at > self.now and i not in self.working]
+        assert self.queue.next_time() == (min(later) if later else None)
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_equal_priorities_go_in_the_order_of_becoming_ready() -> None:
+    """First ready, first out."""
+    q: QueueCore[str] = QueueCore()
+    q.add("late", now=0, after=2)
+    q.add("early", now=0, after=1)
+    q.add("now", now=0)
+    assert [q.take(5.0).item for _ in range(3)] == ["now", "early", "late"]  # type: ignore[union-attr]
+
+
+def test_live_changes_overtake_the_initial_list() -> None:
+    """A low-priority item is raised by a live change, and goes behind those already raised."""
+    q: QueueCore[str] = QueueCore()
+    for item in "abc":
+        q.add(item, now=0, priority=LOW_PRIORITY)
+    q.add("c", now=0)
+    q.add("b", now=0)
+    assert [q.take(0).item for _ in range(3)] == ["c", "b", "a"]  # type: ignore[union-attr]
+    assert q.take(0) is None
+
+
+def test_an_item_is_never_at_two_workers() -> None:
+    """Added while at work: handed out again only after done."""
+    q: QueueCore[str] = QueueCore()
+    q.add("a", now=0)
+    assert q.take(0) is not None
+    q.add("a", now=1)
+    assert q.take(1) is None
+    assert len(q) == 0
+    assert q.done("a", now=3) == 3
+    assert q.take(3) is not None
+
+
+def test_done_twice_is_a_mistake() -> None:
+    """done() without take() is refused."""
+    with pytest.raises(KeyError, match="not being processed"):
+        QueueCore[str]().done("a", now=0)
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_shutdown(*, drain: bool) -> None:
+    """After shutdown nothing is taken in; what is ready is handed out only when draining."""
+    q: QueueCore[str] = QueueCore()
+    q.add("a", now=0)
+    q.add("later", now=0, after=10)
+    q.shut_down(drain=drain)
+    assert q.add("b", now=0) is False
+    taken = q.take(0)
+    assert (taken is not None) == drain
+    assert q.take(100) is None
+    assert q.phase is (Phase.DRAINING if drain else Phase.CLOSED)

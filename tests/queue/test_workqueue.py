@@ -1,0 +1,135 @@
+"""The queue that tasks wait on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from opsdk.queue.ratelimit import Bucket, ExponentialFailure, FastSlow, MaxOf
+from opsdk.queue.workqueue import ShutDownError, WorkQueue
+
+
+async def test_get_waits_for_the_time() -> None:
+    """A delayed item is handed out exactly when it is due."""
+    q: WorkQueue[str] = WorkQueue()
+    q.add("a", after=5)
+    q.add("b", after=2)
+    assert (await q.get()).item == "b"
+    assert asyncio.get_running_loop().time() == pytest.approx(2)
+    assert (await q.get()).item == "a"
+    assert asyncio.get_running_loop().time() == pytest.approx(5)
+
+
+async def test_an_earlier_add_moves_the_timer() -> None:
+    """Adding without delay makes a delayed item ready at once."""
+    q: WorkQueue[str] = WorkQueue()
+    q.add("a", after=100)
+    waiting = asyncio.create_task(q.get())
+    await asyncio.sleep(1)
+    q.add("a")
+    assert (await waiting).item == "a"
+    assert asyncio.get_running_loop().time() == pytest.approx(1)
+
+
+async def test_failures_wait_longer_until_forgotten() -> None:
+    """5 ms, 10 ms, 20 ms, ... and 5 ms again after success."""
+    q: WorkQueue[str] = WorkQueue()
+    waits = []
+    for _ in range(4):
+        waits.append(q.add_rate_limited("a"))
+        q.done((await q.get()).item)
+    assert waits == [0.005, 0.01, 0.02, 0.04]
+    q.forget("a")
+    assert q.add_rate_limited("a") == 0.005
+    q.shut_down()
+
+
+async def test_shutdown_wakes_every_worker() -> None:
+    """Every get that waits, and every later one, raises ShutDownError."""
+    q: WorkQueue[str] = WorkQueue()
+    waiting = [asyncio.create_task(q.get()) for _ in range(5)]
+    await asyncio.sleep(0)
+    q.shut_down()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(r, ShutDownError) for r in results)
+    with pytest.raises(ShutDownError):
+        await q.get()
+
+
+async def test_draining_hands_out_what_is_ready_first() -> None:
+    """With drain, ready items still go out; wait_idle returns when the last is done."""
+    q: WorkQueue[str] = WorkQueue()
+    q.add("a")
+    q.shut_down(drain=True)
+    taken = await q.get()
+    idle = asyncio.create_task(q.wait_idle())
+    await asyncio.sleep(1)
+    assert not idle.done()
+    q.done(taken.item)
+    await idle
+    with pytest.raises(ShutDownError):
+        await q.get()
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
+    """Any interleaving, with workers cancelled: the last add of each key is processed, never two at once."""
+    rng = random.Random(seed)
+    q: WorkQueue[int] = WorkQueue()
+    wanted = [0] * 8
+    handled = [0] * 8
+    at_work: set[int] = set()
+
+    async def worker() -> None:
+        while True:
+            try:
+                item = (await q.get()).item
+            except ShutDownError:
+                return
+            assert item not in at_work
+            at_work.add(item)
+            seen = wanted[item]
+            try:
+                await asyncio.sleep(rng.random())
+                handled[item] = seen
+            finally:
+                at_work.remove(item)
+                if handled[item] != seen:
+                    q.add(item)  # a cancelled worker hands its item back
+                q.done(item)
+
+    workers = [asyncio.create_task(worker()) for _ in range(3)]
+    for _ in range(200):
+        key = rng.randrange(8)
+        wanted[key] += 1
+        q.add(key, after=rng.choice([0, 0, 0.1, 1]), priority=rng.choice([0, -100]))
+        if rng.random() < 0.2:
+            await asyncio.sleep(rng.random() / 3)
+        if rng.random() < 0.05:
+            victim = rng.randrange(3)
+            workers[victim].cancel()
+            await asyncio.gather(workers[victim], return_exceptions=True)
+            workers[victim] = asyncio.create_task(worker())
+    await asyncio.sleep(30)
+    assert handled == wanted
+    q.shut_down()
+    await asyncio.gather(*workers)
+
+
+def test_limiters() -> None:
+    """The waits of each limiter."""
+    fast: FastSlow[str] = FastSlow(fast=1, slow=10, fast_attempts=2)
+    assert [fast.when("a", now=0) for _ in range(3)] == [1, 1, 10]
+    bucket: Bucket[str] = Bucket(qps=2, burst=2)
+    assert [bucket.when("x", now=0) for _ in range(4)] == [0, 0, 0.5, 1.0]
+    assert bucket.when("x", now=10) == 0
+    both: MaxOf[str] = MaxOf([ExponentialFailure(base=3, cap=5), fast])
+    assert both.when("b", now=0) == 3
+    assert both.when("b", now=0) == 5
+    assert both.retries("b") == 2
+    both.forget("b")
+    assert both.retries("b") == 0
+    capped: ExponentialFailure[str] = ExponentialFailure()
+    assert [capped.when("z", now=0) for _ in range(2000)][-1] == 1000.0
