@@ -91,3 +91,18 @@ def go_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + " ".join(go_value(item) for item in value) + "]"
     return go_scalar(value)
+
+
+def go_syntax(value: Any) -> str:
+    """A tree as ``%#v`` writes it, which is what some messages show of a value of the wrong type.
+
+    >>> go_syntax({"a": [1, "x"]})
+    'map[string]interface {}{"a":[]interface {}{1, "x"}}'
+    """
+    if isinstance(value, dict):
+        return (
+            "map[string]interface {}{" + ", ".join(f"{go_quote(k)}:{go_syntax(value[k])}" for k in sorted(value)) + "}"
+        )
+    if isinstance(value, list | tuple):
+        return "[]interface {}{" + ", ".join(map(go_syntax, value)) + "}"
+    return go_quote(value) if isinstance(value, str) else go_scalar(value)
