@@ -1,0 +1,356 @@
+"""The cache: informers by kind and scope, made on demand and shared; reads are answered by `opsdk.cache.reader`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.api.gvk import GroupVersionKind
+from opsdk.api.kinds import Kind, KindLike, kind_of
+from opsdk.api.object import AnyObject, PartialObjectMetadata
+from opsdk.api.selectors import FieldSelector, Selector
+from opsdk.cache.informer import Handler, Informer, Registration
+from opsdk.cache.listwatch import ListWatch
+from opsdk.cache.store import Entry, Indexer, Store
+from opsdk.errors import CacheNotStartedError, CacheSyncError, NotCachedError, UnknownNamespaceError, UsageError
+from opsdk.scheme.codec import decode
+from opsdk.scheme.mapper import RestMapper, RestMapping
+from opsdk.scheme.registry import Scheme
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=AnyObject)
+
+ALL_NAMESPACES = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOptions:
+    """What is cached of one kind.
+
+    Attributes:
+        namespaces: only these; None inherits the cache's own.
+        labels: only objects that match; None inherits.
+        fields: only objects that match, as far as the server can select by them; None inherits.
+        transform: changes an object's JSON tree before it is stored, e.g. to drop what nobody reads. Must be
+            idempotent, and leave name, namespace, uid and resourceVersion alone. None inherits.
+        resync: seconds between reminders to handlers; None inherits.
+    """
+
+    namespaces: tuple[str, ...] | None = None
+    labels: Selector | None = None
+    fields: FieldSelector | None = None
+    transform: Transform | None = None
+    resync: float | None = None
+
+
+Transform = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheOptions:
+    """What is cached.
+
+    Attributes:
+        namespaces: only these namespaces (cluster-scoped kinds are cached whole); empty for all.
+        labels, fields, transform: for every kind that has no options of its own.
+        by_kind: options of single kinds, by their GroupVersionKind.
+        resync: seconds between reminders, jittered by a tenth. Ten hours, as in controller-runtime: a safety net
+            against a handler's bug, not against missed events.
+        only_started_kinds: refuse reads of kinds that nobody asked an informer for, instead of starting a
+            cluster-wide informer because of one careless read.
+        page_size: objects per page of a list.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    labels: Selector = Selector()
+    fields: FieldSelector = FieldSelector()
+    transform: Transform | None = None
+    by_kind: Mapping[GroupVersionKind, KindOptions] = field(default_factory=dict)
+    resync: float = 36_000.0
+    only_started_kinds: bool = False
+    page_size: int = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What one list+watch covers."""
+
+    gvk: GroupVersionKind
+    namespace: str
+    labels: Selector
+    fields: FieldSelector
+    metadata_only: bool
+    transform: Transform | None
+
+
+ListWatchFactory = Callable[[RestMapping, Scope], ListWatch]
+
+
+class CachedKind:
+    """The informers of one kind: one, or one for each configured namespace."""
+
+    def __init__(self, mapping: RestMapping, informers: Mapping[str, Informer], *, metadata_only: bool) -> None:
+        self.mapping = mapping
+        self.gvk = mapping.gvk
+        self.informers = dict(informers)
+        self.metadata_only = metadata_only
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every informer has its initial list."""
+        return all(i.has_synced for i in self.informers.values())
+
+    async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the error says why
+        """Return when every informer has its initial list; `CacheSyncError` with the cause after `timeout` seconds."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._wait(i, timeout)) for i in self.informers.values()]
+        for task in tasks:
+            if (error := task.result()) is not None:
+                raise error
+
+    @staticmethod
+    async def _wait(informer: Informer, timeout: float | None) -> CacheSyncError | None:  # noqa: ASYNC109
+        # Returned, not raised: a task group would wrap it, and callers want the plain error.
+        try:
+            await informer.wait_synced(timeout)
+        except CacheSyncError as error:
+            return error
+        return None
+
+    def add_handler(self, handler: Handler, *, resync: bool = False) -> KindRegistration:
+        """Add a handler to every informer."""
+        return KindRegistration([i.add_handler(handler, resync=resync) for i in self.informers.values()])
+
+    def stores(self, namespace: str) -> list[Store]:
+        """The stores that hold a namespace (empty: all); `UnknownNamespaceError` if it is not cached."""
+        if ALL_NAMESPACES in self.informers:
+            return [self.informers[ALL_NAMESPACES].store]
+        if not namespace:
+            return [i.store for i in self.informers.values()]
+        if namespace not in self.informers:
+            known = ", ".join(sorted(self.informers))
+            raise UnknownNamespaceError(
+                f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {known})"
+            )
+        return [self.informers[namespace].store]
+
+    def entries(self, namespace: str = "") -> Iterable[Entry]:
+        """Everything cached, in no particular order."""
+        for store in self.stores(namespace):
+            yield from store.entries(namespace)
+
+    def __repr__(self) -> str:
+        form = " (metadata only)" if self.metadata_only else ""
+        return f"<CachedKind {self.gvk}{form}: {list(self.informers.values())}>"
+
+
+class KindRegistration:
+    """A handler's place at every informer of a kind."""
+
+    def __init__(self, registrations: list[Registration]) -> None:
+        self._registrations = registrations
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler was given every initial object."""
+        return all(r.has_synced for r in self._registrations)
+
+    def remove(self) -> None:
+        """The handler is called no more. Idempotent."""
+        for registration in self._registrations:
+            registration.remove()
+
+
+class Cache:
+    """Every kind that is cached. A Runnable: add it to a manager, or start it yourself.
+
+    Each kind is cached once: typed, unstructured and metadata reads are views of the same entries. A kind that is
+    only ever asked for as metadata is listed and watched as metadata.
+    """
+
+    def __init__(
+        self,
+        source: ListWatchFactory,
+        *,
+        scheme: Scheme,
+        mapper: RestMapper,
+        options: CacheOptions | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.scheme = scheme
+        self.mapper = mapper
+        self.options = options or CacheOptions()
+        self._source = source
+        self._clock = clock
+        self._kinds: dict[tuple[GroupVersionKind, bool], CachedKind] = {}
+        self._indexers: dict[GroupVersionKind, dict[str, Indexer]] = {}
+        self._making: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
+        self._running = False
+        self._stopped = False
+
+    # -------------------------------------------------------------- life
+    def needs_leader_election(self) -> bool:
+        """False: every replica keeps its cache warm."""
+        return False
+
+    @property
+    def running(self) -> bool:
+        """Whether reads can be answered."""
+        return self._running
+
+    async def start(self) -> None:
+        """Run every informer until cancelled; informers asked for later start at once."""
+        if self._running or self._stopped:
+            raise UsageError("the cache is started already: give each manager its own")
+        self._running = True
+        try:
+            for kind in self._kinds.values():
+                _start(kind)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await self.aclose()
+
+    async def wait_ready(self) -> None:
+        """Return when the cache runs and every informer asked for so far has its initial list."""
+        while not self._running:
+            await self._clock.sleep(0)
+        for kind in tuple(self._kinds.values()):
+            await kind.wait_synced()
+
+    async def aclose(self) -> None:
+        """Stop every informer. Idempotent."""
+        self._running, self._stopped = False, True
+        kinds, self._kinds = self._kinds, {}
+        for kind in kinds.values():
+            for informer in kind.informers.values():
+                await informer.aclose()
+
+    # -------------------------------------------------------------- kinds
+    async def informer_for(self, kind: KindLike[Any], *, implicitly: bool = False) -> CachedKind:
+        """The informers of a kind, made and (if the cache runs) started on first use; does not wait for sync.
+
+        Raises `NoMatchError` if the server does not serve it. `implicitly` marks reads: they may be refused.
+        """
+        token = kind_of(kind)
+        metadata_only = token.form is PartialObjectMetadata
+        if (found := self._find(token.gvk, metadata_only=metadata_only)) is not None:
+            return found
+        if implicitly and self.options.only_started_kinds:
+            raise NotCachedError(f"{token.gvk} is not cached: watch it, or ask the cache for its informer first")
+        lock = self._making.setdefault((token.gvk, metadata_only), asyncio.Lock())
+        async with lock:
+            if (found := self._find(token.gvk, metadata_only=metadata_only)) is not None:
+                return found
+            mapping = await self.mapper.mapping_for(token.gvk)
+            made = self._make(mapping, metadata_only=metadata_only)
+            self._kinds[token.gvk, metadata_only] = made
+        if implicitly:
+            log.info("a read starts an informer for %s in %s", token.gvk, sorted(made.informers) or "all namespaces")
+        if self._running:
+            _start(made)
+        return made
+
+    def _find(self, gvk: GroupVersionKind, *, metadata_only: bool) -> CachedKind | None:
+        full = self._kinds.get((gvk, False))
+        if full is not None or not metadata_only:
+            return full
+        return self._kinds.get((gvk, True))
+
+    async def remove_informer(self, kind: KindLike[Any]) -> None:
+        """Stop caching a kind; the next read starts anew. Harmless if it is not cached."""
+        token = kind_of(kind)
+        removed = self._kinds.pop((token.gvk, token.form is PartialObjectMetadata), None)
+        for informer in removed.informers.values() if removed else ():
+            await informer.aclose()
+
+    def kinds(self) -> list[CachedKind]:
+        """Everything cached at present."""
+        return list(self._kinds.values())
+
+    def _make(self, mapping: RestMapping, *, metadata_only: bool) -> CachedKind:
+        own = self.options.by_kind.get(mapping.gvk, KindOptions())
+        namespaces = own.namespaces if own.namespaces is not None else self.options.namespaces
+        if not mapping.namespaced:
+            if own.namespaces:
+                raise UsageError(f"{mapping.gvk} is cluster-scoped: its cache options cannot name namespaces")
+            namespaces = ()
+        informers = {
+            namespace: self._informer(mapping, own, namespace, metadata_only=metadata_only)
+            for namespace in namespaces or (ALL_NAMESPACES,)
+        }
+        return CachedKind(mapping, informers, metadata_only=metadata_only)
+
+    def _informer(self, mapping: RestMapping, own: KindOptions, namespace: str, *, metadata_only: bool) -> Informer:
+        fields = own.fields if own.fields is not None else self.options.fields
+        # A selector for one namespace is a namespaced list: that needs fewer rights.
+        pinned = fields.exact("metadata.namespace") if mapping.namespaced and not namespace else None
+        scope = Scope(
+            gvk=mapping.gvk,
+            namespace=namespace or pinned or "",
+            labels=own.labels if own.labels is not None else self.options.labels,
+            fields=fields.without("metadata.namespace") if pinned else fields,
+            metadata_only=metadata_only,
+            transform=own.transform or self.options.transform,
+        )
+        made = Informer(
+            self._source(mapping, scope),
+            page_size=self.options.page_size,
+            resync=self.options.resync if own.resync is None else own.resync,
+            clock=self._clock,
+        )
+        for name, indexer in self._indexers.get(mapping.gvk, {}).items():
+            made.add_index(name, indexer)
+        return made
+
+    # -------------------------------------------------------------- indices
+    def index_field(self, kind: KindLike[T], field_name: str, values: Callable[[T], Iterable[str]]) -> None:
+        """Make lists of `kind` selectable by `field_name`: `values` gives an object's values.
+
+        May be called before or after the cache starts. The function gets an object of its own, in the form of
+        `kind`. A second index of the same name is refused. ::
+
+            cache.index_field(Pod, "spec.nodeName", lambda pod: [pod.spec.node_name or ""])
+            pods = await client.list(Pod, fields={"spec.nodeName": "node-1"})
+        """
+        token: Kind[T] = kind_of(kind)
+        if token.form is PartialObjectMetadata:
+            raise UsageError("an index needs whole objects: pass a typed class or unstructured(...)")
+        indexers = self._indexers.setdefault(token.gvk, {})
+        if field_name in indexers:
+            raise UsageError(f"{token.gvk} has an index {field_name!r} already")
+
+        def indexer(data: bytes) -> Iterable[str]:
+            return values(decode(data, token))
+
+        indexers[field_name] = indexer
+        if (found := self._kinds.get((token.gvk, False))) is not None:
+            for informer in found.informers.values():
+                informer.add_index(field_name, indexer)
+
+    def check_running(self) -> None:
+        """`CacheNotStartedError` unless reads can be answered."""
+        if not self._running:
+            raise CacheNotStartedError("the cache is not started, can not read objects: start the manager first")
+
+    def __repr__(self) -> str:
+        state = "running" if self._running else "stopped" if self._stopped else "not started"
+        return f"<Cache {state}: {', '.join(str(k.gvk.group_kind) for k in self._kinds.values()) or 'no kinds'}>"
+
+
+def _start(kind: CachedKind) -> None:
+    for informer in kind.informers.values():
+        if not informer.started:
+            informer.start()
+
+
+def strip_managed_fields(tree: dict[str, Any]) -> dict[str, Any]:
+    """A transform: without ``metadata.managedFields``, often a third of an object."""
+    meta = tree.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return tree
+    return {**tree, "metadata": {k: v for k, v in meta.items() if k != "managedFields"}}

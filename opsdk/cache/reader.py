@@ -1,0 +1,115 @@
+"""Reads answered from informers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from opsdk.api.kinds import Kind
+from opsdk.api.meta import ListMeta
+from opsdk.api.object import AnyObject, ObjectList, Undecodable
+from opsdk.api.watch import WatchEvent
+from opsdk.cache.cache import Cache, CachedKind
+from opsdk.cache.store import Entry
+from opsdk.client.operations import Get, List, Operation, Watch
+from opsdk.client.options import ListOptions
+from opsdk.errors import DecodeError, Details, NotFoundError, UsageError
+from opsdk.scheme.codec import decode, undecodable
+from opsdk.scheme.mapper import RestMapper
+from opsdk.scheme.registry import Scheme
+
+
+class CachedReader:
+    """A performer of `Get` and `List` that asks no server.
+
+    The first read of a kind starts its informer and waits for the initial list; a caller that does not want to wait
+    puts a timeout around the call, and the informer goes on for the next one. Every object returned is the
+    caller's own.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.scheme: Scheme = cache.scheme
+        self.mapper: RestMapper = cache.mapper
+
+    async def perform(self, operation: Operation) -> Any:
+        """Answer a read; anything else is a `UsageError`."""
+        match operation:
+            case Get():
+                return await self._get(operation)
+            case List():
+                return await self._list(operation)
+            case _:
+                raise UsageError(f"a cached reader cannot {type(operation).__name__.lower()}")
+
+    def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
+        """Always a `UsageError`: informers are watched through handlers."""
+        raise UsageError(f"cannot watch {operation.kind.name}: a cached reader has no watch: add a handler to the cache's informer")
+
+    async def _synced(self, kind: Kind[Any]) -> CachedKind:
+        self.cache.check_running()
+        found = await self.cache.informer_for(kind, implicitly=True)
+        if not found.has_synced:
+            await found.wait_synced()
+        return found
+
+    async def _get(self, operation: Get) -> AnyObject:
+        cached = await self._synced(operation.kind)
+        namespace = operation.key.namespace if cached.mapping.namespaced else ""
+        key = operation.key._replace(namespace=namespace)
+        for store in cached.stores(namespace):
+            if (entry := store.get(key)) is not None:
+                made: AnyObject = decode(entry.data, operation.kind)
+                return made
+        resource = cached.mapping.resource.group_resource
+        raise NotFoundError(
+            f'{resource} "{key.name}" not found',
+            details=Details(name=key.name, group=resource.group, kind=resource.resource),
+        )
+
+    async def _list(self, operation: List) -> ObjectList[Any]:
+        options = operation.options
+        if options.continue_:
+            raise UsageError("continue list option is not supported by the cache: leave it out, or read live")
+        cached = await self._synced(operation.kind)
+        items: list[AnyObject] = []
+        bad: list[Undecodable] = []
+        for entry in _select(cached, options):
+            if options.limit is not None and len(items) >= options.limit:
+                break
+            try:
+                items.append(decode(entry.data, operation.kind))
+            except DecodeError as error:
+                bad.append(undecodable(entry.data, operation.kind.gvk, error))
+        versions = [i.reflection.resource_version for i in cached.informers.values()]
+        # Several informers have several revisions: none of them is the list's.
+        return ObjectList(items, ListMeta(resource_version=versions[0] if len(versions) == 1 else ""), bad)
+
+
+def _select(cached: CachedKind, options: ListOptions) -> Iterable[Entry]:
+    """The entries that options select, ordered by namespace and name, as a server would."""
+    namespace = options.namespace if cached.mapping.namespaced else ""
+    exact = {r.field: r.value for r in options.fields.requirements}
+    if any(r.negated for r in options.fields.requirements):
+        raise UsageError("non-exact field matches are not supported by the cache: filter the result, or read live")
+    name = exact.pop("metadata.name", None)
+    pinned = exact.pop("metadata.namespace", None)
+    found: list[Entry] = []
+    for store in cached.stores(namespace or pinned or ""):
+        chosen: Iterable[Entry] = store.entries(namespace)
+        for position, (field, value) in enumerate(exact.items()):
+            matching = store.by_index(field, value, namespace)
+            if position == 0:
+                chosen = matching
+            else:
+                keys = {e.key for e in matching}
+                chosen = [e for e in chosen if e.key in keys]
+        found += [
+            e
+            for e in chosen
+            if options.labels.matches(e.labels)
+            and (name is None or e.key.name == name)
+            and (pinned is None or e.key.namespace == pinned)
+        ]
+    return sorted(found, key=lambda e: e.key)

@@ -1,0 +1,264 @@
+"""The store of one kind: encoded objects, what is asked of them often, and indices. Pure.
+
+An entry keeps the object as JSON bytes and beside it only what predicates, handlers and lists look at, so that a
+cached object costs little more than its bytes and reads are isolated from each other without copying.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from opsdk.api.gvk import ObjectKey
+from opsdk.api.meta import ObjectMeta
+from opsdk.errors import DecodeError, UsageError
+from opsdk.scheme.codec import decode_meta, peek_key
+
+
+class Owner(NamedTuple):
+    """What an owner reference says of the owner."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool
+
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One object as it is kept.
+
+    Attributes:
+        data: the object as JSON.
+        indexed: values under each index, computed when the entry was made.
+    """
+
+    key: ObjectKey
+    data: bytes
+    uid: str
+    resource_version: str
+    generation: int
+    deleting: bool
+    labels: Mapping[str, str]
+    finalizers: tuple[str, ...]
+    owners: tuple[Owner, ...]
+    indexed: Mapping[str, tuple[str, ...]]
+
+    def metadata(self) -> ObjectMeta:
+        """All metadata, decoded afresh."""
+        return decode_meta(self.data)
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.key} at {self.resource_version}, {len(self.data)} bytes>"
+
+
+Indexer = Callable[[bytes], Iterable[str]]
+"""The values of an object (as JSON) under an index."""
+
+
+def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> Entry:
+    """The entry for an object; `DecodeError` if its metadata or an index value cannot be read."""
+    meta = decode_meta(data)
+    if not meta.name or not meta.resource_version:
+        raise DecodeError(f"an object without name or resourceVersion: {data[:80]!r}")
+    return Entry(
+        key=ObjectKey(sys.intern(meta.namespace), meta.name),
+        data=data,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        deleting=meta.deletion_timestamp is not None,
+        # Label keys and values repeat over thousands of objects: keep one of each.
+        labels={sys.intern(k): sys.intern(v) for k, v in meta.labels.items()} or _NO_LABELS,
+        finalizers=tuple(sys.intern(f) for f in meta.finalizers),
+        owners=tuple(
+            Owner(sys.intern(o.api_version), sys.intern(o.kind), o.name, o.uid, bool(o.controller))
+            for o in meta.owner_references
+        ),
+        indexed=_index(data, indexers),
+    )
+
+
+def _index(data: bytes, indexers: Mapping[str, Indexer] | None) -> Mapping[str, tuple[str, ...]]:
+    if not indexers:
+        return {}
+    made = {}
+    for name, indexer in indexers.items():
+        try:
+            made[name] = tuple(indexer(data))
+        except Exception as error:  # the user's function: anything may come out of it
+            raise DecodeError(f"index {name!r} of {peek_key(data)}: {error!r}") from error
+    return made
+
+
+class Change(Enum):
+    """What happened to an object."""
+
+    ADDED = "added"
+    UPDATED = "updated"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """One difference between the store before and after.
+
+    Attributes:
+        old: the entry before; None for ADDED.
+        new: the entry after; None for DELETED.
+        initial: the object was there when watching began.
+        final_state_unknown: deleted while nobody watched: `old` is the last known state, not the last one.
+        resync: nothing changed; handlers are reminded.
+    """
+
+    change: Change
+    old: Entry | None = None
+    new: Entry | None = None
+    initial: bool = False
+    final_state_unknown: bool = False
+    resync: bool = False
+
+    @property
+    def entry(self) -> Entry:
+        """The new entry, or for DELETED the last one."""
+        found = self.new or self.old
+        assert found is not None
+        return found
+
+
+class Store:
+    """Entries by key, by namespace, and by the values of its indices.
+
+    One writer, the informer; many readers. Every method leaves it consistent.
+    """
+
+    def __init__(self, indexers: Mapping[str, Indexer] | None = None) -> None:
+        self.indexers: dict[str, Indexer] = dict(indexers or {})
+        self._entries: dict[ObjectKey, Entry] = {}
+        self._namespaces: dict[str, dict[ObjectKey, None]] = {}
+        self._indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in self.indexers}
+
+    # -------------------------------------------------------------- writing
+    def make(self, data: bytes) -> Entry:
+        """An entry for this store, with its indices."""
+        return make_entry(data, self.indexers)
+
+    def put(self, entry: Entry, *, initial: bool = False) -> tuple[Delta, ...]:
+        """Add or replace; no difference if the store has this very revision already.
+
+        Another uid under the same key means that the object was deleted and made again unseen: two differences.
+        """
+        old = self._entries.get(entry.key)
+        if old is not None and old.uid != entry.uid:
+            return (*self.remove(entry.key, final_state_unknown=True), *self.put(entry, initial=initial))
+        if old is not None and old.resource_version == entry.resource_version:
+            return ()
+        self._insert(entry, old)
+        if old is None:
+            return (Delta(change=Change.ADDED, new=entry, initial=initial),)
+        return (Delta(change=Change.UPDATED, old=old, new=entry),)
+
+    def remove(
+        self, key: ObjectKey, last: Entry | None = None, *, final_state_unknown: bool = False
+    ) -> tuple[Delta, ...]:
+        """Take out; `last` is the final state if the server sent it. No difference if there is no such entry."""
+        old = self._entries.pop(key, None)
+        if old is None:
+            return ()
+        self._unindex(old)
+        return (Delta(change=Change.DELETED, old=last or old, final_state_unknown=final_state_unknown),)
+
+    def replace(self, entries: Iterable[Entry], *, initial: bool = False) -> list[Delta]:
+        """Make the store hold exactly `entries`; the differences, deletions last.
+
+        All changes are made before the caller sees any: readers never see half of a new list.
+        """
+        made: list[Delta] = []
+        kept: set[ObjectKey] = set()
+        for entry in entries:
+            kept.add(entry.key)
+            made += self.put(entry, initial=initial)
+        for key in [k for k in self._entries if k not in kept]:
+            made += self.remove(key, final_state_unknown=True)
+        return made
+
+    def add_index(self, name: str, indexer: Indexer) -> list[tuple[ObjectKey, DecodeError]]:
+        """Index what is there and what will come; returns the objects whose values could not be computed.
+
+        Those are left out of the index; a second index of the same name is refused.
+        """
+        if name in self.indexers:
+            raise UsageError(f"there is an index {name!r} already: use it, or choose another name")
+        self.indexers[name] = indexer
+        self._indices[name] = {}
+        failed: list[tuple[ObjectKey, DecodeError]] = []
+        for entry in list(self._entries.values()):
+            try:
+                fresh = make_entry(entry.data, self.indexers)
+            except DecodeError as error:
+                failed.append((entry.key, error))
+                continue
+            self._insert(fresh, entry)
+        return failed
+
+    def _insert(self, entry: Entry, old: Entry | None) -> None:
+        if old is not None:
+            self._unindex(old)
+        self._entries[entry.key] = entry
+        self._namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
+        for name, values in entry.indexed.items():
+            index = self._indices[name]
+            for value in values:
+                index.setdefault(value, {})[entry.key] = None
+
+    def _unindex(self, entry: Entry) -> None:
+        _discard(self._namespaces, entry.key.namespace, entry.key)
+        for name, values in entry.indexed.items():
+            for value in values:
+                _discard(self._indices[name], value, entry.key)
+
+    # -------------------------------------------------------------- reading
+    def get(self, key: ObjectKey) -> Entry | None:
+        """The entry of a key."""
+        return self._entries.get(key)
+
+    def entries(self, namespace: str = "") -> Iterator[Entry]:
+        """All entries, or those of one namespace; a snapshot, safe to iterate across changes."""
+        if not namespace:
+            return iter(list(self._entries.values()))
+        return iter([self._entries[key] for key in self._namespaces.get(namespace, ())])
+
+    def by_index(self, name: str, value: str, namespace: str = "") -> Iterator[Entry]:
+        """The entries with a value under an index; `UsageError` if there is no such index."""
+        if name not in self._indices:
+            raise UsageError(f"there is no index {name!r}: add it with index_field before listing by it")
+        keys = self._indices[name].get(value, ())
+        return iter([self._entries[k] for k in keys if not namespace or k.namespace == namespace])
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def size(self) -> int:
+        """Bytes of JSON kept."""
+        return sum(len(entry.data) for entry in self._entries.values())
+
+    def __repr__(self) -> str:
+        return f"<Store of {len(self)} objects, indices {sorted(self._indices) or 'none'}>"
+
+
+def _discard(index: dict[str, dict[ObjectKey, None]], value: str, key: ObjectKey) -> None:
+    keys = index.get(value)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del index[value]

@@ -1,0 +1,129 @@
+"""A server as small as an informer's view of it: objects with revisions, a watch window, and faults on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from opsdk.api.meta import ListMeta
+from opsdk.cache.listwatch import RawEvent
+from opsdk.errors import ConnectionLostError, GoneError, OpsdkError, ServiceUnavailableError
+
+
+class FakeServer:
+    """A `ListWatch` over a model of a server's history."""
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self.rng = rng or random.Random(0)
+        self.revision = 1
+        self.compacted = 0
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.history: list[tuple[int, str, dict[str, Any]]] = []
+        self.snapshots: dict[int, list[dict[str, Any]]] = {}
+        self.changed = asyncio.Event()
+        self.fault_rate = 0.0
+        self.lists = 0
+        self.watches: list[str] = []
+        self.watch_times: list[float] = []
+        self.refuse: OpsdkError | None = None
+        self.raw_garbage: list[RawEvent] = []
+
+    # -------------------------------------------------------------- the world changes
+    def put(self, name: str, **content: Any) -> None:
+        self.revision += 1
+        old = self.objects.get(name)
+        obj = {
+            "apiVersion": "v1",
+            "kind": "Thing",
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": old["metadata"]["uid"] if old else f"uid-{self.revision}",
+                "resourceVersion": str(self.revision),
+                "labels": {"n": name},
+            },
+            **content,
+        }
+        self.objects[name] = obj
+        self._record("MODIFIED" if old else "ADDED", obj)
+
+    def delete(self, name: str) -> None:
+        self.revision += 1
+        old = self.objects.pop(name)
+        last = {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.revision)}}
+        self._record("DELETED", last)
+
+    def _record(self, kind: str, obj: dict[str, Any]) -> None:
+        self.history.append((self.revision, kind, obj))
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def compact(self) -> None:
+        self.compacted = self.revision
+        self.history.clear()
+        self.snapshots.clear()
+
+    # -------------------------------------------------------------- what an informer asks
+    async def list_page(self, *, resource_version: str, continue_: str, limit: int) -> tuple[list[bytes], ListMeta]:
+        self.lists += 1
+        await asyncio.sleep(0.01)
+        self._fail()
+        if continue_:
+            revision, _, start = continue_.partition(":")
+            if int(revision) not in self.snapshots:
+                raise GoneError("the continue token is too old")
+            items, at = self.snapshots[int(revision)], int(start)
+        else:
+            items, at, revision = list(self.objects.values()), 0, str(self.revision)
+            self.snapshots[self.revision] = items
+        page = items[at : at + limit] if limit else items[at:]
+        more = f"{revision}:{at + limit}" if limit and at + limit < len(items) else ""
+        return [msgspec.json.encode(o) for o in page], ListMeta(resource_version=revision, continue_=more)
+
+    @asynccontextmanager
+    async def watch(self, *, resource_version: str) -> AsyncIterator[AsyncIterator[RawEvent]]:
+        self.watches.append(resource_version)
+        self.watch_times.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(0.01)
+        self._fail()
+        yield self._events(int(resource_version))
+
+    async def _events(self, after: int) -> AsyncIterator[RawEvent]:
+        if after < self.compacted:
+            gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+            yield RawEvent("ERROR", msgspec.json.encode(gone))
+            return
+        deadline = asyncio.get_running_loop().time() + 300
+        while True:
+            if after < self.compacted:
+                raise ConnectionLostError("the window moved past a slow reader")
+            for revision, kind, obj in list(self.history):
+                if revision > after:
+                    self._fail()
+                    after = revision
+                    yield RawEvent(kind, msgspec.json.encode(obj))
+            while self.raw_garbage:
+                yield self.raw_garbage.pop(0)
+            changed = self.changed
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await changed.wait()
+            except TimeoutError:
+                return
+            if self.rng.random() < self.fault_rate:
+                bookmark = {"metadata": {"resourceVersion": str(after)}}
+                yield RawEvent("BOOKMARK", msgspec.json.encode(bookmark))
+
+    def _fail(self) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+        if self.rng.random() < self.fault_rate:
+            raise self.rng.choice([ConnectionLostError("cut"), ServiceUnavailableError("busy", retry_after=1)])
+
+    def describe(self) -> str:
+        return "things"

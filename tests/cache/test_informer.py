@@ -1,0 +1,245 @@
+"""The informer's laws: it ends up with what the server has, and tells every difference."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+
+import msgspec
+import pytest
+from fake_server import FakeServer
+
+from opsdk.api.gvk import ObjectKey
+from opsdk.cache.informer import Informer
+from opsdk.cache.listwatch import RawEvent
+from opsdk.cache.store import Change, Delta
+from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, TooManyRequestsError
+
+
+class Mirror:
+    """A handler that rebuilds the store from differences alone, and fails on an impossible one."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, str] = {}
+        self.deltas: list[Delta] = []
+
+    def __call__(self, delta: Delta) -> None:
+        name = delta.entry.key.name
+        self.deltas.append(delta)
+        if delta.change is Change.ADDED:
+            assert name not in self.state
+        else:
+            assert name in self.state
+        if delta.change is Change.DELETED:
+            del self.state[name]
+        else:
+            self.state[name] = delta.entry.resource_version
+
+
+def versions(server: FakeServer) -> dict[str, str]:
+    """What the server has."""
+    return {name: o["metadata"]["resourceVersion"] for name, o in server.objects.items()}
+
+
+def stored(informer: Informer) -> dict[str, str]:
+    """What the store has."""
+    return {e.key.name: e.resource_version for e in informer.store.entries()}
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_whatever_happens_it_ends_up_with_what_the_server_has(seed: int) -> None:
+    """Faults, compactions, cut streams and expired pages: the store equals the server, and so do the differences."""
+    rng = random.Random(seed)
+    server = FakeServer(rng)
+    server.fault_rate = 0.15
+    for n in range(rng.randrange(12)):
+        server.put(f"o{n}")
+    mirror = Mirror()
+    async with Informer(server, page_size=rng.choice([1, 3, 500]), seed=seed) as informer:
+        informer.add_handler(mirror)
+        for step in range(120):
+            name = f"o{rng.randrange(12)}"
+            roll = rng.random()
+            if roll < 0.25 and name in server.objects:
+                server.delete(name)
+            elif roll < 0.9:
+                server.put(name, step=step)
+            else:
+                server.compact()
+            await asyncio.sleep(rng.choice([0, 0, 0.01, 0.5, 4]))
+            if rng.random() < 0.02:
+                await asyncio.sleep(700)
+        server.fault_rate = 0.0
+        await asyncio.sleep(2000)
+        assert stored(informer) == versions(server) == mirror.state
+        assert informer.last_error is None
+
+
+async def test_late_handlers_see_everything_first() -> None:
+    """A handler added after the sync gets an initial ADDED for each object, then live events."""
+    server = FakeServer()
+    server.put("a")
+    server.put("b")
+    async with Informer(server) as informer:
+        await informer.wait_synced()
+        late = Mirror()
+        registration = informer.add_handler(late)
+        assert registration.has_synced
+        assert sorted(late.state) == ["a", "b"]
+        assert all(d.initial for d in late.deltas)
+        server.put("c")
+        await asyncio.sleep(1)
+        assert sorted(late.state) == ["a", "b", "c"]
+        registration.remove()
+        registration.remove()
+        server.put("d")
+        await asyncio.sleep(1)
+        assert "d" not in late.state
+
+
+async def test_deleted_while_nobody_watched() -> None:
+    """After a gap a deletion is told with the last known state, marked as such; a recreation as delete and add."""
+    server = FakeServer()
+    server.put("gone")
+    server.put("again")
+    mirror = Mirror()
+    async with Informer(server) as informer:
+        informer.add_handler(mirror)
+        await informer.wait_synced()
+        server.refuse = ConnectError("down")
+        await asyncio.sleep(301)
+        server.delete("gone")
+        server.delete("again")
+        server.put("again")
+        server.compact()
+        server.refuse = None
+        await asyncio.sleep(100)
+        told = [(d.change, d.entry.key.name, d.final_state_unknown) for d in mirror.deltas[2:]]
+        assert told == [
+            (Change.DELETED, "again", True),
+            (Change.ADDED, "again", False),
+            (Change.DELETED, "gone", True),
+        ]
+
+
+async def test_too_many_requests_does_not_list_again() -> None:
+    """429 on a watch waits at least as long as asked, then resumes at the same revision."""
+    server = FakeServer()
+    server.put("a")
+    async with Informer(server) as informer:
+        await informer.wait_synced()
+        server.refuse = TooManyRequestsError("slow down", retry_after=40)
+        await asyncio.sleep(301)
+        gaps = [later - earlier for earlier, later in pairwise(server.watch_times)]
+        assert len(gaps) > 3
+        assert min(gaps) >= 40
+        server.refuse = None
+        await asyncio.sleep(100)
+        assert server.lists == 1
+        assert set(server.watches) == {str(server.revision)}
+
+
+async def test_a_denial_is_named_in_the_timeout() -> None:
+    """An informer that may not list says so: the sync error carries the server's words."""
+    server = FakeServer()
+    server.refuse = ForbiddenError('things is forbidden: User "u" cannot list resource "things"')
+    async with Informer(server) as informer:
+        with pytest.raises(CacheSyncError, match="cannot list resource") as caught:
+            await informer.wait_synced(30)
+        assert isinstance(caught.value.__cause__, ForbiddenError)
+        assert asyncio.get_running_loop().time() == pytest.approx(30)
+        server.refuse = None
+        await informer.wait_synced()
+
+
+async def test_failures_wait_longer_and_longer() -> None:
+    """An outage costs a few requests a minute, not a stream of them."""
+    server = FakeServer()
+    server.refuse = ConnectError("refused")
+    async with Informer(server):
+        await asyncio.sleep(600)
+    assert 10 <= server.lists <= 40
+
+
+async def test_one_unreadable_object_does_not_spoil_the_rest() -> None:
+    """An object without readable metadata is counted and set aside; everything else goes on."""
+    server = FakeServer()
+    server.put("good")
+    server.objects["bad"] = {"kind": "Thing", "metadata": {"name": 5}}
+    async with Informer(server) as informer:
+        await informer.wait_synced()
+        assert stored(informer) == {"good": "2"}
+        assert informer.counts["undecodable"] == 1
+        server.raw_garbage.append(RawEvent("ADDED", msgspec.json.encode({"metadata": {"labels": 7}})))
+        server.raw_garbage.append(RawEvent("STRANGE", msgspec.json.encode(server.objects["good"])))
+        server.put("next")
+        await asyncio.sleep(1)
+        assert "next" in stored(informer)
+        assert informer.counts["undecodable"] == 3
+
+
+async def test_a_raising_handler_stops_nobody() -> None:
+    """Other handlers and the watch go on; the error is counted."""
+    server = FakeServer()
+    mirror = Mirror()
+
+    def broken(_: Delta) -> None:
+        raise RuntimeError("mine")
+
+    async with Informer(server) as informer:
+        informer.add_handler(broken)
+        informer.add_handler(mirror)
+        await informer.wait_synced()
+        server.put("a")
+        await asyncio.sleep(1)
+        assert mirror.state == {"a": "2"}
+        assert informer.counts["handler_error"] == 1
+
+
+async def test_resync_reminds_only_those_who_asked() -> None:
+    """Every resync period, give or take a tenth, an update with the same object."""
+    server = FakeServer()
+    server.put("a")
+    asked, quiet = [], []
+    async with Informer(server, resync=100, seed=1) as informer:
+        informer.add_handler(asked.append, resync=True)
+        informer.add_handler(quiet.append)
+        await asyncio.sleep(250)
+    assert [d.resync for d in asked] == [False, True, True]
+    assert len(quiet) == 1
+    assert asked[1].old is asked[1].new
+
+
+async def test_short_watches_lead_to_a_new_list() -> None:
+    """A server that keeps ending the watch at once, without saying why, is listed again before long."""
+
+    class Ending(FakeServer):
+        async def _events(self, after: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            return
+            yield
+
+    server = Ending()
+    async with Informer(server):
+        await asyncio.sleep(200)
+    assert 2 <= server.lists <= 6
+    assert len(server.watches) < 30
+
+
+async def test_indices_follow_changes() -> None:
+    """An index answers with what is stored now; one added later covers what was there before."""
+    server = FakeServer()
+    server.put("a", color="red")
+    server.put("b", color="blue")
+
+    def color(data: bytes) -> list[str]:
+        return [msgspec.json.decode(data)["color"]]
+
+    async with Informer(server) as informer:
+        await informer.wait_synced()
+        informer.add_index("color", color)
+        assert [e.key for e in informer.store.by_index("color", "red")] == [ObjectKey("ns", "a")]
+        server.put("a", color="blue")
+        await asyncio.sleep(1)
+        assert {e.key.name for e in informer.store.by_index("color", "blue", "ns")} == {"a", "b"}
+        assert list(informer.store.by_index("color", "red")) == []
