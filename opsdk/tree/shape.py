@@ -273,7 +273,16 @@ def _structural(schema: Mapping[str, Any], *, resource: bool = False) -> Shape:
             **schema,
             "properties": {**(schema.get("properties") or {}), **_TYPE_META, "metadata": OBJECT_META_SCHEMA},
         }
-    return Shape(schema, _structural)
+    return _StructuralShape(schema, _structural)
+
+
+class _StructuralShape(Shape):
+    """A custom resource's shape: nothing stands in an object that nobody set."""
+
+    __slots__ = ()
+
+    def zero(self) -> Any:
+        return {} if self.topology in _OBJECTS else None
 
 
 _STRING: Final = {"type": "string"}

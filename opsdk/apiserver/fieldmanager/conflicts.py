@@ -1,0 +1,59 @@
+"""Conflicts of server-side apply, told as the server tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from opsdk.apiserver.fieldmanager.managed import UPDATE, ManagerKey
+from opsdk.errors import Cause, ConflictError, Details
+from opsdk.tree.fieldset import FieldSet, Path, format_path
+from opsdk.tree.go_text import go_quote
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Another manager owns this field with another value."""
+
+    key: ManagerKey
+    path: Path
+
+
+def conflicts_of(sets: Mapping[ManagerKey, FieldSet]) -> list[Conflict]:
+    """One conflict per field, by manager."""
+    return [Conflict(key, path) for key in sorted(sets) for path in sets[key]]
+
+
+def describe_manager(key: ManagerKey) -> str:
+    """A manager as it is called in messages."""
+    text = go_quote(key.manager)
+    if key.subresource:
+        text += f" with subresource {go_quote(key.subresource)}"
+    if key.operation == UPDATE:
+        text += f" using {key.api_version}"
+    return text
+
+
+def conflict_error(conflicts: Iterable[Conflict]) -> ConflictError:
+    """The 409 that lists these conflicts; clients read its causes."""
+    found = list(conflicts)
+    causes = tuple(
+        Cause(
+            reason="FieldManagerConflict",
+            message=f"conflict with {describe_manager(conflict.key)}",
+            field=format_path(conflict.path),
+        )
+        for conflict in found
+    )
+    return ConflictError(_message(found), details=Details(causes=causes))
+
+
+def _message(conflicts: list[Conflict]) -> str:
+    if len(conflicts) == 1:
+        only = conflicts[0]
+        return f"Apply failed with 1 conflict: conflict with {describe_manager(only.key)}: {format_path(only.path)}"
+    lines: list[str] = []
+    for key in sorted({conflict.key for conflict in conflicts}):
+        lines.append(f"conflicts with {describe_manager(key)}:")
+        lines += [f"- {format_path(conflict.path)}" for conflict in conflicts if conflict.key == key]
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)

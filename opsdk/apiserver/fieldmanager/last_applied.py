@@ -1,0 +1,58 @@
+"""kubectl's move from client-side to server-side apply.
+
+``kubectl apply`` used to keep what it applied in an annotation. When it applies by the server, conflicts about fields
+that the annotation accounts for are its own, and the annotation is kept current as long as it exists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from opsdk.tree.fieldset import EMPTY, FieldSet
+from opsdk.tree.paths import get_path
+from opsdk.tree.shape import Shape
+from opsdk.tree.typed import compare, fields_of
+
+MANAGER = "kubectl"
+"""The only manager for which this is done."""
+
+ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def last_applied(obj: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The configuration in the annotation, or None."""
+    text = get_path(obj, ["metadata", "annotations", ANNOTATION], None)
+    try:
+        value = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None  # somebody else's text: as good as none
+    return value if isinstance(value, dict) else None
+
+
+def own_fields(live: Mapping[str, Any], shape: Shape, api_version: str) -> FieldSet:
+    """The fields that the annotation accounts for: set there, and still the same in the live object."""
+    config = last_applied(live)
+    if config is None or config.get("apiVersion") != api_version:
+        return EMPTY
+    change = compare(config, live, shape)
+    return fields_of(config, shape).difference(change.modified).difference(change.removed)
+
+
+def renew(obj: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """`obj` with `config` in the annotation, if it has the annotation."""
+    annotations = get_path(obj, ["metadata", "annotations"], None)
+    if not isinstance(annotations, dict) or ANNOTATION not in annotations:
+        return dict(obj)
+    text = json.dumps(_bare(config), separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {**annotations, ANNOTATION: text}}}
+
+
+def _bare(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What was applied, without the annotation that would contain itself."""
+    metadata = dict(config.get("metadata") or {})
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        metadata["annotations"] = {name: text for name, text in annotations.items() if name != ANNOTATION}
+    return {**config, "metadata": metadata}

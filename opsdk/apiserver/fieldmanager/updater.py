@@ -1,0 +1,147 @@
+"""Moving ownership: what a write takes from whom, and what an apply removes.
+
+All functions work on objects without ``managedFields``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsdk.apiserver.fieldmanager.conflicts import conflict_error, conflicts_of
+from opsdk.apiserver.fieldmanager.managed import Managed, ManagerKey, Owner
+from opsdk.apiserver.fieldmanager.versions import Versions
+from opsdk.tree.equal import deep_equal
+from opsdk.tree.fieldset import EMPTY, FieldSet
+from opsdk.tree.typed import Comparison, compare, fields_of, merge, remove_items, with_named_fields
+
+Object = Mapping[str, Any]
+
+
+class Updater:
+    """The rules, for one resource seen in one version."""
+
+    def __init__(self, versions: Versions, *, ignored: FieldSet | None = None) -> None:
+        """`ignored` fields, and those below them, can be neither changed nor owned through this endpoint."""
+        self._versions = versions
+        self._version = versions.api_version
+        self._shape = versions.shape(self._version)
+        self._ignored = ignored or EMPTY
+
+    def update(self, live: Object, new: Object, managed: Managed, key: ManagerKey, *, now: str) -> Managed:
+        """The owners after `key` made `new` of `live`: it owns what it changed, and nobody else does."""
+        rest, change = self._move(live, new, managed, skip=None, force=True)
+        taken = change.modified.union(change.added).recursive_difference(self._ignored).difference(NEVER_OWNED)
+        if not taken:
+            return rest
+        before = rest[key].fields if key in rest else EMPTY
+        return {**rest, key: Owner(fields=before.union(taken), api_version=self._version, time=now)}
+
+    def apply(
+        self, live: Object, config: Object, managed: Managed, key: ManagerKey, *, force: bool, exempt: FieldSet = EMPTY
+    ) -> tuple[Object | None, Managed]:
+        """The object after `config` was applied (None: unchanged) and the owners; `exempt` fields never conflict.
+
+        Raises:
+            ConflictError: another manager owns a field with another value, and `force` is off.
+        """
+        last = managed.get(key)
+        merged: Object = merge(live, config, self._shape)
+        applied = fields_of(config, self._shape).recursive_difference(self._ignored)
+        claimed = {**managed, key: Owner(fields=applied, api_version=self._version, time=last.time if last else "")}
+        result = self._prune(merged, claimed, last)
+        owners, _ = self._move(live, result, claimed, skip=key, force=force, exempt=exempt)
+        mine = owners[key].fields.difference(NEVER_OWNED) if key in owners else EMPTY
+        owners = {name: owner for name, owner in owners.items() if name != key}
+        if mine:
+            owners[key] = claimed[key].with_fields(mine)
+        return (None if deep_equal(live, result) else result), owners
+
+    # -------------------------------------------------------------- others lose what changes
+    def _move(
+        self,
+        live: Object,
+        new: Object,
+        managed: Managed,
+        *,
+        skip: ManagerKey | None,
+        force: bool,
+        exempt: FieldSet = EMPTY,
+    ) -> tuple[Managed, Comparison]:
+        """Take what changed away from everybody but `skip`."""
+        changes = {self._version: compare(live, new, self._shape).without(self._ignored)}
+        conflicts: dict[ManagerKey, FieldSet] = {}
+        owners: Managed = {}
+        for key, owner in managed.items():
+            if key == skip or not self._versions.known(owner.api_version):
+                if not self._versions.gone(owner.api_version):
+                    owners[key] = owner
+                continue
+            if owner.api_version not in changes:
+                changes[owner.api_version] = self._compare_in(owner.api_version, live, new)
+            change = changes[owner.api_version]
+            lost = owner.fields.intersection(change.modified.union(change.added))
+            if lost.difference(exempt):
+                conflicts[key] = lost.difference(exempt)
+            owners[key] = owner.with_fields(owner.fields.difference(lost).difference(change.removed))
+        if conflicts and not force:
+            raise conflict_error(conflicts_of(conflicts))
+        return {key: owner for key, owner in owners.items() if owner.fields}, changes[self._version]
+
+    def _compare_in(self, version: str, live: Object, new: Object) -> Comparison:
+        before = self._versions.convert(live, self._version, version, "old object")
+        after = self._versions.convert(new, self._version, version, "new object")
+        return compare(before, after, self._versions.shape(version)).without(self._ignored)
+
+    # -------------------------------------------------------------- what is no longer applied goes
+    def _prune(self, merged: Object, managed: Managed, last: Owner | None) -> Object:
+        """`merged` without what only the last apply of this manager had set."""
+        if last is None or not last.fields or not self._versions.known(last.api_version):
+            return merged
+        version = last.api_version
+        shape = self._versions.shape(version)
+        whole = self._versions.convert(merged, self._version, version, "merged object")
+        dropped = with_named_fields(last.fields, shape)
+        pruned = remove_items(whole, dropped, shape) or {}
+        pruned = self._add_back_owned(whole, pruned, version, managed)
+        kept = with_named_fields(fields_of(pruned, shape), shape)
+        everything = with_named_fields(fields_of(whole, shape), shape)
+        pruned = remove_items(whole, everything.difference(kept).intersection(dropped), shape) or {}
+        return self._versions.convert(pruned, version, self._version, "pruned object")
+
+    def _add_back_owned(self, merged: Object, pruned: Object, pruned_in: str, managed: Managed) -> Object:
+        """Give back what others, or the new configuration, own; first in the version that is at hand."""
+        owned: dict[str, FieldSet] = {}
+        for owner in managed.values():
+            if self._versions.known(owner.api_version):
+                owned[owner.api_version] = owned.get(owner.api_version, EMPTY).union(owner.fields)
+        for version in sorted(owned, key=lambda version: version != pruned_in):
+            shape = self._versions.shape(version)
+            whole = self._versions.convert(merged, pruned_in, version, "merged object")
+            rest = self._versions.convert(pruned, pruned_in, version, "pruned object")
+            everything = with_named_fields(fields_of(whole, shape), shape)
+            keep = with_named_fields(fields_of(rest, shape), shape).union(with_named_fields(owned[version], shape))
+            kept = remove_items(whole, everything.difference(keep), shape) or {}
+            pruned = self._versions.convert(kept, version, pruned_in, "pruned object")
+        return pruned
+
+
+_METADATA = (
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+)
+
+NEVER_OWNED = FieldSet.of(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(("f:metadata", f"f:{name}") for name in _METADATA),
+)
+"""Identity and what only the server writes: nobody's fields."""
