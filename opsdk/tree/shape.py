@@ -156,20 +156,21 @@ class Shape:
         found = {key: element[key].get("default") for key in self.list_keys if key in element}
         return {key: value for key, value in found.items() if value is not None}
 
-    def zero(self) -> Any:
+    def zero(self, like: Any = None) -> Any:
         """The value of this type before anything is set, as the server writes it.
 
-        A field that is not a pointer and has a default stands in it (``spec: {}``), a required field without default
-        is null. Custom resources have no such fields: theirs is ``{}``.
+        What is no pointer stands in it: objects, empty strings, zeros; a required list is null. Which times are null in
+        it the schema does not say: there it follows `like`. Custom resources have no such fields: theirs is ``{}``.
         """
         if self.topology is not Topology.STRUCT:
             return {} if self.topology in _OBJECTS else None
-        value: dict[str, Any] = {}
+        known = like if isinstance(like, dict) else {}
+        value: dict[str, Any] = {name: None for name, item in known.items() if item is None}
         for name, schema in self._properties.items():
             default = schema.get("default")
             if isinstance(default, dict):
-                value[name] = self.field(name).zero()
-            elif default is not None and name in self.required:
+                value[name] = self.field(name).zero(known.get(name))
+            elif default is not None and (not default or name in self.required):
                 value[name] = type(default)()
             elif name in self.required:
                 value[name] = None
@@ -190,7 +191,8 @@ def _topology(schema: Mapping[str, Any], site: Mapping[str, Any]) -> Topology:
             return Topology.MAP_ATOMIC
         if schema.get("properties"):
             return Topology.STRUCT
-        return Topology.MAP
+        typed = schema.get("additionalProperties") or schema.get("x-kubernetes-preserve-unknown-fields")
+        return Topology.MAP if typed else Topology.MAP_ATOMIC  # of arbitrary content nobody owns a part
     if schema.get("format") == "int-or-string" or _all_scalar(schema.get("oneOf")):
         return Topology.SCALAR
     return Topology.UNKNOWN
@@ -281,7 +283,8 @@ class _StructuralShape(Shape):
 
     __slots__ = ()
 
-    def zero(self) -> Any:
+    def zero(self, like: Any = None) -> Any:
+        del like
         return {} if self.topology in _OBJECTS else None
 
 

@@ -79,7 +79,10 @@ class FieldManager:
         if not managed and live is not None and get_path(live, ["metadata", "uid"], ""):
             return bare
         before = without_entries(live) if live is not None else self._zero(new)
-        owners = self._record(before, bare, managed, manager, now)
+        try:
+            owners = self._record(before, bare, managed, manager, now)
+        except ApiError:
+            return bare  # owners by a version that cannot hold this object: better none than wrong ones
         result = with_entries(bare, owners)
         return keep_times(live, result) if live is not None else result
 
@@ -127,7 +130,7 @@ class FieldManager:
 
     def _zero(self, like: Object) -> Tree:
         """The object before anybody set anything."""
-        zero = self._shape.zero()
+        zero = self._shape.zero(like)
         names = {name: like[name] for name in ("apiVersion", "kind") if name in like}
         return {**(zero if isinstance(zero, dict) else {}), **names}
 
