@@ -45,7 +45,7 @@ class CachedReader:
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Always a `UsageError`: informers are watched through handlers."""
-        raise UsageError(f"cannot watch {operation.kind.name}: a cached reader has no watch: add a handler to the cache's informer")
+        raise UsageError(f"a cached reader cannot watch {operation.kind.name}: add a handler to the cache's informer")
 
     async def _synced(self, kind: Kind[Any]) -> CachedKind:
         self.cache.check_running()

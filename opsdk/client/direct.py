@@ -1,0 +1,166 @@
+"""The performer that asks the server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from opsdk.api.gvk import GroupVersionKind
+from opsdk.api.kinds import Kind
+from opsdk.api.object import AnyObject, ObjectList, TypedObject, Unstructured, assign
+from opsdk.api.watch import EventType, WatchEvent
+from opsdk.client.operations import (
+    Apply,
+    Create,
+    Delete,
+    DeleteAllOf,
+    Get,
+    List,
+    Operation,
+    PatchObject,
+    Update,
+    Watch,
+    gvk_of_operation,
+)
+from opsdk.client.requests import build, build_watch
+from opsdk.errors import DecodeError, NotFoundError, api_error_from_status
+from opsdk.rest.frames import FrameSplitter, parse_frame
+from opsdk.rest.request import Request
+from opsdk.rest.response import Response, warnings_of
+from opsdk.rest.transport import Transport
+from opsdk.scheme.codec import decode, decode_list
+from opsdk.scheme.mapper import RestMapper
+from opsdk.scheme.registry import Scheme
+
+log = logging.getLogger(__name__)
+
+WarningHandler = Callable[[Request, str], None]
+
+
+def log_warning(request: Request, text: str) -> None:
+    """Log a warning of the server: what becomes of them unless something else is asked for."""
+    log.warning("%s: %s", request.described, text)
+
+
+class DirectClient:
+    """Carries every operation out with one request.
+
+    Args:
+        transport: the way to the server.
+        on_warning: called for each warning in an answer, none suppressed.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        scheme: Scheme,
+        mapper: RestMapper,
+        on_warning: WarningHandler = log_warning,
+    ) -> None:
+        self.transport = transport
+        self.scheme = scheme
+        self.mapper = mapper
+        self._on_warning = on_warning
+
+    async def perform(self, operation: Operation) -> Any:
+        """Send the request and decode the answer; see `opsdk.client.client.Client` for the verbs."""
+        request = build(operation, await self.mapper.mapping_for(gvk_of_operation(operation)))
+        match operation:
+            case Get():
+                return self._object(await self._send(request), operation.kind, subresource=operation.subresource)
+            case List():
+                return await self._list(request, operation.kind)
+            case Create() | Update():
+                target = operation.body if operation.body is not None else operation.obj
+                return self._written(await self._send(request), target)
+            case PatchObject() | Apply():
+                return self._written(await self._send(request), operation.obj)
+            case Delete():
+                return await self._delete(request, missing_ok=operation.options.missing_ok)
+            case DeleteAllOf():
+                await self._send(request)
+                return None
+
+    async def _send(self, request: Request) -> Response:
+        response = await self.transport.send(request)
+        for warning in warnings_of(response):
+            self._on_warning(request, warning.text)
+        return response
+
+    async def _list(self, request: Request, kind: Kind[Any]) -> ObjectList[Any]:
+        found: ObjectList[Any] = decode_list((await self._send(request)).body, kind)
+        for bad in found.undecodable:
+            log.error("%s: an object is set aside: %s", request.described, bad.error)
+        return found
+
+    async def _delete(self, request: Request, *, missing_ok: bool) -> None:
+        try:
+            await self._send(request)
+        except NotFoundError:
+            if not missing_ok:
+                raise
+
+    def _object(self, response: Response, kind: Kind[Any], *, subresource: str) -> AnyObject:
+        if subresource:
+            kind = _kind_of_answer(response.body, kind.form)
+        made: AnyObject = decode(response.body, kind)
+        return made
+
+    def _written(self, response: Response, target: AnyObject) -> AnyObject:
+        """The object handed in, now as the server has it. A mere Status (evictions, bindings) leaves it alone."""
+        kind = _kind_of_answer(response.body, type(target))
+        if kind.gvk.kind == "Status" and kind.gvk.group == "" and target.kind != "Status":
+            return target
+        if isinstance(target, TypedObject) and target.gvk.kind:
+            kind = Kind(target.gvk, type(target))
+        elif not isinstance(target, Unstructured):
+            kind = Kind(GroupVersionKind.parse(target.api_version, target.kind), type(target))
+        assign(target, decode(response.body, kind))
+        return target
+
+    @asynccontextmanager
+    async def watch(self, operation: Watch) -> AsyncIterator[AsyncIterator[WatchEvent[Any]]]:
+        """Open the stream; leaving the block closes it."""
+        request = build_watch(operation, await self.mapper.mapping_for(operation.kind.gvk))
+        async with self.transport.stream(request) as stream:
+            yield _events(stream, operation.kind)
+
+    def __repr__(self) -> str:
+        return f"<DirectClient over {self.transport!r}>"
+
+
+async def _events(chunks: AsyncIterator[bytes], kind: Kind[Any]) -> AsyncIterator[WatchEvent[Any]]:
+    splitter = FrameSplitter()
+    async for chunk in chunks:
+        for data in splitter.feed(chunk):
+            frame = parse_frame(data)
+            body = bytes(frame.object)
+            if frame.type == "ERROR":
+                raise api_error_from_status(msgspec.json.decode(body, type=dict), code=500)
+            yield WatchEvent(_event_type(frame.type), decode(body, kind))
+
+
+def _event_type(name: str) -> EventType:
+    try:
+        return EventType(name)
+    except ValueError as error:
+        raise DecodeError(f"unknown watch event type {name!r}") from error
+
+
+class _TypeMeta(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+def _kind_of_answer(body: bytes, form: type[AnyObject]) -> Kind[Any]:
+    """What the server says the answer is, in the form wanted."""
+    try:
+        meta = msgspec.json.decode(body, type=_TypeMeta)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"the answer is no object: {error}; it starts with {body[:80]!r}") from error
+    return Kind(GroupVersionKind.parse(meta.api_version, meta.kind), form)

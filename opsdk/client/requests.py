@@ -1,0 +1,252 @@
+"""Operations to requests. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from opsdk.api.kinds import Kind
+from opsdk.api.model import to_builtins
+from opsdk.api.object import AnyObject, PartialObjectMetadata, key_of, to_tree
+from opsdk.api.selectors import FieldSelector, Selector
+from opsdk.api.status import DeleteOptions as DeleteBody
+from opsdk.api.status import Preconditions
+from opsdk.client.operations import (
+    Apply,
+    Create,
+    Delete,
+    DeleteAllOf,
+    Get,
+    List,
+    Operation,
+    PatchObject,
+    Update,
+    Watch,
+)
+from opsdk.client.options import DeleteOptions, WriteOptions
+from opsdk.client.patch import PatchType
+from opsdk.errors import UsageError
+from opsdk.rest.request import Request, resource_path
+from opsdk.scheme.mapper import RestMapping
+
+JSON = "application/json"
+_METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+_METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a request is about: fills in path and meta of every request the same way."""
+
+    mapping: RestMapping
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    def request(self, verb: str, method: str, **rest: Any) -> Request:
+        """A request to the target."""
+        gvr = self.mapping.resource
+        namespace = self.namespace if self.mapping.namespaced else ""
+        path = resource_path(gvr.group, gvr.version, gvr.resource, namespace, self.name, self.subresource)
+        return Request(
+            method,
+            path,
+            verb=verb,
+            group=gvr.group,
+            resource=gvr.resource,
+            subresource=self.subresource,
+            namespace=namespace,
+            name=self.name,
+            **rest,
+        )
+
+
+def build(operation: Operation, mapping: RestMapping) -> Request:
+    """The request for an operation on a kind that is served as `mapping`; `UsageError` for what cannot be asked."""
+    match operation:
+        case Get():
+            return _get(operation, mapping)
+        case List():
+            return _list(operation, mapping)
+        case Create():
+            return _create(operation, mapping)
+        case Update():
+            return _update(operation, mapping)
+        case PatchObject():
+            return _patch(operation, mapping)
+        case Apply():
+            return _apply(operation, mapping)
+        case Delete():
+            return _delete(operation, mapping)
+        case DeleteAllOf():
+            return _delete_all(operation, mapping)
+
+
+# ------------------------------------------------------------------ reading
+def _get(operation: Get, mapping: RestMapping) -> Request:
+    target = Target(mapping, operation.key.namespace, operation.key.name, operation.subresource)
+    _need_name(target)
+    query = _pairs(resourceVersion=operation.options.resource_version)
+    return target.request("get", "GET", query=query, headers={"Accept": accept(operation.kind)})
+
+
+def _list(operation: List, mapping: RestMapping) -> Request:
+    o = operation.options
+    query = selecting(o.labels, o.fields) + _pairs(
+        limit="" if o.limit is None else str(o.limit),
+        **{"continue": o.continue_},
+        resourceVersion=o.resource_version,
+        resourceVersionMatch=o.resource_version_match or "",
+    )
+    headers = {"Accept": accept(operation.kind, many=True)}
+    return Target(mapping, o.namespace).request("list", "GET", query=query, headers=headers)
+
+
+def build_watch(operation: Watch, mapping: RestMapping) -> Request:
+    """The request for a watch."""
+    o = operation.options
+    query = [("watch", "true"), *selecting(o.labels, o.fields)]
+    query += _pairs(
+        resourceVersion=o.resource_version,
+        allowWatchBookmarks="true" if o.bookmarks or o.initial_events else "",
+        timeoutSeconds="" if o.timeout is None else str(o.timeout),
+    )
+    if o.initial_events:
+        query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
+    headers = {"Accept": accept(operation.kind)}
+    return Target(mapping, o.namespace).request("watch", "GET", query=query, headers=headers)
+
+
+def accept(kind: Kind[Any], *, many: bool = False) -> str:
+    """The Accept header that brings objects in the form of `kind`."""
+    if kind.form is PartialObjectMetadata:
+        return _METADATA_LIST if many else _METADATA
+    return JSON
+
+
+def selecting(labels: Selector, fields: FieldSelector) -> list[tuple[str, str]]:
+    """The selectors as query pairs."""
+    if labels.nothing:
+        # No selector text matches nothing; a label that must and must not be there does.
+        return [("labelSelector", "opsdk.dev/nothing,!opsdk.dev/nothing"), *_pairs(fieldSelector=str(fields))]
+    return _pairs(labelSelector=str(labels), fieldSelector=str(fields))
+
+
+# ------------------------------------------------------------------ writing
+def _create(operation: Create, mapping: RestMapping) -> Request:
+    namespace, name = key_of(operation.obj)
+    if operation.subresource:
+        target = Target(mapping, namespace, name, operation.subresource)
+        _need_name(target)
+    else:
+        target = Target(mapping, namespace)
+    if mapping.namespaced and not namespace:
+        raise UsageError(f"{mapping.gvk.kind} is namespaced: set metadata.namespace before creating it")
+    body = operation.body if operation.body is not None else operation.obj
+    return target.request(
+        "create", "POST", query=_write_query(operation.options), headers=_writing(body, JSON), body=_encode(body)
+    )
+
+
+def _update(operation: Update, mapping: RestMapping) -> Request:
+    namespace, name = key_of(operation.obj)
+    target = Target(mapping, namespace, name, operation.subresource)
+    _need_name(target)
+    body = operation.body if operation.body is not None else operation.obj
+    return target.request(
+        "update", "PUT", query=_write_query(operation.options), headers=_writing(body, JSON), body=_encode(body)
+    )
+
+
+def _patch(operation: PatchObject, mapping: RestMapping) -> Request:
+    namespace, name = key_of(operation.obj)
+    target = Target(mapping, namespace, name, operation.subresource)
+    _need_name(target)
+    return target.request(
+        "patch",
+        "PATCH",
+        query=_write_query(operation.options),
+        headers=_writing(operation.obj, operation.patch.type.value),
+        body=operation.patch.data(operation.obj),
+    )
+
+
+def _apply(operation: Apply, mapping: RestMapping) -> Request:
+    if not operation.options.field_owner:
+        raise UsageError("apply needs a field owner: pass field_owner=..., or wrap the client with field_owner()")
+    namespace, name = key_of(operation.obj)
+    target = Target(mapping, namespace, name, operation.subresource)
+    _need_name(target)
+    tree = to_tree(operation.obj)
+    # What the server keeps is no wish of the caller's; it refuses managedFields outright.
+    for field in ("managedFields", "creationTimestamp", "generation", "selfLink"):
+        tree["metadata"].pop(field, None)
+    return target.request(
+        "patch",
+        "PATCH",
+        query=_write_query(operation.options),
+        headers=_writing(operation.obj, PatchType.APPLY.value),
+        body=msgspec.json.encode(tree),
+    )
+
+
+def _encode(obj: AnyObject) -> bytes:
+    return msgspec.json.encode(to_tree(obj))
+
+
+def _writing(obj: AnyObject, content_type: str) -> dict[str, str]:
+    wanted = _METADATA if isinstance(obj, PartialObjectMetadata) else JSON
+    return {"Accept": wanted, "Content-Type": content_type}
+
+
+def _write_query(options: WriteOptions) -> list[tuple[str, str]]:
+    return _pairs(
+        dryRun="All" if options.dry_run else "",
+        fieldManager=options.field_owner,
+        fieldValidation=options.field_validation or "",
+        force="true" if options.force else "",
+    )
+
+
+# ------------------------------------------------------------------ deleting
+def _delete(operation: Delete, mapping: RestMapping) -> Request:
+    target = Target(mapping, operation.key.namespace, operation.key.name)
+    _need_name(target)
+    return target.request("delete", "DELETE", **_delete_body(operation.options))
+
+
+def _delete_all(operation: DeleteAllOf, mapping: RestMapping) -> Request:
+    select = operation.select
+    return Target(mapping, select.namespace).request(
+        "deletecollection",
+        "DELETE",
+        query=selecting(select.labels, select.fields),
+        **_delete_body(operation.options),
+    )
+
+
+def _delete_body(options: DeleteOptions) -> dict[str, Any]:
+    locked = Preconditions(uid=options.uid, resource_version=options.resource_version)
+    body = DeleteBody(
+        grace_period_seconds=options.grace_period,
+        propagation_policy=options.propagation,
+        preconditions=locked if options.uid or options.resource_version else None,
+        dry_run=["All"] if options.dry_run else [],
+    )
+    tree = {"apiVersion": "v1", "kind": "DeleteOptions", **to_builtins(body)}
+    return {"headers": {"Accept": JSON, "Content-Type": JSON}, "body": msgspec.json.encode(tree)}
+
+
+# ------------------------------------------------------------------ small things
+def _need_name(target: Target) -> None:
+    kind = target.mapping.gvk.kind
+    if not target.name:
+        raise UsageError(f"this request needs the name of a {kind}: an empty one would mean all of them")
+    if target.mapping.namespaced and not target.namespace:
+        raise UsageError(f"{kind} is namespaced: {target.name!r} needs a namespace")
+
+
+def _pairs(**values: str) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in values.items() if value]
