@@ -1,1 +1,4 @@
-"""."""
+"""The small ASGI pieces that every server of opsdk shares, and serving by uvicorn.
+
+Knows HTTP only; nothing of Kubernetes.
+"""

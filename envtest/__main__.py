@@ -1,0 +1,59 @@
+"""``python -m envtest serve``: a local API server for kubectl and friends."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from envtest.environment import Environment
+from envtest.kubeconfig import write_private
+from opsdk.apiserver.auth.authentication import read_token_file
+from opsdk.errors import ConfigError
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m envtest", description="A local Kubernetes API server.")
+    serve = made.add_subparsers(dest="command", required=True).add_parser("serve", help="serve until SIGTERM")
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on")
+    serve.add_argument("--port", type=int, default=6443, help="the TCP port; 0 takes a free one")
+    serve.add_argument("--kubeconfig", type=Path, help="write the admin's kubeconfig here")
+    serve.add_argument("--token-auth-file", type=Path, help='more users: lines of token,user,uid,"group1,group2"')
+    serve.add_argument("--data-dir", type=Path, help="keep objects and certificates here")
+    serve.add_argument("--controllers", choices=("none", "cluster"), default="none", help="simulated controllers")
+    serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
+    return made
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
+    async with Environment(data_dir=options.data_dir, controllers=options.controllers, tokens=tokens) as env:
+        web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls)
+        if options.kubeconfig:
+            write_private(options.kubeconfig, env.kubeconfig(web))
+        print(f"ready {web.url}", flush=True)
+        await stopped.wait()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; the exit status is 1 for what the user can mend."""
+    options = parser().parse_args(arguments)
+    try:
+        asyncio.run(serve(options))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""A certificate authority for one server, its serving certificate, and client certificates."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_VALID = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its key, both PEM."""
+
+    cert: bytes
+    key: bytes
+
+    def write(self, directory: Path, name: str) -> tuple[Path, Path]:
+        """Write ``name.crt`` and ``name.key``; the key for the owner's eyes only."""
+        cert, key = directory / f"{name}.crt", directory / f"{name}.key"
+        cert.write_bytes(self.cert)
+        key.touch(mode=0o600)
+        key.write_bytes(self.key)
+        return cert, key
+
+
+class Authority:
+    """Signs certificates; made anew, or read from a directory where an earlier one was kept."""
+
+    def __init__(self, pair: KeyPair) -> None:
+        self.pair = pair
+        self._cert = x509.load_pem_x509_certificate(pair.cert)
+        key = serialization.load_pem_private_key(pair.key, None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise TypeError("the authority's key is no elliptic-curve key")
+        self._key = key
+
+    @classmethod
+    def load_or_create(cls, directory: Path | None) -> Authority:
+        """The authority kept in `directory`, a new one (kept there) otherwise."""
+        if directory is not None and (directory / "ca.key").exists():
+            return cls(KeyPair((directory / "ca.crt").read_bytes(), (directory / "ca.key").read_bytes()))
+        made = cls(_self_signed("envtest-ca"))
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            made.pair.write(directory, "ca")
+        return made
+
+    def serving(self, host: str) -> KeyPair:
+        """For a server at `host`, also known as localhost and by the names of the Service ``kubernetes``."""
+        names: list[x509.GeneralName] = [
+            x509.DNSName(n)
+            for n in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "envtest.local")
+        ]
+        for address in {"127.0.0.1", "::1", "10.0.0.1", host}:
+            try:
+                names.append(x509.IPAddress(ipaddress.ip_address(address)))
+            except ValueError:
+                names.append(x509.DNSName(address))
+        return self._issue(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]),
+            ExtendedKeyUsageOID.SERVER_AUTH,
+            x509.SubjectAlternativeName(names),
+        )
+
+    def client(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
+        """For a user with groups."""
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, g) for g in groups]
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+        return self._issue(subject, ExtendedKeyUsageOID.CLIENT_AUTH, None)
+
+    def _issue(
+        self, subject: x509.Name, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
+    ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(subject, self._cert.subject, key.public_key())
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+        )
+        if names is not None:
+            builder = builder.add_extension(names, critical=False)
+        return _pair(builder.sign(self._key, hashes.SHA256()), key)
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    # Certificates are checked against the machine's clock, whatever time it is inside the server.
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + _VALID)
+    )
+
+
+def _pair(cert: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    raw = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return KeyPair(cert.public_bytes(serialization.Encoding.PEM), raw)
+
+
+def _self_signed(name: str) -> KeyPair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    usage = x509.KeyUsage(
+        digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    builder = (
+        _builder(subject, subject, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return _pair(builder.sign(key, hashes.SHA256()), key)

@@ -1,0 +1,135 @@
+"""Puts the server together: storage, built-in kinds, extensions, discovery, bootstrap objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from envtest.bootstrap import bootstrap
+from envtest.kinds.catalogue import Catalogue
+from envtest.kinds.typed import TypedModel, Typing
+from envtest.tables.load import Row, rows, types
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.auth.authentication import Authenticator
+from opsdk.apiserver.auth.authorization import Authorizer
+from opsdk.apiserver.endpoints.admit import AdmissionChain
+from opsdk.apiserver.endpoints.openapi import OpenApi
+from opsdk.apiserver.endpoints.well_known import WellKnown
+from opsdk.apiserver.registry.store import StatusStore, Store
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.server import NotFound, ResourceServer, Server
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import Storage, Tree
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.2",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-01-01T00:00:00Z",
+    "goVersion": "go1.26",
+    "compiler": "gc",
+    "platform": "linux/amd64",
+}
+"""What ``/version`` says; clients decide by it what they may use."""
+
+
+class TableSchemas:
+    """The tables as a source of OpenAPI schemas."""
+
+    def schema(self, name: str) -> Tree | None:
+        """See `SchemaSource`."""
+        return types().schema(name)
+
+    def name_of(self, served: Installed) -> str | None:
+        """See `SchemaSource`."""
+        return served.model.name if isinstance(served.model, TypedModel) else None
+
+
+class ControlPlane:
+    """One API server with its objects.
+
+    Attributes:
+        storage: where everything is kept.
+        stores: the registries of the built-in resources by ``group/resource``.
+        server: the outermost server; ``server.app`` is the ASGI application.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage | None = None,
+        authenticators: Sequence[Authenticator] = (),
+        authorizer: Authorizer | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.clock = clock
+        self.storage: Storage = storage or MemoryStorage()
+        self.admission = AdmissionChain()
+        self.typing = Typing(types())
+        self.catalogue = Catalogue()
+        self.stores: dict[str, Store] = {}
+        self.core = ResourceServer(NotFound(), self.admission)
+        self._install_all()
+        self.server = Server(
+            self.core,
+            well_known=self._well_known,
+            authenticators=authenticators,
+            authorizer=authorizer,
+            clock=clock,
+        )
+
+    def __repr__(self) -> str:
+        return f"<ControlPlane with {self.storage!r}>"
+
+    async def start(self) -> None:
+        """Make the objects that every cluster has; harmless where they are there already."""
+        await bootstrap(self)
+
+    def close(self) -> None:
+        """End every watch."""
+        self.storage.close()
+
+    @staticmethod
+    def _well_known(server: Server) -> WellKnown:
+        openapi = OpenApi(server.groups, [TableSchemas()], title="Kubernetes", version=VERSION["gitVersion"])
+        return WellKnown(server.groups, version=VERSION, openapi=openapi)
+
+    # -------------------------------------------------------------- installing
+    def _install_all(self) -> None:
+        table = rows()
+        with_status = {(r.info.group, r.info.resource) for r in table if r.info.subresource == "status"}
+        for row in table:
+            if not row.info.subresource and "list" in row.verbs and "create" in row.verbs:
+                self._install_main(row, has_status=(row.info.group, row.info.resource) in with_status)
+        for row in table:
+            if row.info.subresource == "status":
+                self._install_status(row)
+
+    def _model(self, row: Row) -> TypedModel:
+        info = row.info
+        name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
+        if name is None:
+            raise LookupError(f"the tables have no type for {info.kind}")
+        return TypedModel(
+            self.typing, name, defaults=self.catalogue.defaults_of(row), printer=self.catalogue.printer(row)
+        )
+
+    def _install_main(self, row: Row, *, has_status: bool) -> None:
+        strategy = self.catalogue.strategy(row, has_status=has_status)
+        store = Store(self.storage, row.info, strategy)
+        self.stores[f"{row.info.group}/{row.info.resource}"] = store
+        self.core.install(Installed(row.info, store, self._model(row)))
+
+    def _install_status(self, row: Row) -> None:
+        main = self.core.find(row.info.group, row.info.version, row.info.resource)
+        if main is None:
+            return
+        store = self.stores[f"{row.info.group}/{row.info.resource}"]
+        info = replace(main.info, subresource="status")
+        self.core.install(Installed(info, StatusStore(store), main.model))

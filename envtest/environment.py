@@ -1,0 +1,147 @@
+"""`Environment`: a local control plane for tests, in this process and without sockets unless asked."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from envtest.control_plane import ControlPlane
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.auth.authentication import TokenAuthenticator
+from opsdk.apiserver.auth.authorization import Authorizer
+from opsdk.apiserver.auth.certificates import CertificateAuthenticator
+from opsdk.apiserver.auth.user import MASTERS, User
+from opsdk.apiserver.server import Server
+from opsdk.apiserver.storage.ports import Storage
+from opsdk.web.serving import ServeOptions, Tls, WebServer
+
+if TYPE_CHECKING:
+    from envtest.certificates import Authority
+    from opsdk.rest.config import Config
+
+LOCAL = "http://envtest.local"
+"""The host of requests that never leave the process."""
+ADMIN = User(name="admin", uid="admin-uid", groups=(MASTERS,))
+
+
+class Environment:
+    """A control plane; an async context manager.
+
+    ::
+
+        async with Environment() as env:
+            client = ...(env.config)
+
+    Args:
+        data_dir: keep objects and certificates here, for the next start; None keeps nothing.
+        controllers: ``none``, as a bare API server, or ``cluster`` for the simulated controllers.
+        tokens: more users by bearer token.
+        authorizer: who may do what; everybody with credentials by default.
+        clock: timestamps, timeouts, bookmarks follow it.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path | None = None,
+        controllers: str = "none",
+        tokens: Mapping[str, User] | None = None,
+        authorizer: Authorizer | None = None,
+        storage: Storage | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self._data_dir = data_dir
+        self._controllers = controllers
+        self._admin_token = secrets.token_urlsafe(24)
+        self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})})
+        self.plane = ControlPlane(
+            storage=storage or _open_storage(data_dir),
+            authenticators=[CertificateAuthenticator(), self.tokens],
+            authorizer=authorizer,
+            clock=clock,
+        )
+        self._stack = AsyncExitStack()
+        self._authority: Authority | None = None
+
+    def __repr__(self) -> str:
+        return f"<Environment of {self.plane!r}>"
+
+    @property
+    def server(self) -> Server:
+        """The server; ``server.app`` is the ASGI application."""
+        return self.plane.server
+
+    @property
+    def config(self) -> Config:
+        """How clients in this process reach it, as admin."""
+        from opsdk.rest.config import Config  # noqa: PLC0415 - the server itself needs no client
+
+        return Config(host=LOCAL, token=self._admin_token, app=self.server.app)
+
+    @property
+    def authority(self) -> Authority:
+        """The certificate authority; made when it is first needed."""
+        if self._authority is None:
+            from envtest.certificates import Authority  # noqa: PLC0415 - in-process tests need no certificates
+
+            self._authority = Authority.load_or_create(self._data_dir)
+        return self._authority
+
+    def add_user(self, user: User) -> str:
+        """A new bearer token for a user."""
+        token = secrets.token_urlsafe(24)
+        self.tokens.add(token, user)
+        return token
+
+    async def serve(self, *, host: str = "127.0.0.1", port: int = 0, tls: bool = True) -> WebServer:
+        """Listen on a real socket too, until the environment closes; a busy port is a `ConfigError`."""
+        options = ServeOptions(host=host, port=port, tls=self._tls(host) if tls else None)
+        web = WebServer(self.server.app, options)
+        await web.start()
+        self._stack.push_async_callback(web.aclose)
+        return web
+
+    def _tls(self, host: str) -> Tls:
+        directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
+        cert, key = self.authority.serving(host).write(directory, "serving")
+        ca = directory / "client-ca.crt"
+        ca.write_bytes(self.authority.pair.cert)
+        return Tls(cert_file=cert, key_file=key, client_ca_file=ca)
+
+    def kubeconfig(self, web: WebServer) -> str:
+        """A kubeconfig for the admin of a served environment."""
+        from envtest.kubeconfig import admin_kubeconfig  # noqa: PLC0415 - in-process tests need none
+
+        if web.options.tls is None:
+            return admin_kubeconfig(web.url, token=self._admin_token)
+        client = self.authority.client("admin", (MASTERS,))
+        return admin_kubeconfig(web.url, ca=self.authority.pair.cert, client=client)
+
+    async def start(self) -> None:
+        """Make the bootstrap objects, start the controllers."""
+        await self.plane.start()
+        self._stack.callback(self.plane.close)
+
+    async def aclose(self) -> None:
+        """Stop serving, end every watch; idempotent."""
+        # Watches end first: then streams end by themselves and the web server need not wait for them.
+        self.plane.close()
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _open_storage(data_dir: Path | None) -> Storage | None:  # noqa: ARG001 - durable storage follows
+    return None

@@ -1,0 +1,307 @@
+"""Reading bodies of built-in types the way the real server's decoder does, from the tables. Pure.
+
+A *plan* is a compiled schema: a function from a value to the value as it would be after decoding and encoding once.
+Unknown fields are dropped and reported; nulls and empty optional lists, maps and strings vanish; a wrong type is a
+`DecodeError` in the decoder's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from envtest.tables.load import Types
+from opsdk.errors import DecodeError
+
+_REF = "#/components/schemas/"
+_PREFIX = "io.k8s.apimachinery.pkg."
+_GO_TYPES = {"integer:int32": "int32", "integer:int64": "int64", "integer": "int64", "number:double": "float64"}
+
+
+@dataclass(slots=True)
+class Reading:
+    """Where in the document the reader is, and what it found."""
+
+    problems: list[str] = field(default_factory=list)
+    path: list[str] = field(default_factory=list)
+    struct: str = ""
+
+    def at(self) -> str:
+        """The path as strict decoding writes it."""
+        text = ""
+        for part in self.path:
+            text += part if part.startswith("[") or not text else f".{part}"
+        return text
+
+
+Plan = Callable[[Any, Reading], Any]
+_GONE = object()
+
+
+def json_type(value: Any) -> str:
+    """The decoder's word for a JSON value's type."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _mismatch(value: Any, reading: Reading, go_type: str) -> DecodeError:
+    fields = ".".join(p for p in reading.path if not p.startswith("["))
+    where = f"Go struct field {reading.struct}.{fields}" if fields else "Go value"
+    shown = f"number {value}" if isinstance(value, float) and go_type.startswith("int") else json_type(value)
+    return DecodeError(f"json: cannot unmarshal {shown} into {where} of type {go_type}")
+
+
+def _string(value: Any, reading: Reading) -> Any:
+    if not isinstance(value, str):
+        raise _mismatch(value, reading, "string")
+    return value
+
+
+def _boolean(value: Any, reading: Reading) -> Any:
+    if not isinstance(value, bool):
+        raise _mismatch(value, reading, "bool")
+    return value
+
+
+def _integer(go_type: str) -> Plan:
+    limit = 2**31 if go_type == "int32" else 2**63
+
+    def read(value: Any, reading: Reading) -> Any:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise _mismatch(value, reading, go_type)
+        if not -limit <= value < limit:
+            raise DecodeError(
+                f"json: cannot unmarshal number {value} into Go struct field"
+                f" {reading.struct}.{reading.at()} of type {go_type}"
+            )
+        return value
+
+    return read
+
+
+def _number(value: Any, reading: Reading) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _mismatch(value, reading, "float64")
+    return value
+
+
+def _any(value: Any, reading: Reading) -> Any:  # noqa: ARG001 - one shape for all
+    return value
+
+
+def _object(value: Any, reading: Reading) -> Any:
+    if not isinstance(value, dict):
+        raise _mismatch(value, reading, "map[string]interface {}")
+    return value
+
+
+def _array(item: Plan, go_type: str) -> Plan:
+    def read(value: Any, reading: Reading) -> Any:
+        if not isinstance(value, list):
+            raise _mismatch(value, reading, f"[]{go_type}")
+        made = []
+        for index, part in enumerate(value):
+            reading.path.append(f"[{index}]")
+            made.append(item({} if part is None and go_type != "string" else part, reading))
+            reading.path.pop()
+        return made
+
+    return read
+
+
+def _map(item: Plan, go_type: str) -> Plan:
+    def read(value: Any, reading: Reading) -> Any:
+        if not isinstance(value, dict):
+            raise _mismatch(value, reading, f"map[string]{go_type}")
+        made = {}
+        for key, part in value.items():
+            made[key] = item(part, reading) if part is not None else ("" if go_type == "string" else part)
+        return made
+
+    return read
+
+
+class _Late:
+    """A struct's plan, compiled when it is first used."""
+
+    def __init__(self, plans: Plans, name: str) -> None:
+        self._plans = plans
+        self._name = name
+
+    def __call__(self, value: Any, reading: Reading) -> Any:
+        return self._plans.struct(self._name)(value, reading)
+
+
+class Plans:
+    """Compiles plans by type name, lazily."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self._structs: dict[str, Struct] = {}
+
+    def struct(self, name: str) -> Struct:
+        """The plan of a type with fields."""
+        found = self._structs.get(name)
+        if found is None:
+            found = self._structs[name] = Struct(name, self._types.schema(name) or {}, self)
+        return found
+
+    def of(self, schema: Mapping[str, Any]) -> tuple[Plan, str]:
+        """The plan of a schema and the name of its Go type."""
+        ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref")
+        if ref:
+            return self._reference(str(ref).removeprefix(_REF))
+        match schema.get("type"):
+            case "string":
+                return (_string, "string") if schema.get("format") != "byte" else (_string, "[]uint8")
+            case "boolean":
+                return _boolean, "bool"
+            case "integer":
+                go_type = _GO_TYPES.get(f"integer:{schema.get('format', 'int64')}", "int64")
+                return _integer(go_type), go_type
+            case "number":
+                return _number, "float64"
+            case "array":
+                item, go_type = self.of(schema["items"])
+                return _array(item, go_type), f"[]{go_type}"
+            case "object" if "additionalProperties" in schema:
+                item, go_type = self.of(schema["additionalProperties"])
+                return _map(item, go_type), f"map[string]{go_type}"
+            case "object":
+                return _object, "map[string]interface {}"
+            case _:
+                return _any, "interface {}"
+
+    def _reference(self, name: str) -> tuple[Plan, str]:
+        schema = self._types.schema(name) or {}
+        short = name.rpartition(".")[2]
+        if "properties" in schema:
+            # Looked up when it is used: types may contain themselves.
+            return _Late(self, name), go_name(name)
+        special = SPECIAL.get(short)
+        return (special, go_name(name)) if special is not None else (_any, go_name(name))
+
+
+def go_name(name: str) -> str:
+    """``io.k8s.api.core.v1.Pod`` as Go writes it: ``v1.Pod``."""
+    package, _, short = name.rpartition(".")
+    return f"{package.rpartition('.')[2]}.{short}"
+
+
+def _time(value: Any, reading: Reading) -> Any:
+    if not isinstance(value, str):
+        raise _mismatch(value, reading, "string")
+    return value
+
+
+def _int_or_string(value: Any, reading: Reading) -> Any:
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return value
+    raise _mismatch(value, reading, "int32")
+
+
+def _quantity(value: Any, reading: Reading) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise _mismatch(value, reading, "string")
+    return str(value)
+
+
+SPECIAL: dict[str, Plan] = {
+    "Time": _time,
+    "MicroTime": _time,
+    "IntOrString": _int_or_string,
+    "Quantity": _quantity,
+}
+"""Types with a wire form of their own."""
+
+# Strings behind pointers: an empty one means something.
+_KEEP_EMPTY = frozenset(
+    {
+        "apiGroup", "storageClassName", "ingressClassName", "loadBalancerClass", "volumeName", "runtimeClassName",
+        "holderIdentity", "strategy", "volumeAttributesClassName", "timeZone", "preemptionPolicy", "hostnameOverride",
+        "value", "subdomain",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    plan: Plan
+    required: bool
+    struct: bool
+    """A part that is always there, be it empty."""
+    zero: Any
+    """What the encoder writes where nothing was given; `_GONE` for nothing."""
+
+
+class Struct:
+    """The plan of an object with named fields."""
+
+    def __init__(self, name: str, schema: Mapping[str, Any], plans: Plans) -> None:
+        self.name = name
+        self._short = name.rpartition(".")[2]
+        required = frozenset(schema.get("required", ()))
+        self._fields = {
+            key: self._field(key, inner, plans, required=key in required)
+            for key, inner in schema.get("properties", {}).items()
+        }
+        self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
+
+    @staticmethod
+    def _field(key: str, schema: Mapping[str, Any], plans: Plans, *, required: bool) -> _Field:
+        plan, _ = plans.of(schema)
+        default = schema.get("default")
+        struct = default == {}
+        zero = _GONE
+        if struct and key != "metadata":
+            zero = {}
+        elif required and default is not None and default in ("", 0, False):
+            zero = default
+        return _Field(plan, required, struct, zero)
+
+    def __call__(self, value: Any, reading: Reading) -> Any:
+        """Read one object."""
+        if not isinstance(value, dict):
+            raise _mismatch(value, reading, go_name(self.name))
+        made: dict[str, Any] = {}
+        outer, path = reading.struct, reading.path
+        for key, part in value.items():
+            known = self._fields.get(key)
+            path.append(key)
+            reading.struct = self._short
+            if known is None:
+                reading.problems.append(f'unknown field "{reading.at()}"')
+            elif part is not None:
+                read = known.plan(part, reading)
+                if known.required or known.struct or not _empty(key, read):
+                    made[key] = read
+            path.pop()
+        reading.struct = outer
+        for key in self._always:
+            if key not in made:
+                zero = self._fields[key].zero
+                made[key] = self._fields[key].plan({}, Reading()) if zero == {} else zero
+        return made
+
+
+def _empty(key: str, value: Any) -> bool:
+    if isinstance(value, str):
+        return not value and key not in _KEEP_EMPTY
+    if isinstance(value, dict):
+        return not value and key in _DROP_EMPTY_MAPS
+    return isinstance(value, list) and not value
+
+
+# Maps vanish when they are empty; structs behind pointers do not. The tables cannot tell these apart by type alone.
+_DROP_EMPTY_MAPS = frozenset(
+    {"labels", "annotations", "data", "binaryData", "stringData", "matchLabels", "nodeSelector", "limits", "requests",
+     "parameters", "capacity", "allocatable", "hard", "used"}
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""The model of a built-in kind, from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from envtest.kinds.plan import Plans, Reading
+from envtest.kinds.printing import DefaultPrinter
+from envtest.tables.load import Types
+from opsdk.apiserver.resources import Decoded, Printer
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.tree.shape import Shape, Shapes
+
+Defaults = Callable[[Tree], None]
+"""Fills in what a kind's objects have without being told."""
+
+
+class Typing:
+    """The tables with their plans and shapes, shared by all models."""
+
+    def __init__(self, types: Types) -> None:
+        self.types = types
+        self.plans = Plans(types)
+        self.shapes = Shapes(types.all())
+
+
+class TypedModel:
+    """Reads bodies by the tables; stored and served version are the same."""
+
+    typed = True
+
+    def __init__(
+        self, typing: Typing, name: str, *, defaults: Defaults | None = None, printer: Printer | None = None
+    ) -> None:
+        self.name = name
+        self._typing = typing
+        self._defaults = defaults
+        self._printer = printer or DefaultPrinter()
+
+    def __repr__(self) -> str:
+        return f"<TypedModel of {self.name}>"
+
+    @cached_property
+    def shape(self) -> Shape:
+        """See `Model`."""
+        return self._typing.shapes.of(self.name)
+
+    @property
+    def printer(self) -> Printer:
+        """See `Model`."""
+        return self._printer
+
+    @cached_property
+    def blank(self) -> Tree:
+        """See `Model`."""
+        made: dict[str, Any] = self._typing.plans.struct(self.name)({}, Reading())
+        return {k: v for k, v in made.items() if k not in ("metadata", "kind", "apiVersion")}
+
+    def decode(self, body: Tree) -> Decoded:
+        """See `Model`."""
+        reading = Reading()
+        obj: Tree = self._typing.plans.struct(self.name)(body, reading)
+        return Decoded(obj, reading.problems)
+
+    def default(self, obj: Tree) -> Tree:
+        """See `Model`."""
+        if self._defaults is not None:
+            self._defaults(obj)
+        return obj
+
+    def to_storage(self, obj: Tree) -> Tree:
+        """See `Model`."""
+        return obj
+
+    def from_storage(self, obj: Tree) -> Tree:
+        """See `Model`."""
+        return obj

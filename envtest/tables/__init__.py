@@ -1,0 +1,1 @@
+"""What Kubernetes serves, as data: `schemas.txt` and `resources.txt` are made by ``tools/tables/generate.py``."""

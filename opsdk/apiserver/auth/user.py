@@ -1,0 +1,27 @@
+"""Who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MASTERS = "system:masters"
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A name, a stable id, groups and whatever else the authenticator knows."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+ANONYMOUS = User(name="system:anonymous", groups=(UNAUTHENTICATED,))
+"""The user of requests without credentials."""
+
+LOOPBACK = User(name="system:apiserver", groups=(MASTERS, AUTHENTICATED))
+"""The user of what the server itself does."""

@@ -1,0 +1,38 @@
+"""One request on its way through filters to a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.auth.user import ANONYMOUS, User
+from opsdk.apiserver.endpoints.request_info import RequestInfo
+from opsdk.apiserver.registry.context import Context
+from opsdk.web.request import Request
+from opsdk.web.response import Response
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """The HTTP request and what the filters found out about it."""
+
+    http: Request
+    info: RequestInfo
+    clock: Clock = LOOP_CLOCK
+    user: User = ANONYMOUS
+    audit_id: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        """Tell the client something, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def context(self, *, dry_run: bool = False) -> Context:
+        """For the registry."""
+        return Context(user=self.user, namespace=self.info.namespace, clock=self.clock, dry_run=dry_run, warn=self.warn)
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+"""Answers a call."""

@@ -1,0 +1,150 @@
+"""Discovery documents, made from what is installed: they cannot disagree with the routes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from opsdk.apiserver.resources import Installed, group_version
+from opsdk.apiserver.storage.ports import Tree
+
+AGGREGATED_KINDS = {"APIGroupDiscoveryList": ("apidiscovery.k8s.io", ("v2",))}
+"""What may be asked for with ``as=``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedVersion:
+    """One version of a group and its resources, main ones before their subresources."""
+
+    version: str
+    resources: Sequence[Installed]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedGroup:
+    """A group with its versions, the preferred one first."""
+
+    group: str
+    versions: Sequence[ServedVersion]
+
+
+def _hash(group: str, version: str, kind: str) -> str:
+    digest = hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
+
+
+# ------------------------------------------------------------------ legacy
+def api_versions(address: str) -> Tree:
+    """The document at ``/api``."""
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    }
+
+
+def api_group(served: ServedGroup, *, alone: bool = True) -> Tree:
+    """The document at ``/apis/<group>``; inside a list it has no kind."""
+    versions = [{"groupVersion": group_version(served.group, v.version), "version": v.version} for v in served.versions]
+    head: Tree = {"kind": "APIGroup", "apiVersion": "v1"} if alone else {}
+    return {**head, "name": served.group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def api_group_list(groups: Iterable[ServedGroup]) -> Tree:
+    """The document at ``/apis``."""
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [api_group(g, alone=False) for g in groups]}
+
+
+def api_resource_list(group: str, served: ServedVersion) -> Tree:
+    """The document at ``/apis/<group>/<version>``."""
+    resources = sorted(served.resources, key=lambda r: r.info.path)
+    made = [_api_resource(r) for r in resources]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version(group, served.version),
+        "resources": made,
+    }
+
+
+def _api_resource(served: Installed) -> Tree:
+    info = served.info
+    found: Tree = {
+        "name": info.path,
+        "singularName": "" if info.subresource else info.singular,
+        "namespaced": info.namespaced,
+    }
+    if info.kind_group is not None:
+        found |= {"group": info.kind_group, "version": info.kind_version or info.version}
+        found = {k: v for k, v in found.items() if v or k != "group"}
+    found |= {"kind": info.kind, "verbs": list(served.verbs)}
+    if info.short_names:
+        found["shortNames"] = list(info.short_names)
+    if info.categories:
+        found["categories"] = list(info.categories)
+    if not info.subresource and "get" in served.verbs and "list" in served.verbs and served.storage_hashed:
+        found["storageVersionHash"] = _hash(info.group, info.version, info.kind)
+    return found
+
+
+# ------------------------------------------------------------------ aggregated
+def aggregated(groups: Iterable[ServedGroup]) -> Tree:
+    """The document at ``/api`` and ``/apis`` for those who ask for it."""
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [_group(g) for g in groups],
+    }
+
+
+def _group(served: ServedGroup) -> Tree:
+    meta = {"name": served.group} if served.group else {}
+    return {"metadata": meta, "versions": [_version(served.group, v) for v in served.versions]}
+
+
+def _version(group: str, served: ServedVersion) -> Tree:
+    main = sorted((r for r in served.resources if not r.info.subresource), key=lambda r: r.info.resource)
+    by_parent: dict[str, list[Installed]] = {}
+    for installed in served.resources:
+        if installed.info.subresource:
+            by_parent.setdefault(installed.info.resource, []).append(installed)
+    resources = [_resource(group, r, by_parent.get(r.info.resource, [])) for r in main]
+    return {"version": served.version, "resources": resources, "freshness": "Current"}
+
+
+def _response_kind(served: Installed, group: str) -> Tree:
+    info = served.info
+    if info.kind_group is not None:
+        return {"group": info.kind_group, "version": info.kind_version or info.version, "kind": info.kind}
+    # A kind of the same group and version is written with empty ones, except for custom resources.
+    if served.model.typed:
+        return {"group": "", "version": "", "kind": info.kind}
+    return {"group": group, "version": info.version, "kind": info.kind}
+
+
+def _resource(group: str, served: Installed, subresources: Sequence[Installed]) -> Tree:
+    info = served.info
+    found: Tree = {
+        "resource": info.resource,
+        "responseKind": _response_kind(served, group),
+        "scope": "Namespaced" if info.namespaced else "Cluster",
+        "singularResource": info.singular,
+        "verbs": list(served.verbs),
+    }
+    if info.short_names:
+        found["shortNames"] = list(info.short_names)
+    if info.categories:
+        found["categories"] = list(info.categories)
+    if subresources:
+        found["subresources"] = [
+            {
+                "subresource": s.info.subresource,
+                "responseKind": _response_kind(s, group),
+                "verbs": list(s.verbs),
+            }
+            for s in sorted(subresources, key=lambda s: s.info.subresource)
+        ]
+    return found

@@ -1,0 +1,179 @@
+"""What every request passes, in order, by name: recovery, log, headers, authentication, authorization."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.auth.authentication import UnionAuthenticator
+from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.request_info import RequestInfo
+from opsdk.apiserver.endpoints.status import error_response, status_of
+from opsdk.apiserver.endpoints.verb_list import ExpiredListError
+from opsdk.errors import ApiError, Details, ForbiddenError, UnauthorizedError
+from opsdk.web.response import Response, encode_json
+
+_LOG = logging.getLogger("opsdk.apiserver")
+_WARNING_LIMIT = 256
+
+Filter = Callable[[Call, Handler], Awaitable[Response]]
+"""Does something before or after, or instead of, the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A filter with the name by which others are placed before or after it."""
+
+    name: str
+    filter: Filter
+
+
+class Chain:
+    """An ordered list of named filters."""
+
+    def __init__(self, filters: Sequence[Named] = ()) -> None:
+        self._filters = list(filters)
+
+    def __repr__(self) -> str:
+        return f"<Chain {' -> '.join(self.names)}>"
+
+    @property
+    def names(self) -> list[str]:
+        """Outermost first."""
+        return [f.name for f in self._filters]
+
+    def insert_before(self, name: str, added: Named) -> None:
+        """Put a filter outside of another."""
+        self._filters.insert(self.names.index(name), added)
+
+    def insert_after(self, name: str, added: Named) -> None:
+        """Put a filter inside of another."""
+        self._filters.insert(self.names.index(name) + 1, added)
+
+    def wrap(self, handler: Handler) -> Handler:
+        """The handler behind all filters."""
+        for named in reversed(self._filters):
+            handler = partial(_pass, named.filter, handler)
+        return handler
+
+
+async def _pass(through: Filter, handler: Handler, call: Call) -> Response:
+    return await through(call, handler)
+
+
+# ------------------------------------------------------------------ the filters
+async def recover(call: Call, handler: Handler) -> Response:
+    """Every exception becomes an answer; a bug becomes a 500 and a line in the log."""
+    try:
+        return await handler(call)
+    except ExpiredListError as error:
+        status = status_of(error)
+        status["metadata"] = {"continue": error.token}
+        return Response(error.code, [("content-type", "application/json")], encode_json(status))
+    except ApiError as error:
+        return error_response(error)
+    except Exception as error:  # noqa: BLE001 - the last resort: no request may take the server down
+        _LOG.exception("%s %s failed", call.info.method, call.info.path)
+        return error_response(problems.internal(f"{type(error).__name__}: {error}"))
+
+
+async def headers(call: Call, handler: Handler) -> Response:
+    """``Audit-Id``, ``Cache-Control`` and warnings."""
+    call.audit_id = call.http.header("audit-id") or str(uuid.uuid4())
+    response = await handler(call)
+    response.add_header("audit-id", call.audit_id)
+    if not any(name == "cache-control" for name, _ in response.headers):
+        response.add_header("cache-control", "no-cache, private")
+    for text in call.warnings:
+        response.add_header("warning", f'299 - "{_escaped(text)}"')
+    return response
+
+
+def _escaped(text: str) -> str:
+    """For a quoted string in a header."""
+    plain = "".join(c for c in text if c.isprintable())
+    return plain.replace("\\", "\\\\").replace('"', '\\"')
+
+
+Hook = Callable[[Call, Response], None]
+"""Hears of each answered request."""
+
+
+def request_log(hooks: Sequence[Hook]) -> Filter:
+    """Tell `hooks` of each answer; the list may change later."""
+
+    async def log(call: Call, handler: Handler) -> Response:
+        response = await handler(call)
+        for hook in hooks:
+            hook(call, response)
+        return response
+
+    return log
+
+
+def authenticate(authenticator: UnionAuthenticator) -> Filter:
+    """Find out who asks; wrong credentials are a 401."""
+
+    async def authn(call: Call, handler: Handler) -> Response:
+        try:
+            call.user = await authenticator.authenticate(call.http)
+        except UnauthorizedError as error:
+            return error_response(error)
+        return await handler(call)
+
+    return authn
+
+
+def authorize(authorizer: Authorizer) -> Filter:
+    """Refuse what the user may not do: 403, or 401 without credentials."""
+
+    async def authz(call: Call, handler: Handler) -> Response:
+        decision = await authorizer.authorize(attributes_of(call))
+        if decision.allowed:
+            return await handler(call)
+        response = error_response(denied(call, decision.reason))
+        response.add_header("x-content-type-options", "nosniff")
+        return response
+
+    return authz
+
+
+def attributes_of(call: Call) -> Attributes:
+    """What the call wants, for an authorizer."""
+    info = call.info
+    return Attributes(
+        user=call.user,
+        verb=info.verb,
+        resource_request=info.is_resource,
+        group=info.group,
+        version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name,
+        path=info.path,
+    )
+
+
+def denied(call: Call, reason: str) -> ForbiddenError:
+    """The 403 of an authorizer."""
+    info, user = call.info, call.user.name
+    if not info.is_resource:
+        return ForbiddenError(f'forbidden: User "{user}" cannot {info.verb} path "{info.path}"', details=Details())
+    what = f"{info.resource}.{info.group}" if info.group else info.resource
+    named = f'{what} "{info.name}"' if info.name else what
+    path = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    text = f'{named} is forbidden: User "{user}" cannot {info.verb} resource "{path}" in API group "{info.group}"'
+    text += _scope(info)
+    if reason:
+        text += f": {reason}"
+    return ForbiddenError(text, details=Details(name=info.name, group=info.group, kind=info.resource))
+
+
+def _scope(info: RequestInfo) -> str:
+    return f' in the namespace "{info.namespace}"' if info.namespace else " at the cluster scope"

@@ -1,0 +1,90 @@
+"""Which form of answer a client accepts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from opsdk.errors import Details, NotAcceptableError
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+META_GROUP = "meta.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One clause of an Accept header."""
+
+    media: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    quality: float = 1.0
+
+    @property
+    def kind(self) -> str:
+        """The kind of the transformation asked for, e.g. ``Table``; empty for the object as it is."""
+        return self.params.get("as", "")
+
+    @property
+    def group(self) -> str:
+        """The group of that kind."""
+        return self.params.get("g", "")
+
+    @property
+    def version(self) -> str:
+        """The version of that kind."""
+        return self.params.get("v", "")
+
+
+def clauses(header: str) -> list[Accepted]:
+    """The clauses, best first; equal ones in the client's order."""
+    return sorted(_clauses(header), key=lambda c: -c.quality)
+
+
+def _clauses(header: str) -> Iterator[Accepted]:
+    for part in header.split(","):
+        media, *raw = (p.strip() for p in part.split(";"))
+        params = dict(p.split("=", 1) for p in raw if "=" in p)
+        try:
+            quality = float(params.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        if media:
+            yield Accepted(media.lower(), params, quality)
+
+
+def not_acceptable() -> NotAcceptableError:
+    """The answer where nothing fits."""
+    listed = f"{JSON}, {YAML}, {PROTOBUF}"
+    return NotAcceptableError(f"406: Not Acceptable\n\nAvailable representations: {listed}", details=Details())
+
+
+def _serves(clause: Accepted, kinds: Mapping[str, tuple[str, tuple[str, ...]]]) -> bool:
+    if clause.media not in (JSON, YAML, "*/*"):
+        return False
+    if not clause.kind:
+        return True
+    known = kinds.get(clause.kind)
+    return known is not None and clause.group == known[0] and clause.version in known[1]
+
+
+def negotiate(header: str, kinds: Mapping[str, tuple[str, tuple[str, ...]]] | None = None) -> Accepted:
+    """The best clause that can be served; `kinds` maps a transformation to its group and versions.
+
+    >>> negotiate("application/yaml;q=0.5, application/json").media
+    'application/json'
+    """
+    if not header.strip():
+        return Accepted(JSON)
+    for clause in clauses(header):
+        if _serves(clause, kinds or {}):
+            return Accepted(JSON, clause.params) if clause.media == "*/*" else clause
+    raise not_acceptable()
+
+
+OBJECT_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadata": (META_GROUP, ("v1", "v1beta1"))}
+"""Transformations of one object."""
+
+LIST_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadataList": (META_GROUP, ("v1", "v1beta1"))}
+"""Transformations of a list."""

@@ -1,0 +1,207 @@
+"""Query options of requests: read, checked, refused in the server's words."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import dataclass
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.request_info import is_true
+from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
+from opsdk.apiserver.registry.ports import Selection
+from opsdk.errors import ApiError, Cause
+from opsdk.web.request import Query
+
+
+def number(query: Query, key: str) -> int | None:
+    """An integer option; None where absent or empty."""
+    text = query.get(key)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise problems.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def resource_version(text: str) -> int:
+    """A revision; what is no number is the server's plain error."""
+    if not re.fullmatch(r"\d+", text):
+        raise problems.plain(
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """The options of list, watch and deletecollection."""
+
+    selection: Selection
+    version: str = ""
+    match: str = ""
+    limit: int = 0
+    token: str = ""
+    timeout: int | None = None
+    bookmarks: bool = False
+    initial_events: bool | None = None
+
+
+def list_options(query: Query, *, name: str = "") -> ListOptions:
+    """Read and check; `name` is that of a deprecated watch path."""
+    fields = query.get("fieldSelector")
+    if name:
+        fields = f"{fields},metadata.name={name}" if fields else f"metadata.name={name}"
+    initial = query.get("sendInitialEvents")
+    return ListOptions(
+        selection=Selection(labels=parse_labels(query.get("labelSelector")), fields=parse_fields(fields)),
+        version=query.get("resourceVersion"),
+        match=query.get("resourceVersionMatch"),
+        limit=max(number(query, "limit") or 0, 0),
+        token=query.get("continue"),
+        timeout=number(query, "timeoutSeconds"),
+        bookmarks=is_true(query.get("allowWatchBookmarks")),
+        initial_events=is_true(initial) if initial else None,
+    )
+
+
+def _forbidden(field: str, why: str) -> Cause:
+    return problems.not_allowed(field, why)
+
+
+def check_list(options: ListOptions) -> None:
+    """Combinations that a list refuses."""
+    found: list[Cause] = []
+    match = options.match
+    if options.initial_events is not None:
+        found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if match:
+        if not options.version:
+            found.append(
+                _forbidden(
+                    "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+                )
+            )
+        if options.token:
+            found.append(
+                _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+            )
+        if match not in ("Exact", "NotOlderThan"):
+            found.append(problems.unsupported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
+        if match == "Exact" and options.version == "0":
+            found.append(
+                _forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+            )
+    if found:
+        raise problems.invalid_options("ListOptions", tuple(found))
+
+
+def check_watch(options: ListOptions) -> None:
+    """Combinations that a watch refuses."""
+    found: list[Cause] = []
+    field = "resourceVersionMatch"
+    if options.initial_events is not None and options.match != "NotOlderThan":
+        text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        found.append(_forbidden(field, text))
+        if options.match and options.match != "Exact":
+            found.append(problems.unsupported(field, options.match, ["NotOlderThan"]))
+    if options.initial_events is None and options.match:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        found.append(_forbidden(field, text))
+    if options.initial_events and not options.bookmarks:
+        # The end of the initial events is told by a bookmark.
+        text = "sendInitialEvents is forbidden for watch unless allowWatchBookmarks is true"
+        found.append(_forbidden("sendInitialEvents", text))
+    if found:
+        raise problems.invalid_options("ListOptions", tuple(found))
+
+
+# ------------------------------------------------------------------ continue tokens
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Where a list goes on: in which snapshot (-1: whatever is there now) and after which key."""
+
+    revision: int
+    start: str
+
+    def encode(self) -> str:
+        """The token."""
+        raw = json.dumps({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.start}, separators=(",", ":"))
+        return base64.urlsafe_b64encode(raw.encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, token: str) -> Continue:
+        """Read a token; anything else is a 400."""
+        try:
+            raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        except (binascii.Error, ValueError):
+            raise _bad_token("illegal base64 data at input byte 0") from None
+        try:
+            found = json.loads(raw)
+        except ValueError:
+            raise _bad_token("invalid character") from None
+        if not isinstance(found, dict) or found.get("v") != "meta.k8s.io/v1":
+            raise _bad_token("server does not recognize this encoded version")
+        revision, start = found.get("rv"), found.get("start")
+        if not isinstance(revision, int) or revision == 0:
+            raise _bad_token("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+        if not isinstance(start, str) or not start:
+            raise _bad_token("encoded start key empty (version meta.k8s.io/v1)")
+        return cls(revision, start)
+
+
+def _bad_token(why: str) -> ApiError:
+    return problems.bad_request(f"continue key is not valid: {why}")
+
+
+# ------------------------------------------------------------------ options of writes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """The options of create, update and patch."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    validation: str = "Warn"
+    force: bool | None = None
+
+
+def write_options(query: Query, kind: str) -> WriteOptions:
+    """Read and check; `kind` is that of the options object, for messages."""
+    found: list[Cause] = []
+    dry_runs = query.all("dryRun")
+    found.extend(dry_run_problems(dry_runs))
+    manager = query.get("fieldManager")
+    if len(manager) > 128:
+        found.append(problems.too_long("fieldManager", 128))
+    for index, char in enumerate(manager):
+        if not char.isprintable():
+            text = "should only contain printable characters"
+            found.append(problems.invalid_value("fieldManager", manager, f"{text} {index}"))
+            break
+    validation = query.get("fieldValidation") or "Warn"
+    if validation not in ("Ignore", "Warn", "Strict"):
+        found.append(problems.unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+    if found:
+        raise problems.invalid_options(kind, tuple(found))
+    force = query.get("force")
+    return WriteOptions(
+        dry_run=bool(dry_runs),
+        field_manager=manager,
+        validation=validation,
+        force=is_true(force) if force else None,
+    )
+
+
+def dry_run_problems(values: list[str]) -> list[Cause]:
+    """What is wrong with the values of ``dryRun``."""
+    return [problems.unsupported("dryRun", value, ["All"]) for value in values if value != "All"]
+
+
+def check_timeout(query: Query) -> None:
+    """The ``timeout`` of a request must be a duration."""
+    text = query.get("timeout")
+    if text and not re.fullmatch(r"0|([-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)", text):
+        raise problems.bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{text}"')

@@ -1,0 +1,132 @@
+"""Objects and lists in the form that the client asked for: as they are, as tables, as metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.negotiate import JSON, LIST_KINDS, META_GROUP, OBJECT_KINDS, YAML, Accepted, negotiate
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.web.response import Response, encode_json
+
+
+def encode(value: Tree, accepted: Accepted, *, pretty: bool = False) -> bytes:
+    """A body in the accepted encoding."""
+    if accepted.media == YAML:
+        return yaml.safe_dump(value, sort_keys=True, allow_unicode=True).encode()
+    if pretty:
+        import json  # noqa: PLC0415 - for people with curl only
+
+        return json.dumps(value, indent=2, ensure_ascii=False).encode()
+    return encode_json(value)
+
+
+def body_response(value: Tree, accepted: Accepted, *, status: int = 200, pretty: bool = False) -> Response:
+    """A whole answer; the content type repeats what was negotiated."""
+    return Response(status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty))
+
+
+def wants_pretty(call: Call) -> bool:
+    """Whether a person reads the answer."""
+    asked = call.http.query.get("pretty")
+    if "pretty" in call.http.query:
+        return asked not in ("0", "false")
+    agent = call.http.header("user-agent").lower()
+    return agent.startswith(("curl", "wget", "mozilla/5.0"))
+
+
+def accepted_for(call: Call, *, many: bool) -> Accepted:
+    """Negotiate for one object or a list; raises early, before anything is done."""
+    return negotiate(call.http.header("accept"), LIST_KINDS if many else OBJECT_KINDS)
+
+
+def object_response(call: Call, served: Installed, obj: Tree, accepted: Accepted, *, status: int = 200) -> Response:
+    """One stored object."""
+    visible = served.model.from_storage(obj)
+    return body_response(
+        shape_object(call, served, visible, accepted), accepted, status=status, pretty=wants_pretty(call)
+    )
+
+
+def shape_object(call: Call, served: Installed, visible: Tree, accepted: Accepted) -> Tree:
+    """One object of the served version, transformed as asked."""
+    if accepted.kind == "Table":
+        meta = {"resourceVersion": (visible.get("metadata") or {}).get("resourceVersion", "")}
+        return table(call, served, [visible], meta, version=accepted.version)
+    if accepted.kind == "PartialObjectMetadata":
+        return partial(visible, version=accepted.version)
+    return visible
+
+
+def list_response(call: Call, served: Installed, items: Sequence[Tree], meta: Tree, accepted: Accepted) -> Response:
+    """A list of stored objects."""
+    visible = [served.model.from_storage(obj) for obj in items]
+    return body_response(shape_list(call, served, visible, meta, accepted), accepted, pretty=wants_pretty(call))
+
+
+def shape_list(call: Call, served: Installed, visible: Sequence[Tree], meta: Tree, accepted: Accepted) -> Tree:
+    """A list of objects of the served version, transformed as asked."""
+    if accepted.kind == "Table":
+        return table(call, served, visible, meta, version=accepted.version)
+    if accepted.kind == "PartialObjectMetadataList":
+        return {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": f"{META_GROUP}/{accepted.version}",
+            "metadata": meta,
+            "items": [partial(obj, version=accepted.version) for obj in visible],
+        }
+    info = served.info
+    if not served.model.typed:
+        # Lists of custom resources always say whether there is more.
+        meta = {"continue": "", **meta}
+    items = [_without_kind(obj) for obj in visible] if served.model.typed else list(visible)
+    kind = info.list_kind or f"{info.kind}List"
+    return {"kind": kind, "apiVersion": info.api_version, "metadata": meta, "items": items}
+
+
+def _without_kind(obj: Tree) -> Tree:
+    return {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
+
+
+def partial(obj: Tree, *, version: str = "v1") -> Tree:
+    """The metadata of an object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"{META_GROUP}/{version or 'v1'}",
+        "metadata": obj.get("metadata") or {},
+    }
+
+
+def table(
+    call: Call, served: Installed, objects: Iterable[Tree], meta: Tree, *, version: str = "v1", headless: bool = False
+) -> Tree:
+    """Rows and, unless `headless`, the columns."""
+    printer = served.model.printer
+    include = call.http.query.get("includeObject") or "Metadata"
+    now = call.clock.wall().timestamp()
+    rows = [{"cells": printer.cells(obj, now), "object": _row_object(obj, include, version)} for obj in objects]
+    return {
+        "kind": "Table",
+        "apiVersion": f"{META_GROUP}/{version or 'v1'}",
+        "metadata": meta,
+        "columnDefinitions": None if headless else [c.wire() for c in printer.columns],
+        "rows": rows,
+    }
+
+
+def _row_object(obj: Tree, include: str, version: str) -> Any:
+    match include:
+        case "None":
+            return None
+        case "Object":
+            return obj
+        case _:
+            return partial(obj, version=version)
+
+
+PLAIN = Accepted(JSON)
+"""JSON as it is."""

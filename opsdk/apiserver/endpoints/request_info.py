@@ -1,0 +1,94 @@
+"""What a request is about, from its method, path and query alone: the contract between filters and handlers. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opsdk.web.request import Query
+
+_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+_TRUE = frozenset({"1", "true", "True", "TRUE", "t", "T"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestInfo:
+    """A resource request, or any other path.
+
+    ``verb`` is the API verb for resources and the lower-case method otherwise. ``parts`` is the path after the version
+    and the namespace: resource, name, subresource and the rest.
+    """
+
+    is_resource: bool
+    verb: str
+    method: str
+    path: str
+    prefix: str = ""
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    parts: tuple[str, ...] = ()
+    deprecated_watch: bool = False
+
+
+def is_true(value: str) -> bool:
+    """Whether a query value means yes."""
+    return value in _TRUE
+
+
+def parse_request(method: str, path: str, query: Query) -> RequestInfo:
+    """Read method, path and query.
+
+    >>> parse_request("GET", "/apis/apps/v1/namespaces/a/deployments/b/scale", Query()).subresource
+    'scale'
+    """
+    parts = [p for p in path.split("/") if p]
+    other = RequestInfo(is_resource=False, verb=method.lower(), method=method, path=path)
+    if not parts or parts[0] not in ("api", "apis"):
+        return other
+    start = 2 if parts[0] == "api" else 3
+    if len(parts) <= start:
+        return other
+    group = "" if parts[0] == "api" else parts[1]
+    rest = parts[start:]
+    verb = _VERBS.get(method, "")
+    watching = rest[0] == "watch" and len(rest) > 1
+    if watching:
+        rest, verb = rest[1:], "watch"
+    namespace, rest = _namespace(rest)
+    name = rest[1] if len(rest) > 1 else ""
+    return RequestInfo(
+        is_resource=True,
+        verb=verb if watching else _collection_verb(verb, name, query),
+        method=method,
+        path=path,
+        prefix=parts[0],
+        group=group,
+        version=parts[start - 1],
+        namespace=namespace,
+        resource=rest[0],
+        name=name,
+        subresource=rest[2] if len(rest) > 2 else "",
+        parts=tuple(rest),
+        deprecated_watch=watching,
+    )
+
+
+def _namespace(rest: list[str]) -> tuple[str, list[str]]:
+    """Split ``namespaces/<n>/...``; the namespace object itself is a resource in itself."""
+    if rest[0] != "namespaces" or len(rest) == 1:
+        return "", rest
+    if len(rest) == 2 or rest[2] in _NAMESPACE_SUBRESOURCES:
+        return rest[1], rest
+    return rest[1], rest[2:]
+
+
+def _collection_verb(verb: str, name: str, query: Query) -> str:
+    if name:
+        return verb
+    if verb == "get":
+        return "watch" if "watch" in query and is_true(query.get("watch")) else "list"
+    return "deletecollection" if verb == "delete" else verb

@@ -1,0 +1,140 @@
+"""Selectors from queries, refused in the server's words."""
+
+from __future__ import annotations
+
+import re
+
+from opsdk.api.selectors import FieldRequirement, FieldSelector, Operator, Requirement, Selector
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.errors import ApiError
+
+_TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
+_MARKS = frozenset({"!=", "==", "=", "!", ",", "(", ")", ">", "<"})
+_OPERATORS = {
+    "=": Operator.EQUALS,
+    "==": Operator.EQUALS,
+    "!=": Operator.NOT_EQUALS,
+    "in": Operator.IN,
+    "notin": Operator.NOT_IN,
+    ">": Operator.GREATER_THAN,
+    "<": Operator.LESS_THAN,
+}
+_PREFIX = "unable to parse requirement: "
+
+
+def _bad(text: str) -> ApiError:
+    return problems.bad_request(text)
+
+
+def parse_labels(text: str) -> Selector:
+    """A label selector; what cannot be read is a 400."""
+    return Selector(tuple(_LabelParser(text).parse()))
+
+
+class _LabelParser:
+    """One word of look-ahead; the positions where it complains are upstream's."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [m.group(1) for m in _TOKEN.finditer(text)]
+        self._at = 0
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        word = self._peek()
+        self._at += 1
+        return word
+
+    @staticmethod
+    def _word(word: str) -> bool:
+        return bool(word) and word not in _MARKS
+
+    def parse(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        while True:
+            word = self._peek()
+            if not word:
+                return found
+            if word != "!" and not self._word(word):
+                raise _bad(f"found '{word}', expected: !, identifier, or 'end of string'")
+            found.append(self._requirement())
+            word = self._take()
+            if not word:
+                return found
+            if word != ",":
+                raise _bad(f"found '{word}', expected: ',' or 'end of string'")
+            after = self._peek()
+            if after != "!" and not self._word(after):
+                raise _bad(f"found '{after}', expected: identifier after ','")
+
+    def _requirement(self) -> Requirement:
+        negated = self._peek() == "!"
+        if negated:
+            self._take()
+        key = self._take()
+        if not self._word(key):
+            raise _bad(f"{_PREFIX}found '{key}', expected: identifier")
+        _check_key(key)
+        if negated:
+            return Requirement(key, Operator.DOES_NOT_EXIST)
+        if self._peek() in ("", ","):
+            return Requirement(key, Operator.EXISTS)
+        mark = self._take()
+        if mark not in _OPERATORS:
+            raise _bad(f"{_PREFIX}found '{mark}', expected: in, notin, =, ==, !=, gt, lt")
+        operator = _OPERATORS[mark]
+        values = self._values() if operator in (Operator.IN, Operator.NOT_IN) else (self._value(),)
+        _check_values(key, operator, values)
+        return Requirement(key, operator, values)
+
+    def _value(self) -> str:
+        word = self._peek()
+        if word in ("", ","):
+            return ""
+        self._take()
+        if not self._word(word):
+            raise _bad(f"{_PREFIX}found '{word}', expected: identifier")
+        return word
+
+    def _values(self) -> tuple[str, ...]:
+        word = self._take()
+        if word != "(":
+            raise _bad(f"{_PREFIX}found '{word}' expected: '('")
+        found: set[str] = set()
+        while True:
+            found.add(self._take() if self._word(self._peek()) else "")
+            word = self._take()
+            if word == ")":
+                return tuple(sorted(found))
+            if word != ",":
+                raise _bad(f"{_PREFIX}found '{word}', expected: ',' or ')'")
+
+
+def _check_key(key: str) -> None:
+    for why in names.qualified_name(key):
+        raise _bad(f"{_PREFIX}<nil>: Invalid value: {problems.quoted(key)}: {why}")
+
+
+def _check_values(key: str, operator: Operator, values: tuple[str, ...]) -> None:
+    for index, value in enumerate(values):
+        if operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+            if not re.fullmatch(r"[-+]?\d+", value):
+                why = "for 'Gt', 'Lt' operators, the value must be an integer"
+                raise _bad(f"{_PREFIX}values[{index}]: Invalid value: {problems.quoted(value)}: {why}")
+            continue
+        for why in names.label_value(value):
+            raise _bad(f"{_PREFIX}values[{index}][{key}]: Invalid value: {problems.quoted(value)}: {why}")
+
+
+def parse_fields(text: str) -> FieldSelector:
+    """A field selector; what cannot be read is a 400."""
+    found: list[FieldRequirement] = []
+    for part in re.findall(r"(?:\\.|[^,\\])+", text):
+        match = re.fullmatch(r"((?:\\.|[^=!\\])*?)(!=|==|=)((?:\\.|[^\\])*)", part)
+        if match is None:
+            raise _bad(f"invalid selector: '{text}'; can't understand '{part}'")
+        key, mark, value = match.groups()
+        found.append(FieldRequirement(key, re.sub(r"\\(.)", r"\1", value), mark == "!="))
+    return FieldSelector(tuple(found))

@@ -1,0 +1,65 @@
+"""Errors as ``Status`` objects."""
+
+from __future__ import annotations
+
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError, Cause, Details
+from opsdk.web.response import Response, json_response
+
+
+def status_of(error: ApiError) -> Tree:
+    """The object that tells of an error."""
+    status: Tree = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    if error.message:
+        status["message"] = error.message
+    if error.reason:
+        status["reason"] = error.reason
+    details = _details(error.details)
+    if details or error.reason in _EMPTY_DETAILS:
+        status["details"] = details
+    status["code"] = error.code
+    return status
+
+
+# These answers carry an empty object there.
+_EMPTY_DETAILS = frozenset({"MethodNotAllowed", "NotFound", "NotAcceptable"})
+
+
+def _details(details: Details) -> Tree:
+    found: Tree = {}
+    for key, value in (
+        ("name", details.name),
+        ("group", details.group),
+        ("kind", details.kind),
+        ("uid", details.uid),
+        ("causes", [_cause(c) for c in details.causes]),
+        ("retryAfterSeconds", details.retry_after_seconds),
+    ):
+        if value:
+            found[key] = value
+    return found
+
+
+def _cause(cause: Cause) -> Tree:
+    found = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    return {k: v for k, v in found.items() if v}
+
+
+def success(group: str, resource: str, name: str, uid: str) -> Tree:
+    """What a DELETE answers where it does not return the object."""
+    details = {"name": name, "group": group, "kind": resource, "uid": uid}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {k: v for k, v in details.items() if v},
+    }
+
+
+def error_response(error: ApiError) -> Response:
+    """The HTTP answer for an error."""
+    response = json_response(status_of(error), status=error.code)
+    if error.retry_after:
+        response.add_header("retry-after", str(int(error.retry_after)))
+    return response

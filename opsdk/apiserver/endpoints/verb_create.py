@@ -1,0 +1,63 @@
+"""POST of an object, or to a subresource that creates."""
+
+from __future__ import annotations
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints import ownership
+from opsdk.apiserver.endpoints.admit import Admission, Review, validator
+from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.options import check_timeout, write_options
+from opsdk.apiserver.endpoints.render import accepted_for, object_response
+from opsdk.apiserver.registry import metadata
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.web.response import Response
+
+
+async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+    """Create it; 201 with the stored object."""
+    accepted = accepted_for(call, many=False)
+    check_timeout(call.http.query)
+    options = write_options(call.http.query, "CreateOptions")
+    parsed = await read_tree(call, served.info)
+    check_kind(parsed.tree, served.info)
+    obj = decode(call, served, parsed.tree, validation=options.validation, duplicates=parsed.duplicates)
+    check_namespace(call, served, obj)
+    meta = obj.setdefault("metadata", {})
+    metadata.wipe(meta)
+    meta.pop("managedFields", None) if not meta.get("managedFields") else None
+    obj = served.model.default(obj)
+    obj = ownership.record_update(call, served, None, obj, options.field_manager)
+    review = Review(
+        call=call,
+        served=served,
+        operation="CREATE",
+        namespace=call.info.namespace,
+        name=call.info.name or meta.get("name", ""),
+        obj=obj,
+        dry_run=options.dry_run,
+    )
+    await admission.mutate(review)
+    if review.obj is not obj and review.obj is not None:
+        obj = ownership.record_update(call, served, None, review.obj, options.field_manager)
+    stored = await served.storage.create(
+        call.context(dry_run=options.dry_run),
+        call.info.name,
+        served.model.to_storage(obj),
+        validator(admission, call, served, "CREATE", dry_run=options.dry_run, name=call.info.name),
+    )
+    return object_response(call, served, stored, accepted, status=201)
+
+
+def check_namespace(call: Call, served: Installed, obj: Tree) -> None:
+    """The body's namespace is that of the path; an empty one is filled in."""
+    meta = obj.setdefault("metadata", {})
+    if not served.info.namespaced:
+        return
+    found = meta.get("namespace") or call.info.namespace
+    if found != call.info.namespace:
+        raise problems.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    meta["namespace"] = found

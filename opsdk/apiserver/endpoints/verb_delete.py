@@ -1,0 +1,110 @@
+"""DELETE of one object and of a collection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints import body
+from opsdk.apiserver.endpoints.admit import Admission, validator
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.negotiate import JSON, YAML
+from opsdk.apiserver.endpoints.options import dry_run_problems, list_options
+from opsdk.apiserver.endpoints.render import accepted_for, body_response, list_response, object_response
+from opsdk.apiserver.endpoints.request_info import is_true
+from opsdk.apiserver.endpoints.status import success
+from opsdk.apiserver.endpoints.verb_list import list_meta, list_query
+from opsdk.apiserver.registry.ports import DeleteOptions
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Preconditions, Tree
+from opsdk.errors import Cause
+from opsdk.web.response import Response
+
+_POLICIES = ("Background", "Foreground", "Orphan")
+
+
+async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+    """Delete it: a Status, or the object where it is only marked or its kind says so."""
+    accepted = accepted_for(call, many=False)
+    options, dry_run = await delete_options(call)
+    name = call.info.name
+    check = validator(admission, call, served, "DELETE", dry_run=dry_run, name=name)
+    deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, check)
+    if not deleted.gone or served.storage.strategy.returns_deleted:
+        return object_response(call, served, deleted.obj, accepted)
+    meta = deleted.obj["metadata"]
+    status = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
+    return body_response(status, accepted)
+
+
+async def handle_collection(call: Call, served: Installed, admission: Admission) -> Response:
+    """Delete the selected ones; answers with the list of what was deleted."""
+    accepted = accepted_for(call, many=True)
+    selected = list_options(call.http.query)
+    options, dry_run = await delete_options(call)
+    query = await list_query(call, served, selected)
+    check = validator(admission, call, served, "DELETE", dry_run=dry_run)
+    listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, check)
+    return list_response(call, served, listed.items, list_meta(listed), accepted)
+
+
+async def delete_options(call: Call) -> tuple[DeleteOptions, bool]:
+    """The options from the body, else from the query, and whether it is a dry run."""
+    raw = await call.http.body(body.LIMIT)
+    found = _from_body(call, raw) if raw.strip() else _from_query(call)
+    causes = _problems(found)
+    if causes:
+        raise problems.invalid_options("DeleteOptions", tuple(causes))
+    asked = found.get("preconditions") or {}
+    orphan = found.get("orphanDependents")
+    propagation = found.get("propagationPolicy") or ""
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
+    options = DeleteOptions(
+        grace=found.get("gracePeriodSeconds"),
+        propagation=propagation,
+        preconditions=Preconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
+    )
+    return options, bool(found.get("dryRun"))
+
+
+def _from_body(call: Call, raw: bytes) -> Tree:
+    media = body.media_type(call)
+    if media not in (JSON, YAML):
+        raise body.unsupported_media()
+    try:
+        parsed: Any = body.parse_yaml(raw).tree if media == YAML else body.parse_json(raw).tree
+    except body.SyntaxProblemError as error:
+        raise body.unrecognized("DeleteOptions", f"couldn't get version/kind; json parse error: {error}", raw) from None
+    if not isinstance(parsed, dict):
+        raise body.unrecognized("DeleteOptions", "couldn't get version/kind; json parse error", raw)
+    return parsed
+
+
+def _from_query(call: Call) -> Tree:
+    query = call.http.query
+    found: Tree = {}
+    if query.get("gracePeriodSeconds"):
+        text = query.get("gracePeriodSeconds")
+        if not text.lstrip("-").isdigit():
+            raise problems.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        found["gracePeriodSeconds"] = int(text)
+    if query.get("propagationPolicy"):
+        found["propagationPolicy"] = query.get("propagationPolicy")
+    if query.get("orphanDependents"):
+        found["orphanDependents"] = is_true(query.get("orphanDependents"))
+    if query.get("dryRun"):
+        found["dryRun"] = query.all("dryRun")
+    return found
+
+
+def _problems(found: Tree) -> list[Cause]:
+    causes: list[Cause] = []
+    policy = found.get("propagationPolicy")
+    if policy is not None and found.get("orphanDependents") is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(problems.invalid_value("propagationPolicy", policy, text))
+    if policy is not None and policy not in _POLICIES:
+        causes.append(problems.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+    causes.extend(dry_run_problems(found.get("dryRun") or []))
+    return causes

@@ -1,0 +1,76 @@
+"""GET of a collection."""
+
+from __future__ import annotations
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.options import Continue, ListOptions, check_list, list_options, resource_version
+from opsdk.apiserver.endpoints.render import accepted_for, list_response
+from opsdk.apiserver.endpoints.verb_get import wait_for_revision
+from opsdk.apiserver.registry.ports import Listed, ListQuery
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import CompactedError, Tree
+from opsdk.errors import Details, GoneError
+from opsdk.web.response import Response
+
+_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+class ExpiredListError(GoneError):
+    """A token too old; `token` goes on without the snapshot."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(_TOO_OLD, code=410, reason="Expired", details=Details())
+        self.token = token
+
+
+async def handle(call: Call, served: Installed) -> Response:
+    """Answer with the list."""
+    accepted = accepted_for(call, many=True)
+    options = list_options(call.http.query)
+    check_list(options)
+    listed = await fetch(call, served, options)
+    return list_response(call, served, listed.items, list_meta(listed), accepted)
+
+
+async def fetch(call: Call, served: Installed, options: ListOptions) -> Listed:
+    """The listed objects, as stored."""
+    query = await list_query(call, served, options)
+    try:
+        return await served.storage.list(call.context(), query)  # type: ignore[no-any-return]
+    except CompactedError:
+        if options.token:
+            raise ExpiredListError(Continue(-1, f"{query.start.rpartition('/')[2]}\0").encode()) from None
+        raise problems.expired("The resourceVersion for the provided list is too old.") from None
+
+
+def list_meta(listed: Listed) -> Tree:
+    """The metadata of a list."""
+    meta: Tree = {"resourceVersion": str(listed.revision)}
+    if listed.next_key:
+        meta["continue"] = Continue(listed.revision, listed.next_key).encode()
+        if listed.remaining:
+            meta["remainingItemCount"] = listed.remaining
+    return meta
+
+
+async def list_query(call: Call, served: Installed, options: ListOptions) -> ListQuery:
+    """Which snapshot, from where, how many."""
+    if options.token:
+        if options.version and options.version != "0":
+            raise problems.bad_request("specifying resource version is not allowed when using continue")
+        at = Continue.decode(options.token)
+        revision = None if at.revision < 0 else at.revision
+        return ListQuery(selection=options.selection, revision=revision, start=at.start, limit=options.limit)
+    revision = None
+    if options.version:
+        wanted = resource_version(options.version)
+        await wait_for_revision(call, served, options.version)
+        exact = options.match == "Exact" or (not options.match and options.limit > 0)
+        revision = wanted if exact and wanted else None
+    return ListQuery(selection=options.selection, revision=revision, limit=options.limit)

@@ -1,0 +1,198 @@
+"""PATCH: JSON patch, merge patch, strategic merge patch, apply.
+
+All four are functions from the current object to the wanted one; the store runs them in its one update path, again
+when somebody else was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints import body, ownership
+from opsdk.apiserver.endpoints.admit import Admission, validator
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.options import WriteOptions, check_timeout, write_options
+from opsdk.apiserver.endpoints.render import accepted_for, object_response
+from opsdk.apiserver.endpoints.verb_update import admit_update, finish
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError
+from opsdk.tree.json_patch import apply_json_patch
+from opsdk.tree.merge_patch import apply_merge_patch
+from opsdk.tree.strategic import apply_strategic
+from opsdk.web.response import Response
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+_MAX_OPERATIONS = 10_000
+
+Patch = Callable[[Tree], Tree]
+
+
+def patch_types(served: Installed) -> tuple[str, ...]:
+    """The content types that a resource takes; custom ones have no strategic merge."""
+    return (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY) if served.model.typed else (JSON_PATCH, MERGE_PATCH, APPLY)
+
+
+async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+    """Patch it; 200, or 201 where apply created it."""
+    accepted = accepted_for(call, many=False)
+    check_timeout(call.http.query)
+    media = call.http.header("content-type").partition(";")[0].strip().lower()
+    if media not in patch_types(served):
+        raise body.unsupported_media(", ".join(patch_types(served)))
+    options = _options(call, apply=media == APPLY)
+    raw = await call.http.body(body.LIMIT)
+    if media == APPLY:
+        stored, created = await _apply(call, served, admission, options, raw)
+    else:
+        stored, created = await _patch(call, served, admission, options, _reader(media, served, raw))
+    return object_response(call, served, stored, accepted, status=201 if created else 200)
+
+
+def _options(call: Call, *, apply: bool) -> WriteOptions:
+    options = write_options(call.http.query, "PatchOptions")
+    if apply and not options.field_manager:
+        cause = problems.required("fieldManager", "is required for apply patch")
+        raise problems.invalid_options("PatchOptions", (cause,))
+    if not apply and options.force is not None:
+        cause = problems.not_allowed("force", "may not be specified for non-apply patch")
+        raise problems.invalid_options("PatchOptions", (cause,))
+    return options
+
+
+def _parse(raw: bytes) -> Any:
+    try:
+        return body.parse_json(raw).tree
+    except body.SyntaxProblemError as error:
+        raise problems.bad_request(f"error decoding patch: {error}") from None
+
+
+def _reader(media: str, served: Installed, raw: bytes) -> Patch:
+    """The patch as a function on trees."""
+    parsed = _parse(raw)
+    if media == JSON_PATCH:
+        if not isinstance(parsed, list):
+            raise problems.bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        if len(parsed) > _MAX_OPERATIONS:
+            raise TooLargeError(
+                f"Request entity too large: The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS},"
+                f" got {len(parsed)}"
+            )
+        return lambda doc: apply_json_patch(doc, parsed)
+    if not isinstance(parsed, dict):
+        raise problems.bad_request(
+            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+        )
+    if media == MERGE_PATCH:
+        return lambda doc: apply_merge_patch(doc, parsed)
+    return lambda doc: apply_strategic(doc, parsed, served.model.shape)
+
+
+async def _patch(
+    call: Call, served: Installed, admission: Admission, options: WriteOptions, patch: Patch
+) -> tuple[Tree, bool]:
+    async def transform(current: Tree | None) -> Tree:
+        if current is None:
+            raise problems.not_found(served.info, call.info.name)
+        live = served.model.from_storage(current)
+        wanted = _decoded(call, served, options, _run(patch, copy_tree(live)))
+        wanted = served.model.default(wanted)
+        return await finish(
+            call, served, admission, current, wanted, manager=options.field_manager, dry_run=options.dry_run
+        )
+
+    return await _update(call, served, admission, options, transform)
+
+
+def _run(patch: Patch, doc: Tree) -> Tree:
+    try:
+        patched = patch(doc)
+    except PatchError as error:
+        raise _refused(error) from None
+    if not isinstance(patched, dict):
+        raise InvalidError("the server rejected our request due to an error in our request")
+    return patched
+
+
+def _refused(error: PatchError) -> ApiError:
+    return InvalidError(f"the server rejected our request due to an error in our request: {error}")
+
+
+def _decoded(call: Call, served: Installed, options: WriteOptions, patched: Tree) -> Tree:
+    body.check_kind(patched, served.info)
+    meta = patched.get("metadata")
+    if isinstance(meta, dict) and meta.get("name", call.info.name) != call.info.name:
+        raise problems.bad_request(
+            f"the name of the object ({meta.get('name')}) does not match the name on the URL ({call.info.name})"
+        )
+    try:
+        decoded = served.model.decode(patched)
+    except DecodeError as error:
+        cause = problems.invalid_value("patch", patched, str(error))
+        raise problems.invalid(served.info.kind, served.info.group, call.info.name, [cause]) from None
+    body.report(call, served.info, list(decoded.problems), options.validation)
+    return decoded.obj
+
+
+async def _apply(
+    call: Call, served: Installed, admission: Admission, options: WriteOptions, raw: bytes
+) -> tuple[Tree, bool]:
+    config = _configuration(call, served, raw)
+    decoded = served.model.decode(copy_tree(config))
+    body.report(call, served.info, list(decoded.problems), options.validation)
+    manager = ownership.field_manager(served)
+
+    async def transform(current: Tree | None) -> Tree:
+        live = None if current is None else served.model.from_storage(current)
+        wanted = manager.apply(
+            live,
+            copy_tree(decoded.obj),
+            manager=options.field_manager,
+            force=bool(options.force),
+            now=ownership.stamp(call),
+        )
+        wanted = served.model.default(wanted)
+        return await admit_update(
+            call, served, admission, live, wanted, manager=options.field_manager, dry_run=options.dry_run
+        )
+
+    return await _update(call, served, admission, options, transform, create=not served.info.subresource)
+
+
+def _configuration(call: Call, served: Installed, raw: bytes) -> Tree:
+    info = served.info
+    try:
+        config = body.parse_yaml(raw).tree
+    except body.SyntaxProblemError as error:
+        raise problems.bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(config, dict):
+        raise problems.bad_request("error decoding YAML: the applied configuration is no object")
+    if (config.get("metadata") or {}).get("managedFields"):
+        raise problems.bad_request("metadata.managedFields must be nil")
+    found, wanted = config.get("apiVersion", ""), info.kind_api_version
+    if found != wanted:
+        raise problems.bad_request(
+            f"Incorrect version specified in apply patch. Specified patch version: {found}, expected: {wanted}"
+        )
+    body.check_kind(config, info)
+    meta = config.setdefault("metadata", {})
+    for key, value in (("name", call.info.name), ("namespace", call.info.namespace if info.namespaced else "")):
+        if value and meta.setdefault(key, value) != value:
+            what = "name of the object" if key == "name" else "namespace of the object"
+            raise problems.bad_request(f"the {what} ({meta[key]}) does not match the {key} on the URL ({value})")
+    return config
+
+
+async def _update(
+    call: Call, served: Installed, admission: Admission, options: WriteOptions, transform: Any, *, create: bool = False
+) -> tuple[Tree, bool]:
+    check = validator(admission, call, served, "UPDATE", dry_run=options.dry_run, name=call.info.name)
+    context = call.context(dry_run=options.dry_run)
+    stored, created = await served.storage.update(context, call.info.name, transform, check, force_create=create)
+    return stored, created

@@ -1,0 +1,195 @@
+"""GET with ``watch``: a stream of events, one JSON object on each line."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.negotiate import Accepted
+from opsdk.apiserver.endpoints.options import ListOptions, check_watch, list_options, resource_version
+from opsdk.apiserver.endpoints.render import PLAIN, accepted_for, encode, partial, table
+from opsdk.apiserver.endpoints.status import status_of
+from opsdk.apiserver.endpoints.verb_get import wait_for_revision
+from opsdk.apiserver.registry.ports import ListQuery
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
+from opsdk.web.response import Response, StreamResponse
+
+BOOKMARK_INTERVAL = 60.0
+"""Seconds between bookmarks where nothing happens."""
+_BEFORE_END = 2.0
+_INITIAL_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the stream, before it is transformed and encoded."""
+
+    type: str
+    obj: Tree
+
+
+async def handle(call: Call, served: Installed) -> Response:
+    """Begin the stream; what can be refused is refused before."""
+    accepted = accepted_for(call, many=False)
+    options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")
+    check_watch(options)
+    served.storage.check_fields(options.selection)
+    initial, watch = await _open(call, served, options)
+    stream = _Stream(call, served, options, accepted)
+    return StreamResponse(200, [("content-type", accepted.media)], chunks=stream.chunks(initial, watch))
+
+
+async def _open(call: Call, served: Installed, options: ListOptions) -> tuple[list[Event], Watch | None]:
+    """What is sent at once, and the watch that follows (none where the revision is too old)."""
+    storage = served.storage
+    context = call.context()
+    revision = resource_version(options.version) if options.version else 0
+    if revision:
+        await wait_for_revision(call, served, options.version)
+    synthetic = revision == 0 if options.initial_events is None else options.initial_events
+    if synthetic:
+        listed = await storage.list(context, ListQuery(selection=options.selection))
+        initial = [Event("ADDED", obj) for obj in listed.items]
+        if options.initial_events:
+            initial.append(Event("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
+        return initial, storage.watch(context, "", listed.revision)
+    try:
+        return [], storage.watch(context, "", revision or None)
+    except CompactedError as error:
+        gone = problems.expired(f"too old resource version: {error.asked} ({error.oldest})")
+        return [Event("ERROR", status_of(gone))], None
+
+
+def select(change: Change, *, now: bool, before: bool) -> Event | None:
+    """The event that a watcher with a selector sees: `now` and `before` say whether the object is, was selected."""
+    value, previous = change.value, change.previous
+    if value is None:
+        return None
+    if change.kind is Kind.DELETE:
+        return Event("DELETED", value) if before or (previous is None and now) else None
+    if now:
+        return Event("MODIFIED" if before else "ADDED", value)
+    if before and previous is not None:
+        # The watcher gets the state that it knows, with the revision at which it lost sight of it.
+        meta = {**previous["metadata"], "resourceVersion": value["metadata"]["resourceVersion"]}
+        return Event("DELETED", {**previous, "metadata": meta})
+    return None
+
+
+class _Stream:
+    """Lines for one watcher."""
+
+    def __init__(self, call: Call, served: Installed, options: ListOptions, accepted: Accepted) -> None:
+        self._call = call
+        self._served = served
+        self._options = options
+        self._accepted = accepted
+        self._headless = False
+        self._clock = call.clock
+        seconds = options.timeout or random.uniform(1800, 3600)  # noqa: S311 - spreads reconnects, no secret
+        self._end = self._clock.now() + seconds
+
+    async def chunks(self, initial: list[Event], watch: Watch | None) -> AsyncGenerator[bytes, None]:
+        """Every line in order; ends at the deadline, or when the watch ends."""
+        try:
+            for event in initial:
+                line = self._line(event)
+                if line:
+                    yield line
+            if watch is None:
+                return
+            async for line in self._live(watch):
+                yield line
+        finally:
+            if watch is not None:
+                watch.close()
+
+    async def _live(self, watch: Watch) -> AsyncGenerator[bytes, None]:
+        pending = asyncio.ensure_future(_next(watch))
+        bookmark = self._first_bookmark()
+        try:
+            while (now := self._clock.now()) < self._end:
+                until = min(bookmark, self._end)
+                done, _ = await asyncio.wait((pending,), timeout=max(until - now, 0))
+                if not done:
+                    if self._clock.now() >= bookmark and (line := self._bookmark(watch)):
+                        yield line
+                    bookmark = self._next_bookmark()
+                    continue
+                change = pending.result()
+                if change is None:
+                    return
+                pending = asyncio.ensure_future(_next(watch))
+                if line := self._changed(change):
+                    yield line
+        finally:
+            pending.cancel()
+            await asyncio.gather(pending, return_exceptions=True)
+
+    def _first_bookmark(self) -> float:
+        return self._next_bookmark() if self._options.bookmarks else self._end + 1
+
+    def _next_bookmark(self) -> float:
+        now = self._clock.now()
+        last = self._end - _BEFORE_END
+        return min(now + BOOKMARK_INTERVAL, last) if now < last else self._end + 1
+
+    def _bookmark(self, watch: Watch) -> bytes:
+        revision = watch.progress()
+        return b"" if revision is None else self._line(Event("BOOKMARK", _mark(revision)))
+
+    def _changed(self, change: Change) -> bytes:
+        selection, storage = self._options.selection, self._served.storage
+        now = change.value is not None and storage.matches(selection, change.value)
+        before = change.previous is not None and storage.matches(selection, change.previous)
+        event = select(change, now=now, before=before)
+        return b"" if event is None else self._line(event)
+
+    def _line(self, event: Event) -> bytes:
+        if event.type == "ERROR":
+            return encode({"type": "ERROR", "object": event.obj}, PLAIN) + b"\n"
+        if event.type == "INITIAL_END":
+            if not self._options.bookmarks:
+                return b""
+            meta = {**event.obj["metadata"], "annotations": {_INITIAL_END: "true"}}
+            return self._encode("BOOKMARK", self._bare(meta))
+        if event.type == "BOOKMARK":
+            return self._encode("BOOKMARK", self._bare(event.obj["metadata"]))
+        return self._encode(event.type, self._served.model.from_storage(event.obj))
+
+    def _bare(self, meta: Tree) -> Tree:
+        info = self._served.info
+        # A typed object shows its empty parts; only the metadata means something.
+        return {"kind": info.kind, "apiVersion": info.kind_api_version, "metadata": meta, **self._served.model.blank}
+
+    def _encode(self, kind: str, obj: Tree) -> bytes:
+        shaped = self._shaped(kind, obj)
+        return encode({"type": kind, "object": shaped}, PLAIN) + b"\n"
+
+    def _shaped(self, kind: str, obj: Tree) -> Tree:
+        accepted = self._accepted
+        if accepted.kind == "PartialObjectMetadata":
+            return partial(obj, version=accepted.version)
+        if accepted.kind != "Table":
+            return obj
+        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        shown = [] if kind == "BOOKMARK" else [obj]
+        made = table(self._call, self._served, shown, meta, version=accepted.version, headless=self._headless)
+        self._headless = True
+        return made
+
+
+async def _next(watch: Watch) -> Change | None:
+    try:
+        return await anext(watch)
+    except StopAsyncIteration:
+        return None
+
+
+def _mark(revision: int) -> Tree:
+    return {"metadata": {"resourceVersion": str(revision)}}

@@ -1,0 +1,148 @@
+"""Paths that are no resources: health, version, discovery, OpenAPI, the list of paths."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints import discovery
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.discovery import ServedGroup
+from opsdk.apiserver.endpoints.negotiate import Accepted, negotiate
+from opsdk.apiserver.endpoints.openapi import OpenApi
+from opsdk.apiserver.endpoints.render import encode, wants_pretty
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.web.response import Response, json_response, text_response
+
+HEALTH_CHECKS = ("ping", "log", "etcd")
+"""Names of the checks that health paths tell of."""
+
+
+class WellKnown:
+    """Answers everything besides resources."""
+
+    def __init__(
+        self,
+        groups: Callable[[], Sequence[ServedGroup]],
+        *,
+        version: Mapping[str, str] | None = None,
+        openapi: OpenApi | None = None,
+        checks: Sequence[str] = HEALTH_CHECKS,
+    ) -> None:
+        self._groups = groups
+        self._version = dict(version or {})
+        self._openapi = openapi
+        self._checks = tuple(checks)
+
+    def answer(self, call: Call) -> Response | None:
+        """The answer, or None where the path is none of these."""
+        parts = [p for p in call.info.path.split("/") if p]
+        handler = self._handler(parts)
+        if handler is None:
+            return None
+        if call.info.method not in ("GET", "HEAD"):
+            raise problems.method_not_allowed()
+        return handler(call, parts[1:])
+
+    def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], Response | None] | None:
+        match parts[0] if parts else "":
+            case "":
+                return self._root
+            case "api":
+                return self._api
+            case "apis":
+                return self._apis
+            case "version" if len(parts) == 1:
+                return self._show_version
+            case "healthz" | "livez" | "readyz":
+                return self._health
+            case "openapi" if self._openapi is not None:
+                return self._openapi.answer
+            case _:
+                return None
+
+    # -------------------------------------------------------------- discovery
+    def _api(self, call: Call, rest: Sequence[str]) -> Response | None:
+        core = [g for g in self._groups() if not g.group]
+        if not rest:
+            accepted = negotiate(call.http.header("accept"), discovery.AGGREGATED_KINDS)
+            if accepted.kind:
+                return self._aggregated(call, core, accepted)
+            return self._legacy(call, discovery.api_versions(call.http.header("host")))
+        return self._resources(call, core, rest[0])
+
+    def _apis(self, call: Call, rest: Sequence[str]) -> Response | None:
+        groups = [g for g in self._groups() if g.group]
+        if not rest:
+            accepted = negotiate(call.http.header("accept"), discovery.AGGREGATED_KINDS)
+            if accepted.kind:
+                return self._aggregated(call, groups, accepted)
+            return self._legacy(call, discovery.api_group_list(groups))
+        named = [g for g in groups if g.group == rest[0]]
+        if not named:
+            return None
+        if len(rest) == 1:
+            return self._legacy(call, discovery.api_group(named[0]))
+        return self._resources(call, named, rest[1])
+
+    def _resources(self, call: Call, groups: Sequence[ServedGroup], version: str) -> Response | None:
+        for group in groups:
+            for served in group.versions:
+                if served.version == version:
+                    return self._legacy(call, discovery.api_resource_list(group.group, served))
+        if groups:
+            raise problems.no_such_resource()
+        return None
+
+    @staticmethod
+    def _legacy(call: Call, document: Tree) -> Response:
+        accepted = negotiate(call.http.header("accept"))
+        raw = encode(document, accepted, pretty=wants_pretty(call))
+        return Response(200, [("content-type", accepted.media)], raw)
+
+    @staticmethod
+    def _aggregated(call: Call, groups: Sequence[ServedGroup], accepted: Accepted) -> Response:
+        raw = encode(discovery.aggregated(groups), accepted)
+        media = f"{accepted.media};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        return cached(call, raw, media)
+
+    # -------------------------------------------------------------- the rest
+    def _root(self, call: Call, rest: Sequence[str]) -> Response:  # noqa: ARG002 - one shape for all
+        paths = ["/api", "/api/v1", "/apis"]
+        for group in self._groups():
+            if group.group:
+                paths.append(f"/apis/{group.group}")
+                paths.extend(f"/apis/{group.group}/{v.version}" for v in group.versions)
+        for kind in ("healthz", "livez", "readyz"):
+            paths.extend([f"/{kind}", *(f"/{kind}/{name}" for name in self._checks)])
+        paths.append("/version")
+        if self._openapi is not None:
+            paths.extend(["/openapi/v2", "/openapi/v3", *self._openapi.paths()])
+        return json_response({"paths": sorted(paths)})
+
+    def _show_version(self, call: Call, rest: Sequence[str]) -> Response:  # noqa: ARG002 - one shape for all
+        return json_response(self._version)
+
+    def _health(self, call: Call, rest: Sequence[str]) -> Response | None:
+        kind = call.info.path.strip("/").partition("/")[0]
+        if rest:
+            return text_response("ok") if rest[0] in self._checks and len(rest) == 1 else None
+        excluded = set(call.http.query.all("exclude"))
+        if "verbose" not in call.http.query:
+            return text_response("ok")
+        lines = [f"[+]{name} excluded: ok" if name in excluded else f"[+]{name} ok" for name in self._checks]
+        unknown = sorted(excluded - set(self._checks))
+        if unknown:
+            listed = ", ".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
+        return text_response("\n".join([*lines, f"{kind} check passed", ""]))
+
+
+def cached(call: Call, raw: bytes, media: str) -> Response:
+    """A document with an ETag; 304 where the client has it already."""
+    etag = f'"{hashlib.sha512(raw).hexdigest().upper()}"'
+    fixed = [("etag", etag), ("vary", "Accept")]
+    if call.http.header("if-none-match") == etag:
+        return Response(304, [*fixed])
+    return Response(200, [("content-type", media), *fixed], raw)

@@ -1,0 +1,41 @@
+"""What accompanies a call into a registry."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.auth.user import LOOPBACK, User
+
+
+def _drop(_: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """Who calls, where, and whether it counts.
+
+    Attributes:
+        namespace: of the path; empty for cluster-scoped objects and for all namespaces.
+        dry_run: everything happens but the write.
+        warn: takes a warning for the client.
+    """
+
+    user: User = LOOPBACK
+    namespace: str = ""
+    clock: Clock = LOOP_CLOCK
+    dry_run: bool = False
+    warn: Callable[[str], None] = _drop
+    rng: random.Random = field(default_factory=random.SystemRandom)
+
+    def timestamp(self) -> str:
+        """Now, in whole seconds, as objects carry it."""
+        return self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def new_uid(self) -> str:
+        """A fresh random uid."""
+        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))

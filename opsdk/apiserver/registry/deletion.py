@@ -1,0 +1,64 @@
+"""Deleting in steps: marks, finalizers, grace. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import DeleteOptions
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.storage.ports import Remove, Tree
+from opsdk.apiserver.tree_copy import copy_tree
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_FINALIZER_OF = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
+
+
+def in_namespace(context: Context, namespace: str) -> Context:
+    """The same call in another namespace."""
+    return replace(context, namespace=namespace)
+
+
+def finished(obj: Tree, strategy: Strategy) -> bool:
+    """Whether nothing holds a marked object any more."""
+    meta = obj["metadata"]
+    return (
+        bool(meta.get("deletionTimestamp"))
+        and not meta.get("finalizers")
+        and not meta.get("deletionGracePeriodSeconds")
+        and strategy.removable(obj)
+    )
+
+
+def _finalizers(current: list[str], propagation: str) -> list[str]:
+    kept = [f for f in current if f not in _FINALIZER_OF.values()] if propagation else list(current)
+    wanted = _FINALIZER_OF.get(propagation)
+    return [*kept, wanted] if wanted else kept
+
+
+def mark(context: Context, strategy: Strategy, current: Tree, options: DeleteOptions) -> Tree | Remove:
+    """The object marked as deleted, or its removal where nothing holds it."""
+    grace = strategy.grace(current, options)
+    obj: Tree = copy_tree(current)
+    meta = obj["metadata"]
+    finalizers = _finalizers(meta.get("finalizers") or [], options.propagation)
+    if finalizers:
+        meta["finalizers"] = finalizers
+    else:
+        meta.pop("finalizers", None)
+    if not finalizers and not grace and strategy.removable(obj):
+        return Remove(obj)
+    previous = meta.get("deletionGracePeriodSeconds")
+    if meta.get("deletionTimestamp") and (previous is None or grace >= previous):
+        return obj
+    when = context.clock.wall() + timedelta(seconds=grace)
+    if meta.get("generation"):
+        meta["generation"] = meta.get("generation", 0) + 1
+    meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta["deletionGracePeriodSeconds"] = grace
+    strategy.mark_deleted(context, obj)
+    if not finalizers and not grace and strategy.removable(obj):
+        return Remove(obj)
+    return obj

@@ -1,0 +1,153 @@
+"""The rules of ``metadata`` that hold for every kind. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_ANNOTATIONS_LIMIT = 256 * 1024
+_RANDOM = "bcdfghjklmnpqrstvwxz2456789"
+_SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation")
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+
+
+def generated_name(prefix: str, rng: random.Random) -> str:
+    """`prefix` and five random characters, 63 together at most."""
+    return prefix[:58] + "".join(rng.choice(_RANDOM) for _ in range(5))
+
+
+def wipe(meta: Tree) -> None:
+    """Drop what only the server sets."""
+    for key in _SERVER_SET:
+        meta.pop(key, None)
+
+
+def validate(strategy: Strategy, meta: Tree, namespace: str) -> list[Cause]:
+    """What is wrong with the metadata of any object."""
+    return [
+        *_validate_names(strategy, meta, namespace),
+        *_labels(meta.get("labels") or {}, "metadata.labels"),
+        *_annotations(meta.get("annotations") or {}),
+        *_owners(meta.get("ownerReferences") or []),
+        *_finalizers(meta.get("finalizers") or []),
+    ]
+
+
+def _validate_names(strategy: Strategy, meta: Tree, namespace: str) -> Iterator[Cause]:
+    prefix, name = meta.get("generateName", ""), meta.get("name", "")
+    if prefix:
+        for text in strategy.name_rule(prefix, prefix=True):
+            yield problems.invalid_value("metadata.generateName", prefix, text)
+    if not name:
+        yield problems.required("metadata.name", "name or generateName is required")
+    else:
+        for text in strategy.name_rule(name):
+            yield problems.invalid_value("metadata.name", name, text)
+    if strategy.namespaced and not namespace:
+        yield problems.required("metadata.namespace")
+
+
+def labels(found: Mapping[str, str], field: str) -> list[Cause]:
+    """What is wrong with labels that stand under `field`."""
+    return list(_labels(found, field))
+
+
+def _labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
+    for key, value in sorted(found.items()):
+        for text in names.qualified_name(key):
+            yield problems.invalid_value(field, key, text)
+        for text in names.label_value(value):
+            yield problems.invalid_value(field, value, text)
+
+
+def _annotations(found: Mapping[str, str]) -> Iterator[Cause]:
+    for key in sorted(found):
+        for text in names.qualified_name(key.lower()):
+            yield problems.invalid_value("metadata.annotations", key, text)
+    if sum(len(k.encode()) + len(v.encode()) for k, v in found.items()) > _ANNOTATIONS_LIMIT:
+        yield problems.too_long("metadata.annotations", _ANNOTATIONS_LIMIT)
+
+
+def _owners(owners: list[Tree]) -> Iterator[Cause]:
+    controllers: list[Tree] = []
+    for index, owner in enumerate(owners):
+        field = f"metadata.ownerReferences[{index}]"
+        if not owner.get("apiVersion"):
+            yield problems.invalid_value(f"{field}.apiVersion", "", "version must not be empty")
+        for key in ("kind", "name", "uid"):
+            if not owner.get(key):
+                yield problems.invalid_value(f"{field}.{key}", "", "must not be empty")
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            yield problems.invalid_value(field, owner, "/v1, Kind=Event is disallowed from being an owner")
+        if owner.get("controller"):
+            controllers.append(owner)
+    if len(controllers) > 1:
+        first, second = (f'"{o.get("kind", "")}/{o.get("name", "")}"' for o in controllers[:2])
+        yield problems.invalid_value(
+            "metadata.ownerReferences",
+            owners,
+            f"Only one reference can have Controller set to true. Found {first} and {second}",
+        )
+
+
+def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
+    for index, name in enumerate(finalizers):
+        for text in names.qualified_name(name):
+            yield problems.invalid_value("metadata.finalizers", name, text)
+        if "/" not in name and name not in _STANDARD_FINALIZERS and not names.qualified_name(name):
+            field = f"metadata.finalizers[{index}]"
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield problems.invalid_value(field, name, text)
+
+
+def restore(meta: Tree, old: Tree) -> None:
+    """Put back what an update cannot change, before it is compared and validated."""
+    for key in ("generation", "selfLink", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        meta.pop(key, None)
+        if key in old:
+            meta[key] = old[key]
+    for key in ("uid",):
+        if not meta.get(key) and key in old:
+            meta[key] = old[key]
+    if "generateName" in old and not meta.get("generateName"):
+        meta["generateName"] = old["generateName"]
+
+
+def validate_update(meta: Tree, old: Tree) -> list[Cause]:
+    """What an update may not change."""
+    found = [
+        problems.invalid_value(f"metadata.{key}", meta.get(key, ""), "field is immutable")
+        for key in ("name", "namespace", "uid")
+        if meta.get(key, "") != old.get(key, "")
+    ]
+    if old.get("deletionTimestamp"):
+        new = [f for f in meta.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
+        if new:
+            listed = ", ".join(problems.quoted(f) for f in new)
+            text = (
+                "no new finalizers can be added if the object is being deleted, found new finalizers"
+                f" []string{{{listed}}}"
+            )
+            found.append(problems.not_allowed("metadata.finalizers", text))
+    return found
+
+
+def duplicate_owners(meta: Tree) -> list[str]:
+    """Drop owner references that are there twice; returns the warnings for it."""
+    owners = meta.get("ownerReferences")
+    if not owners:
+        return []
+    unique: list[Tree] = []
+    for owner in owners:
+        if owner not in unique:
+            unique.append(owner)
+    if len(unique) == len(owners):
+        return []
+    meta["ownerReferences"] = unique
+    return [".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+"]

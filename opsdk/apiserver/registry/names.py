@@ -1,0 +1,101 @@
+"""Rules for names, label keys and the like, in the server's words. Each returns what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_SERVICE = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+
+_SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and"
+    f" end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+_LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with"
+    f" an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+_SERVICE_TEXT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character,"
+    " and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is"
+    f" '{_SERVICE}')"
+)
+_QUALIFIED_TEXT = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
+    " character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is"
+    f" '{_QUALIFIED}')"
+)
+_TWO_SLASHES = (
+    f"a valid label key {_QUALIFIED_TEXT.removeprefix('name part ')} with an optional DNS subdomain prefix and '/'"
+    " (e.g. 'example.com/MyName')"
+)
+_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and"
+    " end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is"
+    " '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+def _masked(name: str, *, prefix: bool) -> str:
+    """A prefix may end with a dash: something follows it."""
+    return f"{name[:-1]}a" if prefix and name.endswith("-") else name
+
+
+def _check(name: str, limit: int, pattern: str, text: str) -> list[str]:
+    found = [f"must be no more than {limit} bytes"] if len(name.encode()) > limit else []
+    if not re.fullmatch(pattern, name):
+        found.append(text)
+    return found
+
+
+def dns_subdomain(name: str, *, prefix: bool = False) -> Sequence[str]:
+    """``example.com``: what most names are."""
+    return _check(_masked(name, prefix=prefix), 253, _SUBDOMAIN, _SUBDOMAIN_TEXT)
+
+
+def dns_label(name: str, *, prefix: bool = False) -> Sequence[str]:
+    """``my-name``: namespaces."""
+    return _check(_masked(name, prefix=prefix), 63, _LABEL, _LABEL_TEXT)
+
+
+def dns_1035_label(name: str, *, prefix: bool = False) -> Sequence[str]:
+    """``my-name`` that begins with a letter."""
+    return _check(_masked(name, prefix=prefix), 63, _SERVICE, _SERVICE_TEXT)
+
+
+def path_segment(name: str, *, prefix: bool = False) -> Sequence[str]:
+    """Anything that can stand in a path: roles."""
+    found = [f"may not be '{name}'"] if name in (".", "..") and not prefix else []
+    return [*found, *(f"may not contain '{part}'" for part in ("/", "%") if part in name)]
+
+
+def qualified_name(name: str) -> Sequence[str]:
+    """``example.com/my-name``: keys of labels, finalizers."""
+    parts = name.split("/")
+    found: list[str] = []
+    if len(parts) > 2:
+        return [_TWO_SLASHES]
+    if len(parts) == 2:
+        if not parts[0]:
+            found.append("prefix part must be non-empty")
+        else:
+            found.extend(f"prefix part {text}" for text in dns_subdomain(parts[0]))
+    last = parts[-1]
+    if not last:
+        return [*found, "name part must be non-empty", _QUALIFIED_TEXT]
+    if len(last) > 63:
+        found.append("name part must be no more than 63 bytes")
+    if not re.fullmatch(_QUALIFIED, last):
+        found.append(_QUALIFIED_TEXT)
+    return found
+
+
+def label_value(value: str) -> Sequence[str]:
+    """The value of a label."""
+    found = ["must be no more than 63 bytes"] if len(value) > 63 else []
+    if value and not re.fullmatch(_QUALIFIED, value):
+        found.append(_VALUE_TEXT)
+    return found

@@ -1,0 +1,400 @@
+"""The generic store: one storage, one strategy, every verb.
+
+PUT, the patches and apply all come through `Store.update`: they differ only in the function from the stored object to
+the wanted one. A dry run goes the whole way and stops at the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import deletion, metadata
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import (
+    Deleted,
+    DeleteOptions,
+    Listed,
+    ListQuery,
+    Selection,
+    Transform,
+    Validate,
+    accept,
+)
+from opsdk.apiserver.registry.strategy import StatusStrategy, Strategy
+from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.storage.ports import (
+    KeyExistsError,
+    KeyNotFoundError,
+    PreconditionError,
+    Remove,
+    Storage,
+    Tree,
+    Watch,
+)
+from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.errors import Cause, NotFoundError
+
+_NAME_TRIES = 8
+_CHUNK = 500
+
+
+class _DryRunStop(Exception):  # noqa: N818 - no error: carries the outcome past the write
+    def __init__(self, outcome: Tree) -> None:
+        self.outcome = outcome
+
+
+class Store:
+    """Objects of one resource."""
+
+    def __init__(self, storage: Storage, info: ResourceInfo, strategy: Strategy, *, prefix: str = "") -> None:
+        self.storage = storage
+        self.info = info
+        self.strategy = strategy
+        self.prefix = prefix or f"{info.group or 'core'}/{info.resource}/"
+
+    def __repr__(self) -> str:
+        return f"<Store of {self.info.resource} under {self.prefix}>"
+
+    # -------------------------------------------------------------- keys
+    def key(self, namespace: str, name: str) -> str:
+        """Where an object is kept."""
+        return f"{self.prefix}{namespace}/{name}" if self.strategy.namespaced else f"{self.prefix}{name}"
+
+    def key_prefix(self, namespace: str) -> str:
+        """What the keys of a namespace (or of all, if empty) begin with."""
+        return f"{self.prefix}{namespace}/" if self.strategy.namespaced and namespace else self.prefix
+
+    # -------------------------------------------------------------- reading
+    async def get(self, context: Context, name: str) -> Tree:
+        """See `Getter`."""
+        try:
+            return self.storage.get(self.key(context.namespace, name))
+        except KeyNotFoundError:
+            raise problems.not_found(self.info, name) from None
+
+    async def list(self, context: Context, query: ListQuery) -> Listed:
+        """See `Lister`; raises `CompactedError` and `FutureRevisionError` of the storage as they are."""
+        return self.list_now(context.namespace, query)
+
+    def list_now(self, namespace: str, query: ListQuery) -> Listed:
+        """The same without waiting."""
+        self.check_fields(query.selection)
+        prefix = self.key_prefix(namespace)
+        if query.selection.everything:
+            page = self.storage.list(prefix, revision=query.revision, start=query.start, limit=query.limit)
+            return Listed([v for _, v in page.items], page.revision, page.next_key, page.remaining)
+        return self._filtered(prefix, query)
+
+    def _filtered(self, prefix: str, query: ListQuery) -> Listed:
+        found: list[tuple[str, Tree]] = []
+        start, revision = query.start, query.revision
+        while True:
+            page = self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
+            revision = page.revision
+            for key, value in page.items:
+                if not self.matches(query.selection, value):
+                    continue
+                if query.limit and len(found) == query.limit:
+                    return Listed([v for _, v in found], revision, key)
+                found.append((key, value))
+            start = page.next_key
+            if not start:
+                return Listed([v for _, v in found], revision)
+
+    def check_fields(self, selection: Selection) -> None:
+        """Refuse field selectors that the kind does not know."""
+        for requirement in selection.fields.requirements:
+            key = requirement.field
+            if key not in ("metadata.name", "metadata.namespace") and key not in self.strategy.selectable:
+                raise self.strategy.unknown_field(key)
+
+    def matches(self, selection: Selection, obj: Tree) -> bool:
+        """See `Watcher`."""
+        meta = obj.get("metadata") or {}
+
+        def field(key: str) -> str:
+            if key in ("metadata.name", "metadata.namespace"):
+                return str(meta.get(key.removeprefix("metadata."), ""))
+            return self.strategy.selectable[key](obj)
+
+        return selection.labels.matches(meta.get("labels") or {}) and selection.fields.matches(field)
+
+    def watch(self, context: Context, name: str, revision: int | None) -> Watch:
+        """See `Watcher`."""
+        prefix = self.key(context.namespace, name) if name else self.key_prefix(context.namespace)
+        return self.storage.watch(prefix, revision)
+
+    # -------------------------------------------------------------- creating
+    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
+        """See `Creater`; `obj` is the caller's to give away."""
+        meta = obj.setdefault("metadata", {})
+        generate = not meta.get("name") and meta.get("generateName")
+        for attempt in range(_NAME_TRIES if generate else 1):
+            candidate = copy_tree(obj) if generate else obj
+            if generate:
+                candidate["metadata"]["name"] = metadata.generated_name(meta["generateName"], context.rng)
+            self._begin_create(context, candidate)
+            await validate(candidate, None)
+            try:
+                return self._insert(context, candidate)
+            except KeyExistsError:
+                taken = candidate["metadata"]["name"]
+                if generate and attempt < _NAME_TRIES - 1:
+                    continue
+                raise self._name_taken(context, taken, generated=bool(generate)) from None
+        raise AssertionError("the loop returns or raises")
+
+    def _name_taken(self, context: Context, name: str, *, generated: bool) -> Exception:
+        if generated:
+            return problems.generated_name_taken(self.info, name)
+        error = problems.already_exists(self.info, name)
+        found = self.storage.get(self.key(context.namespace, name))
+        if found["metadata"].get("deletionTimestamp"):
+            error.message = f"object is being deleted: {error.message}"
+        return error
+
+    def _begin_create(self, context: Context, obj: Tree) -> None:
+        meta = obj["metadata"]
+        metadata.wipe(meta)
+        if self.strategy.namespaced:
+            meta["namespace"] = context.namespace
+        else:
+            meta.pop("namespace", None)
+        meta["uid"] = context.new_uid()
+        meta["creationTimestamp"] = context.timestamp()
+        for warning in metadata.duplicate_owners(meta):
+            context.warn(warning)
+        self.strategy.prepare_for_create(context, obj)
+        if self.strategy.has_generation:
+            meta["generation"] = 1
+        found = [
+            *metadata.validate(self.strategy, meta, context.namespace),
+            *self.strategy.validate(context, obj),
+        ]
+        self._refuse(obj, found)
+        for warning in self.strategy.warnings(context, obj, None):
+            context.warn(warning)
+
+    def _refuse(self, obj: Tree, causes: Sequence[Cause]) -> None:
+        if causes:
+            name = obj["metadata"].get("name", "")
+            raise problems.invalid(self.info.kind, self.info.group, name, causes)
+
+    def _insert(self, context: Context, obj: Tree) -> Tree:
+        meta = obj["metadata"]
+        if meta.get("resourceVersion"):
+            raise problems.plain("resourceVersion should not be set on objects to be created")
+        meta.pop("resourceVersion", None)
+        key = self.key(context.namespace, meta["name"])
+        self._check_free(key)
+        if context.dry_run:
+            return obj
+        self.strategy.before_create(context, obj)
+        stored = self.storage.create(key, obj)
+        self.strategy.after_create(context, stored)
+        return stored
+
+    def _check_free(self, key: str) -> None:
+        try:
+            self.storage.get(key)
+        except KeyNotFoundError:
+            return
+        raise KeyExistsError(key)
+
+    # -------------------------------------------------------------- updating
+    async def update(
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        validate: Validate = accept,
+        *,
+        force_create: bool = False,
+    ) -> tuple[Tree, bool]:
+        """See `Updater`."""
+        created = False
+        before: Tree | None = None
+
+        async def step(current: Tree | None) -> Tree | Remove:
+            nonlocal created, before
+            before, created = current, current is None
+            if current is None and not (force_create or self.strategy.allow_create_on_update):
+                raise problems.not_found(self.info, name)
+            wanted = await transform(current)
+            outcome = await (
+                self._step_create(context, name, wanted, validate)
+                if current is None
+                else self._step_update(context, name, wanted, current, validate)
+            )
+            if context.dry_run:
+                raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
+            return outcome
+
+        try:
+            stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)
+        except _DryRunStop as stop:
+            return stop.outcome, created
+        self._after_update(context, stored, before)
+        return stored, created
+
+    def _after_update(self, context: Context, stored: Tree, before: Tree | None) -> None:
+        if before is None:
+            self.strategy.after_create(context, stored)
+            return
+        if stored is before:
+            return
+        if not self._exists(context, stored):
+            self.strategy.after_delete(context, stored)
+        else:
+            self.strategy.after_update(context, stored, before)
+
+    def _exists(self, context: Context, obj: Tree) -> bool:
+        try:
+            found = self.storage.get(self.key(context.namespace, obj["metadata"]["name"]))
+        except KeyNotFoundError:
+            return False
+        return bool(found["metadata"].get("uid") == obj["metadata"].get("uid"))
+
+    async def _step_create(self, context: Context, name: str, obj: Tree, validate: Validate) -> Tree:
+        meta = obj.setdefault("metadata", {})
+        meta.setdefault("name", name)
+        if meta.get("resourceVersion"):
+            raise problems.not_found(self.info, name)
+        if meta.get("uid"):
+            raise problems.conflict(
+                self.info,
+                name,
+                f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
+            )
+        meta.pop("resourceVersion", None)
+        self._begin_create(context, obj)
+        await validate(obj, None)
+        if not context.dry_run:
+            self.strategy.before_create(context, obj)
+        return obj
+
+    async def _step_update(
+        self, context: Context, name: str, obj: Tree, current: Tree, validate: Validate
+    ) -> Tree | Remove:
+        self._check_version(name, obj, current)
+        meta, old_meta = obj["metadata"], current["metadata"]
+        metadata.restore(meta, old_meta)
+        self.strategy.prepare_for_update(context, obj, current)
+        for warning in metadata.duplicate_owners(obj["metadata"]):
+            context.warn(warning)
+        if self.strategy.has_generation and self.strategy.generation_changed(obj, current):
+            obj["metadata"]["generation"] = old_meta.get("generation", 0) + 1
+        found = [
+            *metadata.validate_update(obj["metadata"], old_meta),
+            *metadata.validate(self.strategy, obj["metadata"], context.namespace),
+            *self.strategy.validate_update(context, obj, current),
+        ]
+        self._refuse(obj, found)
+        for warning in self.strategy.warnings(context, obj, current):
+            context.warn(warning)
+        await validate(obj, current)
+        if deletion.finished(obj, self.strategy):
+            return Remove(obj)
+        return obj
+
+    def _check_version(self, name: str, obj: Tree, current: Tree) -> None:
+        meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
+        uid = meta.get("uid")
+        where = f"/registry/{self.key(old_meta.get('namespace', ''), name)}"
+        if uid and uid != old_meta.get("uid"):
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {where},"
+                f" ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid},"
+                f" UID in object meta: {old_meta.get('uid', '')}"
+            )
+            raise problems.conflict(self.info, name, why)
+        version = meta.get("resourceVersion", "")
+        if not version:
+            if not self.strategy.allow_unconditional_update:
+                self._refuse(obj, [self._version_missing()])
+            meta["resourceVersion"] = old_meta["resourceVersion"]
+        elif version != old_meta["resourceVersion"]:
+            raise problems.modified(self.info, name)
+
+    def _version_missing(self) -> Cause:
+        shown = "0x0" if self.strategy.custom else "0"
+        text = f"Invalid value: {shown}: must be specified for an update"
+        return Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
+
+    # -------------------------------------------------------------- deleting
+    async def delete(self, context: Context, name: str, options: DeleteOptions, validate: Validate = accept) -> Deleted:
+        """See `Deleter`."""
+        gone = False
+
+        async def step(current: Tree | None) -> Tree | Remove:
+            nonlocal gone
+            if current is None:
+                raise problems.not_found(self.info, name)
+            try:
+                options.preconditions.check(current)
+            except PreconditionError as error:
+                raise problems.conflict(self.info, name, str(error)) from None
+            self.strategy.check_delete(context, current)
+            await validate(current, current)
+            outcome = deletion.mark(context, self.strategy, current, options)
+            gone = isinstance(outcome, Remove)
+            if context.dry_run:
+                raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
+            return outcome
+
+        try:
+            stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)
+        except _DryRunStop as stop:
+            return Deleted(stop.outcome, gone)
+        if gone:
+            self.strategy.after_delete(context, stored)
+        return Deleted(stored, gone)
+
+    async def delete_collection(
+        self, context: Context, options: DeleteOptions, query: ListQuery, validate: Validate = accept
+    ) -> Listed:
+        """See `CollectionDeleter`; objects that vanish meanwhile are passed over."""
+        found = self.list_now(context.namespace, query)
+        deleted: list[Tree] = []
+        for obj in found.items:
+            meta = obj["metadata"]
+            inner = deletion.in_namespace(context, meta.get("namespace", ""))
+            try:
+                deleted.append((await self.delete(inner, meta["name"], options, validate)).obj)
+            except NotFoundError:
+                continue
+        return Listed(deleted, found.revision, found.next_key, found.remaining)
+
+
+class StatusStore:
+    """The status of the objects of another store: get and update."""
+
+    def __init__(self, main: Store, strategy: Strategy | None = None, info: ResourceInfo | None = None) -> None:
+        self.main = main
+        self._store = Store(
+            main.storage, info or main.info, strategy or StatusStrategy(main.strategy), prefix=main.prefix
+        )
+
+    @property
+    def strategy(self) -> Strategy:
+        """The rules of this subresource."""
+        return self._store.strategy
+
+    async def get(self, context: Context, name: str) -> Tree:
+        """See `Getter`."""
+        return await self.main.get(context, name)
+
+    async def update(
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        validate: Validate = accept,
+        *,
+        force_create: bool = False,
+    ) -> tuple[Tree, bool]:
+        """See `Updater`; never creates."""
+        if force_create:
+            await self.main.get(context, name)
+        return await self._store.update(context, name, transform, validate)

@@ -1,0 +1,171 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""What distinguishes one kind from another, as plain objects with defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import DeleteOptions
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError, Cause
+
+FieldGetter = Callable[[Tree], str]
+
+
+class Strategy:
+    """The rules of a kind. The methods may change the `obj` they get; `old` stays as it is.
+
+    Attributes:
+        namespaced: whether its objects live in namespaces.
+        has_status: the main resource ignores ``status``; a status resource exists.
+        has_generation: ``metadata.generation`` counts changes outside metadata and status.
+        allow_create_on_update: PUT on a missing object creates it.
+        allow_unconditional_update: PUT without a resourceVersion overwrites.
+        returns_deleted: DELETE answers with the object rather than with a Status.
+        name_rule: returns why a name is bad, or nothing.
+        selectable: field selectors besides name and namespace.
+        missing_version_text: how an absent resourceVersion is shown.
+    """
+
+    namespaced: bool = True
+    has_status: bool = False
+    has_generation: bool = False
+    allow_create_on_update: bool = False
+    allow_unconditional_update: bool = True
+    returns_deleted: bool = False
+    custom: bool = False
+    selectable: Mapping[str, FieldGetter] = {}
+    default_propagation: str = "Background"
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """Why `name` (or the `prefix` of one) may not be used."""
+        return names.dns_subdomain(name, prefix=prefix)
+
+    def unknown_field(self, key: str) -> ApiError:
+        """The answer to a field selector that the kind does not know."""
+        if self.selectable:
+            return problems.bad_request(f"field label not supported: {key}")
+        return problems.bad_request(
+            f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+        )
+
+    # -------------------------------------------------------------- writing
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """Set what the server decides."""
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """Restore what this write may not change."""
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """What is wrong with a new object."""
+        return ()
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """What is wrong with a changed one."""
+        return self.validate(context, obj)
+
+    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+        """What the client should know though it is no error."""
+        return ()
+
+    def generation_changed(self, obj: Tree, old: Tree) -> bool:
+        """Whether an update counts as a change of the wish."""
+        skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
+        keys = (obj.keys() | old.keys()) - skip
+        return any(obj.get(k) != old.get(k) for k in keys)
+
+    # -------------------------------------------------------------- deleting
+    def check_delete(self, context: Context, obj: Tree) -> None:
+        """Raise where this object must stay."""
+
+    def grace(self, obj: Tree, options: DeleteOptions) -> int:
+        """Seconds between the mark and the removal; 0 removes at once."""
+        return 0
+
+    def mark_deleted(self, context: Context, obj: Tree) -> None:
+        """Change what follows from being marked, e.g. a phase."""
+
+    def removable(self, obj: Tree) -> bool:
+        """Whether a marked object may go, as far as the kind is concerned."""
+        return True
+
+    # -------------------------------------------------------------- side effects
+    def after_create(self, context: Context, obj: Tree) -> None:
+        """The object is stored."""
+
+    def before_create(self, context: Context, obj: Tree) -> None:
+        """The object is valid and about to be stored: allocate."""
+
+    def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """The object was replaced."""
+
+    def after_delete(self, context: Context, obj: Tree) -> None:
+        """The object is gone: release."""
+
+
+class StatusStrategy(Strategy):
+    """Updates of the status subresource: everything else stays as it is.
+
+    Attributes:
+        keep_metadata: custom resources keep all of their metadata; built-in ones let labels and the like change.
+    """
+
+    def __init__(self, main: Strategy, *, field: str = "status") -> None:
+        self.main = main
+        self.field = field
+        self.namespaced = main.namespaced
+        self.has_status = False
+        self.has_generation = False
+        self.allow_unconditional_update = main.allow_unconditional_update
+        self.custom = main.custom
+        self.selectable = main.selectable
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """As for the main resource."""
+        return self.main.name_rule(name, prefix=prefix)
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """Only the status counts."""
+        for key in [k for k in obj if k not in (self.field, "metadata", "apiVersion", "kind")]:
+            del obj[key]
+        obj.update({k: v for k, v in old.items() if k not in (self.field, "metadata")})
+        meta, old_meta = obj["metadata"], old["metadata"]
+        if self.custom:
+            kept = {k: meta[k] for k in ("managedFields", "resourceVersion") if k in meta}
+            obj["metadata"] = {**{k: v for k, v in old_meta.items() if k != "managedFields"}, **kept}
+        else:
+            for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"):
+                meta.pop(key, None)
+                if key in old_meta:
+                    meta[key] = old_meta[key]
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """The kind's rules for a status."""
+        return self.main.validate_status(context, obj, old) if isinstance(self.main, HasStatusRules) else ()
+
+    def mark_deleted(self, context: Context, obj: Tree) -> None:
+        """As for the main resource."""
+        self.main.mark_deleted(context, obj)
+
+    def removable(self, obj: Tree) -> bool:
+        """As for the main resource."""
+        return self.main.removable(obj)
+
+    def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """As for the main resource."""
+        self.main.after_update(context, obj, old)
+
+    def after_delete(self, context: Context, obj: Tree) -> None:
+        """As for the main resource."""
+        self.main.after_delete(context, obj)
+
+
+class HasStatusRules(Strategy):
+    """A strategy that checks the status too."""
+
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """What is wrong with a changed status."""
+        return ()

@@ -1,0 +1,145 @@
+"""What is served: names of a resource and what endpoints must know of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from opsdk.apiserver.storage.ports import Tree
+
+
+def group_version(group: str, version: str) -> str:
+    """``apps/v1``, or ``v1`` for the core group."""
+    return f"{group}/{version}" if group else version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceInfo:
+    """One resource of one version.
+
+    ``kind_group`` and ``kind_version`` are set where the body is of another group than the path, e.g. for scale.
+    """
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespaced: bool
+    singular: str = ""
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresource: str = ""
+    kind_group: str | None = None
+    kind_version: str | None = None
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` of the path."""
+        return group_version(self.group, self.version)
+
+    @property
+    def kind_api_version(self) -> str:
+        """The ``apiVersion`` of the bodies."""
+        if self.kind_group is None:
+            return self.api_version
+        return group_version(self.kind_group, self.kind_version or self.version)
+
+    @property
+    def path(self) -> str:
+        """``pods`` or ``pods/status``."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of the table form; higher priorities show in wide output only."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+    def wire(self) -> Tree:
+        """As a ``TableColumnDefinition``."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+class Printer(Protocol):
+    """Makes rows of a table."""
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """The columns."""
+        ...
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """One row; `now` is the time of day in Unix seconds, for ages."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A body as the model understood it; `unknown` and `duplicates` hold problems of a strict decoding."""
+
+    obj: Tree
+    problems: Sequence[str] = ()
+
+
+class Model(Protocol):
+    """What the endpoints know of a kind: how bodies are read, defaulted, merged, shown."""
+
+    @property
+    def typed(self) -> bool:
+        """Whether it is a built-in type (items of lists omit their kind, strategic merge is possible)."""
+        ...
+
+    @property
+    def shape(self) -> Any:
+        """The field shape that patches and field ownership follow (`opsdk.tree.shape.Shape`)."""
+        ...
+
+    @property
+    def printer(self) -> Printer:
+        """The table form."""
+        ...
+
+    def decode(self, body: Tree) -> Decoded:
+        """Check types and drop unknown fields; `DecodeError` names what does not fit."""
+        ...
+
+    def default(self, obj: Tree) -> Tree:
+        """With defaults filled in; may change `obj`, which the caller owns."""
+        ...
+
+    def to_storage(self, obj: Tree) -> Tree:
+        """From the served version to the stored one."""
+        ...
+
+    def from_storage(self, obj: Tree) -> Tree:
+        """From the stored version to the served one; the argument stays as it is."""
+        ...
+
+    @property
+    def blank(self) -> Tree:
+        """The parts besides metadata that an empty object of this kind shows."""
+        ...
+
+
+@dataclass(slots=True)
+class Installed:
+    """A resource with its storage and model; what a verb's handler works with."""
+
+    info: ResourceInfo
+    storage: Any
+    model: Model
+    verbs: tuple[str, ...] = field(default=())
+    storage_hashed: bool = True

@@ -1,0 +1,159 @@
+"""Servers, one delegating to the next: aggregator -> core -> extensions -> not found.
+
+Only the outermost server runs the filters. Discovery, OpenAPI and the listed paths of the inner ones are merged
+upwards, so the outermost answers for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver import problems
+from opsdk.apiserver.auth.authentication import Authenticator, UnionAuthenticator
+from opsdk.apiserver.auth.authorization import AllowAuthenticated, Authorizer
+from opsdk.apiserver.endpoints import director
+from opsdk.apiserver.endpoints.admit import Admission
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
+from opsdk.apiserver.endpoints.filters import (
+    Chain,
+    Hook,
+    Named,
+    authenticate,
+    authorize,
+    headers,
+    recover,
+    request_log,
+)
+from opsdk.apiserver.endpoints.request_info import parse_request
+from opsdk.apiserver.endpoints.well_known import WellKnown
+from opsdk.apiserver.registry.ports import Connecter, verbs_of
+from opsdk.apiserver.resources import Installed
+from opsdk.web.application import asgi
+from opsdk.web.request import Request
+from opsdk.web.response import Response, text_response
+from opsdk.web.types import App
+
+
+class Delegate(Protocol):
+    """One server of the chain."""
+
+    async def handle(self, call: Call) -> Response:
+        """Answer, or pass on."""
+        ...
+
+    def groups(self) -> Sequence[ServedGroup]:
+        """What it serves, with what is behind it."""
+        ...
+
+
+class NotFound:
+    """The end of the chain."""
+
+    async def handle(self, call: Call) -> Response:  # noqa: ARG002 - the shape of Delegate
+        """A plain 404, not a Status: clients tell unknown paths from missing objects by it."""
+        return text_response("404 page not found\n", status=404)
+
+    def groups(self) -> Sequence[ServedGroup]:
+        """Nothing."""
+        return ()
+
+
+class ResourceServer:
+    """Serves resources that were installed once."""
+
+    def __init__(self, delegate: Delegate, admission: Admission) -> None:
+        self._delegate = delegate
+        self._admission = admission
+        self._groups: dict[str, dict[str, list[Installed]]] = {}
+        self._routes: dict[tuple[str, str, str, str], Installed] = {}
+
+    def __repr__(self) -> str:
+        return f"<ResourceServer of {len(self._routes)} resources>"
+
+    def install(self, served: Installed) -> None:
+        """Serve a resource; verbs follow from what its storage can do."""
+        info = served.info
+        if not served.verbs:
+            verbs = served.storage.connect_verbs if isinstance(served.storage, Connecter) else verbs_of(served.storage)
+            served.verbs = tuple(sorted(verbs))
+        self._groups.setdefault(info.group, {}).setdefault(info.version, []).append(served)
+        self._routes[info.group, info.version, info.resource, info.subresource] = served
+
+    def find(self, group: str, version: str, resource: str, subresource: str = "") -> Installed | None:
+        """An installed resource."""
+        return self._routes.get((group, version, resource, subresource))
+
+    async def handle(self, call: Call) -> Response:
+        """See `Delegate`."""
+        info = call.info
+        if not info.is_resource or info.group not in self._groups:
+            return await self._delegate.handle(call)
+        served = self.find(info.group, info.version, info.resource, info.subresource)
+        if served is None:
+            raise problems.no_such_resource()
+        return await director.direct(call, served, self._admission)
+
+    def groups(self) -> Sequence[ServedGroup]:
+        """See `Delegate`."""
+        own = [
+            ServedGroup(group, [ServedVersion(v, resources) for v, resources in versions.items()])
+            for group, versions in self._groups.items()
+        ]
+        return [*own, *self._delegate.groups()]
+
+
+class Server:
+    """The outermost server: filters, then well-known paths, then the chain.
+
+    Attributes:
+        hooks: hear of each answered request.
+        filters: may be added to before `app` is used first.
+    """
+
+    def __init__(
+        self,
+        delegate: Delegate,
+        *,
+        well_known: Callable[[Server], WellKnown] | None = None,
+        authenticators: Sequence[Authenticator] = (),
+        authorizer: Authorizer | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.delegate = delegate
+        self.clock = clock
+        self.hooks: list[Hook] = []
+        self.well_known = (well_known or (lambda server: WellKnown(server.groups)))(self)
+        self.filters = Chain(
+            [
+                Named("headers", headers),
+                Named("log", request_log(self.hooks)),
+                Named("recover", recover),
+                Named("authenticate", authenticate(UnionAuthenticator(authenticators))),
+                Named("authorize", authorize(authorizer or AllowAuthenticated())),
+            ]
+        )
+        self._handler: Handler | None = None
+        self._app: App = asgi(self.respond)
+
+    @property
+    def app(self) -> App:
+        """The ASGI application."""
+        return self._app
+
+    def groups(self) -> Sequence[ServedGroup]:
+        """Everything served, the core group first."""
+        return self.delegate.groups()
+
+    async def respond(self, request: Request) -> Response:
+        """Answer one request."""
+        if self._handler is None:
+            self._handler = self.filters.wrap(self._direct)
+        info = parse_request(request.method, request.path, request.query)
+        return await self._handler(Call(http=request, info=info, clock=self.clock))
+
+    async def _direct(self, call: Call) -> Response:
+        answer = None if call.info.is_resource else self.well_known.answer(call)
+        return answer if answer is not None else await self.delegate.handle(call)

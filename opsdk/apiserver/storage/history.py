@@ -1,0 +1,75 @@
+"""What happened in one bucket: a window of changes, pure.
+
+A window knows a *floor*: every change after the floor is in it, so a watch may start at any revision from the floor on,
+and the state at such a revision can be computed by undoing what came later.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from opsdk.apiserver.storage.ports import Change, CompactedError, FutureRevisionError, Kind, Tree
+
+
+class History:
+    """The last `limit` changes of one bucket."""
+
+    def __init__(self, *, floor: int = 0, limit: int = 10_000) -> None:
+        self.floor = floor
+        self._limit = limit
+        self._changes: deque[Change] = deque()
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def __repr__(self) -> str:
+        return f"<History of {len(self._changes)} changes after {self.floor}>"
+
+    def append(self, change: Change) -> None:
+        """Remember a change; revisions only grow."""
+        self._changes.append(change)
+        if len(self._changes) > self._limit:
+            self.floor = self._changes.popleft().revision
+
+    def compact(self, revision: int) -> None:
+        """Forget every change up to `revision`, included."""
+        while self._changes and self._changes[0].revision <= revision:
+            self._changes.popleft()
+        self.floor = max(self.floor, revision)
+
+    def check(self, revision: int, current: int) -> None:
+        """Raise where `revision` lies before the floor or after `current`."""
+        if revision < self.floor:
+            raise CompactedError(revision, self.floor)
+        if revision > current:
+            raise FutureRevisionError(revision, current)
+
+    def since(self, revision: int) -> Iterator[Change]:
+        """The changes after `revision`, oldest first."""
+        start = bisect.bisect_right(self._changes, revision, key=lambda change: change.revision)
+        for index in range(start, len(self._changes)):
+            yield self._changes[index]
+
+    def undo(self, state: Mapping[str, Tree], revision: int) -> dict[str, Tree]:
+        """The bucket as it was at `revision`, given its present `state`."""
+        past = dict(state)
+        for change in reversed(self._changes):
+            if change.revision <= revision:
+                break
+            if change.previous is None:
+                past.pop(change.key, None)
+            else:
+                past[change.key] = change.previous
+        return past
+
+
+def put(key: str, revision: int, value: Tree, previous: Tree | None) -> Change:
+    """A creation or replacement."""
+    return Change(Kind.PUT, key, revision, value, previous)
+
+
+def removal(key: str, revision: int, last: Tree, previous: Tree) -> Change:
+    """A removal; `last` is the state it is reported with."""
+    return Change(Kind.DELETE, key, revision, last, previous)

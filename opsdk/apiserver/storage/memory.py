@@ -1,0 +1,231 @@
+"""The storage in memory; also the front of the durable ones, which hear of each commit before it is visible."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from opsdk.apiserver.storage.history import History, put, removal
+from opsdk.apiserver.storage.ports import (
+    Change,
+    FutureRevisionError,
+    KeyExistsError,
+    KeyNotFoundError,
+    Kind,
+    Page,
+    Preconditions,
+    Remove,
+    Tree,
+    Update,
+)
+from opsdk.apiserver.storage.watch import QueueWatch
+
+Journal = Callable[[Change], None]
+"""Makes a change durable before it is acknowledged; raises if it cannot."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """One resource: its objects, their keys in order, what happened lately, and who watches."""
+
+    history: History
+    objects: dict[str, Tree] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+    watches: set[QueueWatch] = field(default_factory=set)
+
+
+def bucket_of(key: str) -> str:
+    """The first two parts of a key."""
+    group, resource, *_ = key.split("/", 2)
+    return f"{group}/{resource}"
+
+
+def with_revision(value: Tree, revision: int) -> Tree:
+    """A copy whose ``metadata.resourceVersion`` is `revision`; the rest is shared."""
+    meta = {**(value.get("metadata") or {}), "resourceVersion": str(revision)}
+    return {**value, "metadata": meta}
+
+
+def same_but_revision(a: Tree, b: Tree) -> bool:
+    """Whether two objects differ in nothing but their resourceVersion."""
+    meta_b = b.get("metadata") or {}
+    probe = {**b, "metadata": {**meta_b, "resourceVersion": (a.get("metadata") or {}).get("resourceVersion", "")}}
+    return a == probe and _same_types(a, probe)
+
+
+def _same_types(a: object, b: object) -> bool:
+    """JSON equality is finer than Python's: 1, 1.0 and true are equal there."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return all(_same_types(value, b[key]) for key, value in a.items())
+    if isinstance(a, list) and isinstance(b, list):
+        return all(_same_types(x, y) for x, y in zip(a, b, strict=True))
+    return isinstance(a, bool) == isinstance(b, bool)
+
+
+class MemoryStorage:
+    """Every method but `guaranteed_update` is synchronous, so each is atomic.
+
+    Attributes:
+        history_limit: changes remembered for each bucket; older watches get `CompactedError`.
+        watch_limit: changes that may wait for a slow watcher before it is cut off.
+    """
+
+    def __init__(
+        self,
+        *,
+        revision: int = 1,
+        history_limit: int = 10_000,
+        watch_limit: int = 10_000,
+        journal: Journal | None = None,
+    ) -> None:
+        self.history_limit = history_limit
+        self.watch_limit = watch_limit
+        self._revision = revision
+        self._floor = 0
+        self._journal = journal
+        self._buckets: dict[str, _Bucket] = {}
+
+    def __repr__(self) -> str:
+        count = sum(len(b.objects) for b in self._buckets.values())
+        return f"<{type(self).__name__} at revision {self._revision}: {count} objects>"
+
+    @property
+    def current_rv(self) -> int:
+        """The revision of the last write."""
+        return self._revision
+
+    def load(self, key: str, value: Tree, *, floor: int) -> None:
+        """Put an object that an earlier process stored; watches may start at `floor` at the earliest."""
+        self._floor = max(self._floor, floor)
+        bucket = self._bucket(key)
+        bucket.objects[key] = value
+        bisect.insort(bucket.keys, key)
+
+    def _bucket(self, key: str) -> _Bucket:
+        name = bucket_of(key)
+        found = self._buckets.get(name)
+        if found is None:
+            found = _Bucket(History(floor=self._floor, limit=self.history_limit))
+            self._buckets[name] = found
+        return found
+
+    # -------------------------------------------------------------- reads
+    def get(self, key: str) -> Tree:
+        """See `Storage.get`."""
+        try:
+            return self._bucket(key).objects[key]
+        except KeyError:
+            raise KeyNotFoundError(key) from None
+
+    def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> Page:
+        """See `Storage.list`."""
+        bucket = self._bucket(prefix)
+        at = self._revision if revision is None else revision
+        bucket.history.check(at, self._revision)
+        objects, keys = bucket.objects, bucket.keys
+        if any(True for _ in bucket.history.since(at)):
+            objects = bucket.history.undo(objects, at)
+            keys = sorted(objects)
+        first = bisect.bisect_left(keys, max(prefix, start))
+        end = bisect.bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))
+        last = min(end, first + limit) if limit else end
+        items = [(key, objects[key]) for key in keys[first:last]]
+        return Page(items, at, keys[last] if last < end else "", max(end - last, 0))
+
+    # -------------------------------------------------------------- writes
+    def create(self, key: str, value: Tree) -> Tree:
+        """See `Storage.create`."""
+        if key in self._bucket(key).objects:
+            raise KeyExistsError(key)
+        return self._put(key, value, None)
+
+    async def guaranteed_update(self, key: str, update: Update) -> Tree:
+        """See `Storage.guaranteed_update`."""
+        while True:
+            current = self._bucket(key).objects.get(key)
+            wanted = await update(current)
+            if self._bucket(key).objects.get(key) is not current:
+                continue
+            if isinstance(wanted, Remove):
+                if current is None:
+                    raise KeyNotFoundError(key)
+                return self._remove(key, wanted.last)
+            if current is not None and same_but_revision(current, wanted):
+                return current
+            return self._put(key, wanted, current)
+
+    def delete(self, key: str, preconditions: Preconditions | None = None) -> Tree:
+        """See `Storage.delete`."""
+        current = self.get(key)
+        if preconditions is not None:
+            preconditions.check(current)
+        return self._remove(key, current)
+
+    def _put(self, key: str, value: Tree, previous: Tree | None) -> Tree:
+        revision = self._revision + 1
+        stored = with_revision(value, revision)
+        self._commit(put(key, revision, stored, previous))
+        return stored
+
+    def _remove(self, key: str, last: Tree) -> Tree:
+        revision = self._revision + 1
+        final = with_revision(last, revision)
+        self._commit(removal(key, revision, final, self._bucket(key).objects[key]))
+        return final
+
+    def _commit(self, change: Change) -> None:
+        if self._journal is not None:
+            self._journal(change)
+        bucket = self._bucket(change.key)
+        self._revision = change.revision
+        value = change.value
+        if change.kind is Kind.PUT and value is not None:
+            if change.key not in bucket.objects:
+                bisect.insort(bucket.keys, change.key)
+            bucket.objects[change.key] = value
+        else:
+            del bucket.objects[change.key]
+            bucket.keys.pop(bisect.bisect_left(bucket.keys, change.key))
+        bucket.history.append(change)
+        for watch in tuple(bucket.watches):
+            if change.key.startswith(watch.prefix):
+                watch.offer(change)
+
+    # -------------------------------------------------------------- watches and history
+    def watch(self, prefix: str, revision: int | None = None) -> QueueWatch:
+        """See `Storage.watch`."""
+        bucket = self._bucket(prefix)
+        since = self._revision if revision is None else revision
+        bucket.history.check(since, self._revision)
+        backlog = [c for c in bucket.history.since(since) if c.key.startswith(prefix)]
+        watch = QueueWatch(
+            prefix,
+            backlog,
+            limit=self.watch_limit,
+            current=lambda: self._revision,
+            on_close=bucket.watches.discard,
+        )
+        bucket.watches.add(watch)
+        return watch
+
+    def close_watches(self, prefix: str) -> None:
+        """End the watches of one bucket: its readers list again."""
+        for watch in tuple(self._bucket(prefix).watches):
+            watch.close()
+
+    def compact(self, revision: int) -> None:
+        """See `Storage.compact`."""
+        if revision > self._revision:
+            raise FutureRevisionError(revision, self._revision)
+        self._floor = max(self._floor, revision)
+        for bucket in self._buckets.values():
+            bucket.history.compact(revision)
+
+    def close(self) -> None:
+        """End every watch."""
+        for bucket in self._buckets.values():
+            for watch in tuple(bucket.watches):
+                with suppress(KeyError):
+                    watch.close()

@@ -1,0 +1,193 @@
+"""The storage port: what a registry asks of the place where objects are kept.
+
+Keys are ``group/resource/namespace/name`` or ``group/resource/name``; the first two parts name the *bucket*. Values
+are JSON trees that nobody changes after they were given or returned. The storage owns ``metadata.resourceVersion`` of
+what it returns: the revision of the object's last write, as a decimal string.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Tree = dict[str, Any]
+"""A JSON object."""
+
+
+class StorageError(Exception):
+    """The root of what a storage can refuse; registries translate it."""
+
+
+class KeyNotFoundError(StorageError):
+    """No object has this key."""
+
+
+class KeyExistsError(StorageError):
+    """An object with this key is there already."""
+
+
+class PreconditionError(StorageError):
+    """The stored object is not the one that the caller meant; the message says in what."""
+
+
+class CompactedError(StorageError):
+    """The revision is older than what the storage remembers."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        self.asked = asked
+        self.oldest = oldest
+        super().__init__(f"revision {asked} is older than {oldest}")
+
+
+class FutureRevisionError(StorageError):
+    """The revision has not happened yet."""
+
+    def __init__(self, asked: int, current: int) -> None:
+        self.asked = asked
+        self.current = current
+        super().__init__(f"revision {asked} is newer than {current}")
+
+
+class Kind(enum.Enum):
+    """What happened to a key."""
+
+    PUT = "put"
+    """The object was created or replaced."""
+    DELETE = "delete"
+    """The object was removed."""
+    BOOKMARK = "bookmark"
+    """Nothing happened; the watcher has seen everything up to this revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One event: `value` is the new state (the last one, with the revision of the removal, for DELETE)."""
+
+    kind: Kind
+    key: str
+    revision: int
+    value: Tree | None = None
+    previous: Tree | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a snapshot: `next_key` starts the next page ("" at the end), `remaining` counts what follows."""
+
+    items: Sequence[tuple[str, Tree]]
+    revision: int
+    next_key: str = ""
+    remaining: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preconditions:
+    """What must hold of the stored object; None asks nothing."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+    def check(self, value: Tree) -> None:
+        """Raise `PreconditionError` where `value` is another object or another version."""
+        meta = value.get("metadata") or {}
+        uid, version = meta.get("uid", ""), meta.get("resourceVersion", "")
+        if self.uid is not None and self.uid != uid:
+            raise PreconditionError(
+                f"the UID in the precondition ({self.uid}) does not match the UID in record ({uid})."
+                " The object might have been deleted and then recreated"
+            )
+        if self.resource_version is not None and self.resource_version != version:
+            raise PreconditionError(
+                f"the ResourceVersion in the precondition ({self.resource_version}) does not match the"
+                f" ResourceVersion in record ({version}). The object might have been modified"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """What an update returns to remove the object; `last` is the final state that watchers see."""
+
+    last: Tree
+
+
+Update = Callable[[Tree | None], Awaitable["Tree | Remove"]]
+"""Current value (None: absent) to the new one. May run again when someone else was faster."""
+
+
+class Watch(Protocol):
+    """A stream of changes; an async iterator that ends when it is closed or has fallen too far behind."""
+
+    def __aiter__(self) -> Watch:
+        """Itself."""
+        ...
+
+    async def __anext__(self) -> Change:
+        """The next change, in revision order."""
+        ...
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether it ended because the reader was too slow."""
+        ...
+
+    def progress(self) -> int | None:
+        """The revision up to which the reader has seen everything; None while changes wait for it."""
+        ...
+
+    def close(self) -> None:
+        """End; idempotent."""
+        ...
+
+
+class Storage(Protocol):
+    """One store with one revision counter."""
+
+    @property
+    def current_rv(self) -> int:
+        """The revision of the last write."""
+        ...
+
+    def get(self, key: str) -> Tree:
+        """The object; `KeyNotFoundError` where there is none."""
+        ...
+
+    def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> Page:
+        """Objects below `prefix` in key order, from key `start` on, as they were at `revision` (None: now).
+
+        A `limit` of 0 means all. `CompactedError` and `FutureRevisionError` tell of revisions that cannot be had.
+        """
+        ...
+
+    def create(self, key: str, value: Tree) -> Tree:
+        """Store a new object; `KeyExistsError` where the key is taken."""
+        ...
+
+    async def guaranteed_update(self, key: str, update: Update) -> Tree:
+        """Replace the object by what `update` makes of it, as one step.
+
+        `update` runs again when the object changed meanwhile. An equal result writes nothing and keeps the revision.
+        Returns the stored object, or its last state with the revision of its removal where `update` asked for that.
+        """
+        ...
+
+    def delete(self, key: str, preconditions: Preconditions | None = None) -> Tree:
+        """Remove; returns the last state with the revision of the removal."""
+        ...
+
+    def watch(self, prefix: str, revision: int | None = None) -> Watch:
+        """Changes below `prefix` after `revision` (None: from now on); `CompactedError` where those are forgotten."""
+        ...
+
+    def close_watches(self, prefix: str) -> None:
+        """End the watches of the bucket that `prefix` lies in."""
+        ...
+
+    def compact(self, revision: int) -> None:
+        """Forget the history up to `revision`, included; the present state stays."""
+        ...
+
+    def close(self) -> None:
+        """End every watch and let go of files; idempotent."""
+        ...

@@ -1,0 +1,68 @@
+"""A watcher with a bounded queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from opsdk.apiserver.storage.ports import Change
+
+
+class QueueWatch:
+    """Takes changes from the writer without ever blocking it; a reader more than `limit` changes behind is cut off."""
+
+    def __init__(
+        self,
+        prefix: str,
+        backlog: Iterable[Change],
+        *,
+        limit: int,
+        current: Callable[[], int],
+        on_close: Callable[[QueueWatch], None],
+    ) -> None:
+        self.prefix = prefix
+        self.overflowed = False
+        self._queue: deque[Change] = deque(backlog)
+        # The backlog was there before the reader had a chance to be slow.
+        self._limit = limit + len(self._queue)
+        self._current = current
+        self._on_close = on_close
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = "overflowed" if self.overflowed else "closed" if self._closed else "open"
+        return f"<QueueWatch of {self.prefix}: {state}, {len(self._queue)} waiting>"
+
+    def offer(self, change: Change) -> None:
+        """Called by the writer for each change below the prefix."""
+        if len(self._queue) >= self._limit:
+            self.overflowed = True
+            self._queue.clear()
+            self.close()
+            return
+        self._queue.append(change)
+        self._wake.set()
+
+    def progress(self) -> int | None:
+        """The store's revision if nothing waits."""
+        return None if self._queue else self._current()
+
+    def close(self) -> None:
+        """What waits may still be read; then the iteration ends."""
+        if not self._closed:
+            self._closed = True
+            self._on_close(self)
+            self._wake.set()
+
+    def __aiter__(self) -> QueueWatch:
+        return self
+
+    async def __anext__(self) -> Change:
+        while not self._queue:
+            if self._closed:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        return self._queue.popleft()

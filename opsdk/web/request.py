@@ -1,0 +1,108 @@
+"""One HTTP request, as handlers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from opsdk.errors import BadRequestError, TooLargeError
+from opsdk.web.types import PEER_CERTIFICATE, Receive, Scope
+
+
+class Query:
+    """Query parameters; where a name occurs twice, the first one counts."""
+
+    def __init__(self, raw: str = "") -> None:
+        self.raw = raw
+        self._values: dict[str, list[str]] = {}
+        for name, value in parse_qsl(raw, keep_blank_values=True, errors="replace"):
+            self._values.setdefault(name, []).append(value)
+
+    def get(self, name: str, default: str = "") -> str:
+        """The first value, or `default` where the name is absent."""
+        found = self._values.get(name)
+        return found[0] if found else default
+
+    def all(self, name: str) -> list[str]:
+        """Every value in order."""
+        return list(self._values.get(name, ()))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __repr__(self) -> str:
+        return f"Query({self.raw!r})"
+
+
+@dataclass(slots=True)
+class Request:
+    """Method, path, query and headers; the body is read on demand, once.
+
+    ``headers`` has lower-case names; repeated ones are joined with a comma. ``state`` is for those who handle the
+    request one after another.
+    """
+
+    method: str
+    path: str
+    query: Query
+    headers: Mapping[str, str]
+    receive: Receive
+    scheme: str = "http"
+    client: str = ""
+    peer_certificate: bytes | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    _body: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_scope(cls, scope: Scope, receive: Receive) -> Request:
+        """Read what an ASGI scope says."""
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in scope.get("headers", ()):
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        client = scope.get("client")
+        return cls(
+            method=scope["method"].upper(),
+            path=scope["path"],
+            query=Query(scope.get("query_string", b"").decode("latin-1")),
+            headers=headers,
+            receive=receive,
+            scheme=scope.get("scheme", "http"),
+            client=client[0] if client else "",
+            peer_certificate=(scope.get("extensions") or {}).get(PEER_CERTIFICATE),
+        )
+
+    def header(self, name: str, default: str = "") -> str:
+        """A header's value."""
+        return self.headers.get(name, default)
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body; more than `limit` bytes is a `TooLargeError`. A second call returns the same bytes."""
+        if self._body is None:
+            self._body = await self._read(limit)
+        return self._body
+
+    async def _read(self, limit: int) -> bytes:
+        declared = self.header("content-length")
+        if declared.isdigit() and int(declared) > limit:
+            raise TooLargeError(f"Request entity too large: limit is {limit}")
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise BadRequestError("the client went away before its request was complete")
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > limit:
+                raise TooLargeError(f"Request entity too large: limit is {limit}")
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+
+    async def disconnected(self) -> None:
+        """Return when the client has gone away; the body must have been read or be unwanted."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,20 @@
+"""The shapes of ASGI that opsdk's servers use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+"""What is known of a connection before its first byte of body."""
+
+Message = MutableMapping[str, Any]
+"""One event between server and application."""
+
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI 3 application."""
+
+PEER_CERTIFICATE = "opsdk.peer_certificate"
+"""Key of ``scope["extensions"]`` under which `opsdk.web.serving` puts the client's certificate, in DER."""
