@@ -95,8 +95,8 @@ class _Feeder:
     def _map(self, event: AnyEvent) -> None:
         try:
             found = self.handler.requests(event)
-        except Exception:
-            self._retry_later(event)
+        except Exception as error:  # noqa: BLE001 - the user's function: anything may come out of it
+            self._retry_later(event, error)
             return
         if isinstance(found, Awaitable):
             # Asked in the order of the events: the queue must not see an older mapping after a newer one.
@@ -119,14 +119,16 @@ class _Feeder:
                 found, event = self._waiting.popleft()
                 try:
                     self._enqueue(await found, event)
-                except Exception:
-                    self._retry_later(event)
+                except Exception as error:  # noqa: BLE001 - as in _map
+                    self._retry_later(event, error)
         finally:
             self._drainer = None
 
-    def _retry_later(self, event: AnyEvent) -> None:
+    def _retry_later(self, event: AnyEvent, error: Exception) -> None:
         self.counts["handler_error"] += 1
-        log.exception("the handler of source %s raised at %s; it will be asked again", self.name, event.view)
+        log.error(
+            "the handler of source %s raised at %s; it will be asked again", self.name, event.view, exc_info=error
+        )
         fresh = event.view.key not in self._failed
         self._failed[event.view.key] = event
         if fresh:

@@ -1,1 +1,1 @@
-"""."""
+"""Kubernetes Events: what an operator tells people about an object."""

@@ -1,0 +1,61 @@
+"""Conditions: the aspects of a state that people and tools wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from opsdk.api.meta import Condition
+from opsdk.api.time import whole_seconds
+
+
+def set_condition(
+    conditions: list[Condition],
+    type: str,  # noqa: A002 - the field's name
+    status: str | bool,
+    reason: str,
+    message: str = "",
+    *,
+    now: datetime,
+    observed_generation: int = 0,
+) -> bool:
+    """Set one condition in place; True if anything changed.
+
+    The transition time moves only when the status does, so that a reconcile that finds nothing new writes nothing.
+
+    >>> from datetime import UTC
+    >>> conditions: list[Condition] = []
+    >>> set_condition(conditions, "Ready", True, "AllGood", now=datetime(2026, 1, 1, tzinfo=UTC))
+    True
+    >>> set_condition(conditions, "Ready", True, "AllGood", now=datetime(2026, 1, 2, tzinfo=UTC))
+    False
+    """
+    word = str(status)
+    found = get_condition(conditions, type)
+    moved = found is None or found.status != word
+    wanted = Condition(
+        type=type,
+        status=word,
+        reason=reason,
+        message=message,
+        last_transition_time=whole_seconds(now) if moved or found is None else found.last_transition_time,
+        observed_generation=observed_generation,
+    )
+    if found is None:
+        conditions.append(wanted)
+        return True
+    if found == wanted:
+        return False
+    conditions[conditions.index(found)] = wanted
+    return True
+
+
+def get_condition(conditions: Sequence[Condition], type: str) -> Condition | None:  # noqa: A002 - the field's name
+    """The condition of a type, if it is set."""
+    return next((c for c in conditions if c.type == type), None)
+
+
+def is_condition_true(conditions: Sequence[Condition], type: str) -> bool:  # noqa: A002 - the field's name
+    """Whether the condition is set and its status is True."""
+    found = get_condition(conditions, type)
+    return found is not None and found.status == "True"

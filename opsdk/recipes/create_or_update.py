@@ -1,0 +1,87 @@
+"""Make an object be as wanted, with as few writes as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TypeVar
+
+from opsdk.api.kinds import kind_of_object
+from opsdk.api.object import TypedObject, Unstructured, assign, deep_copy, key_of, to_tree
+from opsdk.client.client import Client
+from opsdk.client.patch import MergeFrom
+from opsdk.errors import NotFoundError, UsageError
+
+T = TypeVar("T", TypedObject, Unstructured)
+
+
+class OperationResult(Enum):
+    """What was done."""
+
+    UNCHANGED = "unchanged"
+    CREATED = "created"
+    UPDATED = "updated"
+    UPDATED_STATUS = "updatedStatus"
+    UPDATED_STATUS_ONLY = "updatedStatusOnly"
+
+
+async def create_or_update(
+    client: Client, obj: T, mutate: Callable[[T], None] | None = None, *, field_owner: str = ""
+) -> OperationResult:
+    """Read the object that `obj` names, have `mutate` change it, and create or update it if that changed anything.
+
+    `obj` ends up as the server has it. `mutate` must set only what it wants, and leave the rest (which the server
+    may have defaulted) alone: then a second call writes nothing. It may not change name or namespace. Status changes
+    are not written.
+    """
+    key = key_of(obj)
+    try:
+        live = await client.get(kind_of_object(obj), key)
+    except NotFoundError:
+        _mutate(obj, mutate)
+        await client.create(obj, field_owner=field_owner)
+        return OperationResult.CREATED
+    before = to_tree(live)
+    _mutate(live, mutate)
+    changed = to_tree(live) != before
+    if changed:
+        await client.update(live, field_owner=field_owner)
+    assign(obj, live)
+    return OperationResult.UPDATED if changed else OperationResult.UNCHANGED
+
+
+async def create_or_patch(
+    client: Client, obj: T, mutate: Callable[[T], None] | None = None, *, field_owner: str = ""
+) -> OperationResult:
+    """The same with merge patches, which do not conflict with changes elsewhere; status changes are written too."""
+    key = key_of(obj)
+    try:
+        live = await client.get(kind_of_object(obj), key)
+    except NotFoundError:
+        _mutate(obj, mutate)
+        await client.create(obj, field_owner=field_owner)
+        return OperationResult.CREATED
+    base = deep_copy(live)
+    _mutate(live, mutate)
+    before, after = to_tree(base), to_tree(live)
+    status_changed = before.pop("status", None) != after.pop("status", None)
+    main_changed = before != after
+    wanted = deep_copy(live)
+    if main_changed:
+        await client.patch(live, MergeFrom(base), field_owner=field_owner)
+    if status_changed:
+        wanted.metadata.resource_version = live.metadata.resource_version
+        live = await client.status().patch(wanted, MergeFrom(base), field_owner=field_owner)
+    assign(obj, live)
+    if status_changed:
+        return OperationResult.UPDATED_STATUS if main_changed else OperationResult.UPDATED_STATUS_ONLY
+    return OperationResult.UPDATED if main_changed else OperationResult.UNCHANGED
+
+
+def _mutate(obj: T, mutate: Callable[[T], None] | None) -> None:
+    if mutate is None:
+        return
+    key = key_of(obj)
+    mutate(obj)
+    if key_of(obj) != key:
+        raise UsageError(f"mutate changed {key} to {key_of(obj)}: it may not change name or namespace")

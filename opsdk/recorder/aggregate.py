@@ -1,0 +1,103 @@
+"""Which Event to write for something that happened, and whether to write one at all. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import NamedTuple
+
+from cachetools import LRUCache
+
+from opsdk.api.core.v1 import ObjectReference
+from opsdk.api.events.v1 import Event, EventSeries
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.time import MicroTime
+
+# A repetition within so many seconds belongs to the same series, as in client-go.
+_SERIES_SECONDS = 360.0
+# A series is written again at most so often; in between its count only grows here.
+_REFRESH_SECONDS = 1800.0
+
+
+class Similar(NamedTuple):
+    """What makes two happenings the same."""
+
+    type: str
+    reason: str
+    action: str
+    note: str
+    regarding: tuple[str, ...]
+    related: tuple[str, ...]
+
+
+class Write(Enum):
+    """What to do with an Event."""
+
+    CREATE = "create"
+    SERIES = "series"
+    """Send its series to the Event that is there."""
+    NOTHING = "nothing"
+
+
+@dataclass(slots=True)
+class _Known:
+    event: Event
+    last: datetime
+    written: datetime
+
+
+class Aggregator:
+    """Turns repetitions into series.
+
+    Args:
+        size: how many different happenings are remembered; the least recent are forgotten.
+    """
+
+    def __init__(self, *, controller: str, instance: str, size: int = 4096) -> None:
+        self._controller = controller
+        # The server refuses longer ones.
+        self._instance = instance[:128]
+        self._known: LRUCache[Similar, _Known] = LRUCache(size)
+
+    def record(
+        self, what: Similar, references: Mapping[str, ObjectReference | None], now: datetime
+    ) -> tuple[Write, Event]:
+        """The Event for a happening, and what to do with it."""
+        known = self._known.get(what)
+        if known is None or (now - known.last).total_seconds() > _SERIES_SECONDS:
+            event = self._fresh(what, references, now)
+            self._known[what] = _Known(event, now, now)
+            return Write.CREATE, event
+        known.last = now
+        series = known.event.series
+        first = series is None
+        count = 2 if series is None else series.count + 1
+        known.event.series = EventSeries(count=count, last_observed_time=MicroTime.of(now))
+        if first or (now - known.written).total_seconds() >= _REFRESH_SECONDS:
+            known.written = now
+            return Write.SERIES, known.event
+        return Write.NOTHING, known.event
+
+    def forget(self, what: Similar) -> None:
+        """The Event is gone from the server: the next one is created anew."""
+        self._known.pop(what, None)
+
+    def _fresh(self, what: Similar, references: Mapping[str, ObjectReference | None], now: datetime) -> Event:
+        regarding = references["regarding"] or ObjectReference()
+        # Events of cluster-scoped objects live in "default".
+        namespace = regarding.namespace or "default"
+        stamp = f"{int(now.timestamp() * 1e9):x}"
+        return Event(
+            metadata=ObjectMeta(name=f"{(regarding.name or 'event')[:236]}.{stamp}", namespace=namespace),
+            event_time=MicroTime.of(now),
+            reporting_controller=self._controller,
+            reporting_instance=self._instance,
+            action=what.action,
+            reason=what.reason,
+            regarding=regarding,
+            related=references["related"],
+            note=what.note,
+            type=what.type,
+        )

@@ -1,0 +1,175 @@
+"""The recorder: takes what happened at once, writes it in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Literal
+
+from opsdk.aio.backoff import Backoff
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.tasks import TaskOwner
+from opsdk.api.core.v1 import ObjectReference
+from opsdk.api.events.v1 import Event
+from opsdk.api.model import to_builtins
+from opsdk.api.object import AnyObject, deep_copy, gvk_of
+from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
+from opsdk.errors import ApiError, ForbiddenError, NotFoundError, OpsdkError
+from opsdk.recorder.aggregate import Aggregator, Similar, Write
+
+log = logging.getLogger(__name__)
+
+EventType = Literal["Normal", "Warning"]
+# What waits here when the server is away; more is dropped and counted. client-go keeps as many.
+_QUEUE_SIZE = 1000
+_TRIES = 12
+# The server refuses longer notes.
+_NOTE_BYTES = 1024
+
+
+class EventRecorder:
+    """Writes Events (``events.k8s.io/v1``) about objects, in the background.
+
+    Recording never waits and never fails: Events are for people, and must not hold up the work. What cannot be
+    written is retried, then logged and counted in `dropped`. A Runnable.
+
+    Args:
+        controller: who reports, e.g. ``website-operator``.
+    """
+
+    def __init__(self, client: Client, controller: str, *, clock: Clock = LOOP_CLOCK) -> None:
+        self.controller = controller
+        self.dropped = 0
+        self._client = client
+        self._clock = clock
+        self._aggregator = Aggregator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
+        self._queue: asyncio.Queue[tuple[Write, Similar, Event]] = asyncio.Queue(_QUEUE_SIZE)
+        self._tasks = TaskOwner(f"events of {controller}", on_error=self._on_crash)
+        self._started = False
+        self._closed = False
+
+    def event(
+        self,
+        regarding: AnyObject,
+        type: EventType,  # noqa: A002 - the field's name
+        reason: str,
+        note: str,
+        *,
+        action: str = "",
+        related: AnyObject | None = None,
+    ) -> None:
+        """Tell people that something happened to `regarding`.
+
+        Args:
+            regarding: the object.
+            type: ``Warning`` for what somebody should look at.
+            reason: one word in CamelCase, for machines: ``DeploymentCreated``.
+            note: a sentence, for people; cut after 1024 bytes.
+            action: what was done or tried, in CamelCase; `reason` if not given.
+            related: another object that plays a part.
+        """
+        if self._closed:
+            return
+        about, other = _reference(regarding), _reference(related) if related is not None else None
+        what = Similar(type, reason, action or reason, _cut(note), _words(about), _words(other))
+        write, event = self._aggregator.record(what, {"regarding": about, "related": other}, self._clock.wall())
+        if write is Write.NOTHING:
+            return
+        try:
+            self._queue.put_nowait((write, what, deep_copy(event)))
+        except asyncio.QueueFull:
+            self._drop(f"more than {_QUEUE_SIZE} events wait")
+
+    # -------------------------------------------------------------- writing
+    def needs_leader_election(self) -> bool:
+        """False: every replica may report."""
+        return False
+
+    def open(self) -> None:
+        """Begin to write in the background."""
+        if not self._started:
+            self._started = True
+            self._tasks.start(self._run(), name="write")
+
+    async def aclose(self, *, grace: float = 2.0) -> None:
+        """Write what waits, for at most `grace` seconds, then stop; later events are dropped quietly. Idempotent."""
+        self._closed = True
+        if self._started and not self._queue.empty():
+            try:
+                async with asyncio.timeout(grace):
+                    await self._queue.join()
+            except TimeoutError:
+                self._drop(f"{self._queue.qsize()} events were not written before the end")
+        await self._tasks.aclose()
+
+    async def _run(self) -> None:
+        while True:
+            write, what, event = await self._queue.get()
+            try:
+                await self._write(write, what, event)
+            finally:
+                self._queue.task_done()
+
+    async def _write(self, write: Write, what: Similar, event: Event) -> None:
+        waits = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.25).start()
+        for _ in range(_TRIES):
+            try:
+                if write is Write.SERIES:
+                    series = to_builtins(event.series)
+                    await self._client.patch(event, merge_patch({"series": series}))
+                else:
+                    await self._client.create(event)
+            except NotFoundError as error:
+                # The event we add to has expired (or the namespace is gone, and creating says so).
+                if write is Write.CREATE:
+                    self._drop(str(error))
+                    return
+                write = Write.CREATE
+                self._aggregator.forget(what)
+            except ForbiddenError as error:
+                self._drop(str(error))
+                return
+            except OpsdkError as error:
+                if isinstance(error, ApiError) and not error.retryable:
+                    self._drop(str(error))
+                    return
+                await self._clock.sleep(waits.next(self._clock.now()))
+            else:
+                return
+        self._drop(f"no success in {_TRIES} tries")
+
+    def _drop(self, why: str) -> None:
+        self.dropped += 1
+        log.warning("an event of %s is dropped: %s", self.controller, why)
+
+    def _on_crash(self, task: str, error: BaseException) -> None:
+        log.error("%s ended: %r", task, error, exc_info=error)
+        self._closed = True
+
+
+def _reference(obj: AnyObject) -> ObjectReference:
+    gvk = gvk_of(obj)
+    meta = obj.metadata
+    return ObjectReference(
+        api_version=gvk.api_version,
+        kind=gvk.kind,
+        name=meta.name,
+        namespace=meta.namespace or None,
+        uid=meta.uid or None,
+        resource_version=meta.resource_version or None,
+    )
+
+
+def _words(reference: ObjectReference | None) -> tuple[str, ...]:
+    """What two references to one object share; the revision is no part of it."""
+    if reference is None:
+        return ()
+    r = reference
+    return (r.api_version or "", r.kind or "", r.namespace or "", r.name or "", r.uid or "")
+
+
+def _cut(note: str) -> str:
+    data = note.encode()
+    return note if len(data) <= _NOTE_BYTES else data[: _NOTE_BYTES - 3].decode(errors="ignore") + "..."
