@@ -1,0 +1,169 @@
+"""Invalid fields, and the answer 422 that lists them, in the server's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from opsdk.errors import Cause, Details, InvalidError
+from opsdk.tree.go_text import go_json, go_quote, go_scalar
+from opsdk.tree.paths import FieldPath
+
+NO_PATH: Final = "<nil>"
+"""How the server prints the path of an error that has none."""
+
+OMITTED: Final = object()
+"""A value that the message leaves out, because it would say nothing (a whole object that breaks a rule)."""
+
+
+class FieldErrorType(Enum):
+    """What is wrong with a field; the value is the reason on the wire."""
+
+    REQUIRED = "FieldValueRequired"
+    """Must be set, and is not."""
+    INVALID = "FieldValueInvalid"
+    """Has a value that it must not have."""
+    TYPE_INVALID = "FieldValueTypeInvalid"
+    """Has a value of the wrong type."""
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    """Is none of the allowed values."""
+    NOT_FOUND = "FieldValueNotFound"
+    """Names something that does not exist."""
+    DUPLICATE = "FieldValueDuplicate"
+    """Must be unique, and is not."""
+    FORBIDDEN = "FieldValueForbidden"
+    """Must not be set here."""
+    TOO_LONG = "FieldValueTooLong"
+    """Is longer than allowed."""
+    TOO_MANY = "FieldValueTooMany"
+    """Has more elements than allowed."""
+    INTERNAL = "InternalError"
+    """Could not be checked."""
+
+
+_LABELS: Final = {
+    FieldErrorType.REQUIRED: "Required value",
+    FieldErrorType.INVALID: "Invalid value",
+    FieldErrorType.TYPE_INVALID: "Invalid value",
+    FieldErrorType.NOT_SUPPORTED: "Unsupported value",
+    FieldErrorType.NOT_FOUND: "Not found",
+    FieldErrorType.DUPLICATE: "Duplicate value",
+    FieldErrorType.FORBIDDEN: "Forbidden",
+    FieldErrorType.TOO_LONG: "Too long",
+    FieldErrorType.TOO_MANY: "Too many",
+    FieldErrorType.INTERNAL: "Internal error",
+}
+
+_WITHOUT_VALUE: Final = frozenset(
+    {FieldErrorType.REQUIRED, FieldErrorType.FORBIDDEN, FieldErrorType.TOO_LONG, FieldErrorType.INTERNAL}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One invalid field.
+
+    >>> print(FieldError(FieldErrorType.INVALID, "spec.replicas", -1, "must not be negative"))
+    spec.replicas: Invalid value: -1: must not be negative
+
+    Attributes:
+        type: what is wrong.
+        field: where, as text; `NO_PATH` when it is nowhere.
+        value: the offending value; `OMITTED` leaves it out of the message.
+        detail: why, and what would be right.
+    """
+
+    type: FieldErrorType
+    field: str
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        """The message without the field."""
+        parts = [_LABELS[self.type]]
+        if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
+            parts.append(_show(self.value))
+        if self.detail:
+            parts.append(self.detail)
+        return ": ".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+    @property
+    def cause(self) -> Cause:
+        """The entry in the answer's details."""
+        return Cause(reason=self.type.value, message=self.body, field=self.field)
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return go_quote(value)
+    return go_json(value) if isinstance(value, dict | list) else go_scalar(value)
+
+
+Path = FieldPath | str
+
+
+def required(field: Path, detail: str = "") -> FieldError:
+    """The field must be set."""
+    return FieldError(FieldErrorType.REQUIRED, str(field), "", detail)
+
+
+def invalid(field: Path, value: Any, detail: str) -> FieldError:
+    """The field must not have this value."""
+    return FieldError(FieldErrorType.INVALID, str(field), value, detail)
+
+
+def type_invalid(field: Path, value: Any, detail: str) -> FieldError:
+    """The field must not have a value of this type."""
+    return FieldError(FieldErrorType.TYPE_INVALID, str(field), value, detail)
+
+
+def not_supported(field: Path, value: Any, supported: Iterable[str]) -> FieldError:
+    """The field must have one of the `supported` values."""
+    listed = ", ".join(map(go_quote, supported))
+    return FieldError(FieldErrorType.NOT_SUPPORTED, str(field), value, f"supported values: {listed}" if listed else "")
+
+
+def not_found(field: Path, value: Any) -> FieldError:
+    """What the field names does not exist."""
+    return FieldError(FieldErrorType.NOT_FOUND, str(field), value)
+
+
+def duplicate(field: Path, value: Any) -> FieldError:
+    """The value occurs before."""
+    return FieldError(FieldErrorType.DUPLICATE, str(field), value)
+
+
+def forbidden(field: Path, detail: str) -> FieldError:
+    """The field must not be set here."""
+    return FieldError(FieldErrorType.FORBIDDEN, str(field), "", detail)
+
+
+def too_long(field: Path, limit: int) -> FieldError:
+    """The value may have at most `limit` bytes."""
+    detail = f"may not be more than {limit} bytes" if limit >= 0 else "value is too long"
+    return FieldError(FieldErrorType.TOO_LONG, str(field), "", detail)
+
+
+def too_many(field: Path, count: int, limit: int) -> FieldError:
+    """The value may have at most `limit` elements."""
+    detail = f"must have at most {limit} items" if limit >= 0 else "has too many items"
+    return FieldError(FieldErrorType.TOO_MANY, str(field), count, detail)
+
+
+def invalid_error(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> InvalidError:
+    """The 422 for these errors: each text once in the message, every error in the causes."""
+    found = list(errors)
+    texts = list(dict.fromkeys(map(str, found)))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    message = f"{qualified} {go_quote(name)} is invalid" + (f": {listed}" if texts else "")
+    details = Details(name=name, group=group, kind=kind, causes=tuple(error.cause for error in found))
+    return InvalidError(message, details=details)

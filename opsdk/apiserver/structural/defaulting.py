@@ -1,0 +1,57 @@
+"""Filling in what the schema says an absent field has."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from opsdk.apiserver.structural.node import Node
+
+
+def apply_defaults(value: Any, node: Node | None) -> Any:
+    """`value` with defaults, where a field is absent, or null without being nullable."""
+    if node is None:
+        return value
+    if isinstance(value, dict):
+        return _object(value, node)
+    if isinstance(value, list) and node.items is not None:
+        return [_entry(item, node.items) for item in value]
+    return value
+
+
+def _object(value: dict[str, Any], node: Node) -> dict[str, Any]:
+    filled = dict(value)
+    for name, below in node.properties.items():
+        if below.has_default and (name not in filled or _unwanted_null(filled[name], below)):
+            filled[name] = copy.deepcopy(below.default)
+    return {name: _entry(item, node.entry(name)) for name, item in filled.items()}
+
+
+def _entry(item: Any, node: Node | None) -> Any:
+    return apply_defaults(_replaced(item, node), node)
+
+
+def _replaced(item: Any, node: Node | None) -> Any:
+    if node is not None and node.has_default and _unwanted_null(item, node):
+        return copy.deepcopy(node.default)
+    return item
+
+
+def _unwanted_null(item: Any, node: Node) -> bool:
+    return item is None and not node.nullable
+
+
+def drop_nulls(value: Any, node: Node | None) -> Any:
+    """`value` without the nulls of fields that are not nullable: a null that no default replaced means absent."""
+    if node is None:
+        return value
+    if isinstance(value, dict):
+        kept = {}
+        for name, item in value.items():
+            below = node.entry(name)
+            if below is None or not _unwanted_null(item, below):
+                kept[name] = drop_nulls(item, below)
+        return kept
+    if isinstance(value, list):
+        return [drop_nulls(item, node.items) for item in value]
+    return value

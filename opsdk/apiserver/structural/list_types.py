@@ -1,0 +1,43 @@
+"""Lists that are sets or maps: no element twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from opsdk.apiserver.field_errors import FieldError, duplicate
+from opsdk.apiserver.structural.node import Node
+from opsdk.tree.go_text import go_json
+from opsdk.tree.paths import FieldPath
+
+
+def check_lists(value: Any, node: Node | None, path: FieldPath) -> Iterator[FieldError]:
+    """An error for each element that occurs twice, at its second place; a third place is no news."""
+    if node is None:
+        return
+    if isinstance(value, dict):
+        for name, item in value.items():
+            at = path.child(name) if name in node.properties else path.key(name)
+            yield from check_lists(item, node.entry(name), at)
+    if isinstance(value, list):
+        yield from _duplicates(value, node, path)
+        for index, item in enumerate(value):
+            yield from check_lists(item, node.items, path.index(index))
+
+
+def _duplicates(items: list[Any], node: Node, path: FieldPath) -> Iterator[FieldError]:
+    if node.list_type not in ("set", "map"):
+        return
+    seen: dict[str, int] = {}
+    for index, item in enumerate(items):
+        identity = _identity(item, node)
+        text = go_json(identity)
+        seen[text] = seen.get(text, 0) + 1
+        if seen[text] == 2:
+            yield duplicate(path.index(index), identity)
+
+
+def _identity(item: Any, node: Node) -> Any:
+    if node.list_type == "set" or not isinstance(item, dict):
+        return item
+    return {key: item[key] for key in node.list_keys if key in item}

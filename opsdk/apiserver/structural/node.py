@@ -1,0 +1,95 @@
+"""One level of a schema, compiled: what pruning, defaulting and validation look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from opsdk.apiserver.structural.patterns import compile_pattern
+
+META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
+"""What every object has, whatever its schema says."""
+
+
+class Node:
+    """One level of a schema.
+
+    Attributes:
+        types: the allowed JSON types; empty allows all.
+        properties: the declared fields.
+        additional: the schema of other entries; None when there is none.
+        open: whether other entries are allowed without a schema (``additionalProperties: true``).
+        items: the schema of list elements.
+        preserve: whether unknown fields stay.
+        embedded: whether the value is an object with apiVersion, kind and metadata.
+        schema: the schema as it was written.
+    """
+
+    __slots__ = (
+        "additional",
+        "all_of",
+        "any_of",
+        "default",
+        "embedded",
+        "enum",
+        "format",
+        "has_default",
+        "items",
+        "list_keys",
+        "list_type",
+        "map_type",
+        "not_",
+        "nullable",
+        "one_of",
+        "open",
+        "pattern",
+        "preserve",
+        "properties",
+        "required",
+        "schema",
+        "types",
+    )
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """Compile a schema and all below it."""
+        self.schema = schema
+        self.types = _types(schema)
+        self.format: str = schema.get("format") or ""
+        self.nullable = bool(schema.get("nullable"))
+        self.properties = {name: Node(below) for name, below in (schema.get("properties") or {}).items()}
+        additional = schema.get("additionalProperties")
+        self.additional = Node(additional) if isinstance(additional, Mapping) else None
+        self.open = additional is True
+        items = schema.get("items")
+        self.items = Node(items) if isinstance(items, Mapping) else None
+        self.preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+        self.required: tuple[str, ...] = tuple(schema.get("required") or ())
+        self.enum: list[Any] = list(schema.get("enum") or ())
+        self.list_type: str = schema.get("x-kubernetes-list-type") or ""
+        self.list_keys: tuple[str, ...] = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        self.map_type: str = schema.get("x-kubernetes-map-type") or ""
+        default = schema.get("default")
+        self.has_default = default is not None
+        self.default: Any = default
+        self.all_of = [Node(below) for below in schema.get("allOf") or ()]
+        self.any_of = [Node(below) for below in schema.get("anyOf") or ()]
+        self.one_of = [Node(below) for below in schema.get("oneOf") or ()]
+        self.not_ = Node(schema["not"]) if isinstance(schema.get("not"), Mapping) else None
+        self.pattern: re.Pattern[str] | None = compile_pattern(schema["pattern"]) if schema.get("pattern") else None
+
+    def entry(self, name: str) -> Node | None:
+        """The schema of an object's entry, if there is one."""
+        return self.properties.get(name) or self.additional
+
+    def limit(self, keyword: str) -> Any:
+        """The value of a keyword such as ``maxLength``, or None."""
+        return self.schema.get(keyword)
+
+
+def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    kind = schema.get("type")
+    return (kind,) if kind else ()

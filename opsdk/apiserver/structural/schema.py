@@ -1,0 +1,79 @@
+"""`StructuralSchema`: a CRD's schema at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from opsdk.apiserver.field_errors import NO_PATH, FieldError, invalid
+from opsdk.apiserver.structural.defaulting import apply_defaults, drop_nulls
+from opsdk.apiserver.structural.list_types import check_lists
+from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.pruning import Pruner
+from opsdk.apiserver.structural.validation import BLOCKING, Validator
+from opsdk.tree.paths import FieldPath
+from opsdk.tree.typed import ABSENT
+
+Rules = Callable[[Any, Any], list[FieldError]]
+"""Evaluates validation rules on a new and an old object (None: it is being created)."""
+
+RULES_SKIPPED: Final = invalid(
+    NO_PATH,
+    None,
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+"""Reported instead of evaluating rules on an object that is not what its schema promises."""
+
+
+class StructuralSchema:
+    """One version's schema, compiled once.
+
+    >>> schema = StructuralSchema({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+    ...     "size": {"type": "integer", "default": 1, "maximum": 5}}}}})
+    >>> pruned, unknown = schema.prune({"spec": {"colour": "red"}})
+    >>> unknown
+    ['spec.colour']
+    >>> schema.default(pruned)
+    {'spec': {'size': 1}}
+    >>> print(*schema.validate({"spec": {"size": 9}}))
+    spec.size: Invalid value: 9: spec.size in body should be less than or equal to 5
+
+    Args:
+        schema: the ``openAPIV3Schema``, or the schema of a part.
+        rules: evaluates ``x-kubernetes-validations``; None when there are none.
+        resource: whether the values are whole objects, with apiVersion, kind and metadata.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, rules: Rules | None = None, resource: bool = True) -> None:
+        self._root = Node(schema)
+        self._rules = rules
+        self._resource = resource
+
+    def prune(self, tree: Any) -> tuple[Any, list[str]]:
+        """`tree` without fields that the schema does not know, and their paths, sorted."""
+        pruner = Pruner()
+        return pruner.prune(tree, self._root, FieldPath(), resource=self._resource), sorted(pruner.unknown)
+
+    def default(self, tree: Any) -> Any:
+        """`tree` with the defaults of absent fields, and without nulls in fields that are not nullable."""
+        return drop_nulls(apply_defaults(tree, self._root), self._root)
+
+    def validate(self, tree: Any, old: Any = None) -> list[FieldError]:
+        """What is wrong with `tree`; on an update, only with what is not as it was in `old`."""
+        before = ABSENT if old is None else old
+        errors = Validator().validate(tree, self._root, "", before).errors
+        if old is None or not self.check_lists(old):
+            errors += self.check_lists(tree)
+        if self._rules is not None:
+            blocked = any(error.type in BLOCKING for error in errors)
+            errors += [RULES_SKIPPED] if blocked else self._rules(tree, old)
+        return errors
+
+    def validate_part(self, value: Any, base: FieldPath) -> list[FieldError]:
+        """What is wrong with `value`, whose fields are below `base`; without lists and rules."""
+        return Validator(str(base)).validate(value, self._root, "").errors
+
+    def check_lists(self, tree: Any) -> list[FieldError]:
+        """The elements that sets and maps have twice."""
+        return list(check_lists(tree, self._root, FieldPath()))

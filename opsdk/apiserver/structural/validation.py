@@ -1,0 +1,303 @@
+"""Validating a tree by its schema: the server's checks, in its order, with its messages."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from opsdk.apiserver.field_errors import (
+    NO_PATH,
+    FieldError,
+    FieldErrorType,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
+from opsdk.apiserver.structural.formats import FORMATS
+from opsdk.apiserver.structural.node import Node
+from opsdk.tree.equal import deep_equal
+from opsdk.tree.go_text import go_json, go_quote, go_scalar
+from opsdk.tree.typed import ABSENT
+
+
+@dataclass(slots=True)
+class Result:
+    """What a check found: the errors, and how many checks were made (the best of several alternatives has most)."""
+
+    errors: list[FieldError] = field(default_factory=list)
+    checks: int = 0
+
+    def merge(self, other: Result) -> None:
+        """Add what another check found."""
+        self.errors += other.errors
+        self.checks += other.checks
+
+
+class Validator:
+    """Validation below a base path; the empty base is the object itself."""
+
+    def __init__(self, base: str = "") -> None:
+        """`base` is what field names are relative to, e.g. the path of a default inside a CRD."""
+        self._base = base
+
+    def validate(self, value: Any, node: Node, name: str, old: Any = ABSENT) -> Result:
+        """Check `value`, which stands at `name`.
+
+        `old` is what stood there before: as long as a value stays the same, it is not held against the writer, because
+        the schema may have become stricter since it was written.
+        """
+        result = Result()
+        if old is not ABSENT and old is not None and deep_equal(old, value):
+            return result
+        result.checks += 1
+        self._type(value, node, name, result)
+        if value is None:
+            self._enum(value, node, name, result)
+            return result
+        self._logic(value, node, name, old, result)
+        match value:
+            case str():
+                self._string(value, node, name, result)
+                self._format(value, node, name, result)
+            case bool():
+                pass
+            case int() | float():
+                self._number(value, node, name, result)
+            case list():
+                self._list(value, node, name, old, result)
+        self._enum(value, node, name, result)
+        if isinstance(value, dict):
+            self._object(value, node, name, old, result)
+        return result
+
+    # -------------------------------------------------------------- places
+    def _at(self, name: str) -> str:
+        name = name.removeprefix(".")
+        return f"{self._base}.{name}" if self._base and name else self._base or name or NO_PATH
+
+    def _add(self, result: Result, error: FieldError | None) -> None:
+        result.checks += 1
+        if error is not None:
+            result.errors.append(error)
+
+    def _loose(self, result: Result, text: str) -> None:
+        """An error that the server reports without a place of its own."""
+        result.errors.append(invalid(self._base or NO_PATH, "", text))
+
+    # -------------------------------------------------------------- the keywords, in the server's order
+    def _type(self, value: Any, node: Node, name: str, result: Result) -> None:
+        wrong = _type_fault(value, node)
+        if wrong is not None:
+            expected, actual = wrong
+            detail = f"{name} in body must be of type {expected}: {go_quote(actual)}"
+            result.errors.append(type_invalid(self._at(name), actual, detail))
+
+    def _logic(self, value: Any, node: Node, name: str, old: Any, result: Result) -> None:
+        quoted = go_quote(name)
+        if node.any_of:
+            tried = self._try(value, node.any_of, name, old)
+            if all(one.errors for one in tried):
+                self._loose(result, f"{quoted} must validate at least one schema (anyOf)")
+                result.merge(_best(tried))
+        if node.one_of:
+            tried = self._try(value, node.one_of, name, old)
+            valid = sum(not one.errors for one in tried)
+            if valid != 1:
+                found = f"Found {valid} valid alternatives" if valid else "Found none valid"
+                self._loose(result, f"{quoted} must validate one and only one schema (oneOf). {found}")
+                if not valid:
+                    result.merge(_best(tried))
+        if node.all_of:
+            tried = self._try(value, node.all_of, name, old)
+            failed = sum(bool(one.errors) for one in tried)
+            for one in tried:
+                result.merge(one)
+            if failed:
+                none = ". None validated" if failed == len(tried) else ""
+                self._loose(result, f"{quoted} must validate all the schemas (allOf){none}")
+        if node.not_ is not None and not self.validate(value, node.not_, name).errors:
+            self._loose(result, f"{quoted} must not validate the schema (not)")
+
+    def _try(self, value: Any, nodes: Iterable[Node], name: str, old: Any) -> list[Result]:
+        return [self.validate(value, node, name, old) for node in nodes]
+
+    def _string(self, value: str, node: Node, name: str, result: Result) -> None:
+        longest, shortest = node.limit("maxLength"), node.limit("minLength")
+        if longest is not None and len(value) > longest:
+            self._add(result, too_long(self._at(name), longest))
+        elif shortest is not None and len(value) < shortest:
+            text = f"{name} in body should be at least {shortest} chars long"
+            self._add(result, invalid(self._at(name), value, text))
+        elif node.pattern is not None and not node.pattern.search(value):
+            text = f"{name} in body should match '{node.limit('pattern')}'"
+            self._add(result, invalid(self._at(name), value, text))
+        else:
+            self._add(result, None)
+
+    def _format(self, value: str, node: Node, name: str, result: Result) -> None:
+        check = FORMATS.get(node.format)
+        if check is not None and not check(value):
+            text = f"{name} in body must be of type {node.format}: {go_quote(value)}"
+            self._add(result, type_invalid(self._at(name), value, text))
+
+    def _number(self, value: float, node: Node, name: str, result: Result) -> None:
+        kind = node.types[0] if node.types else ""
+        if kind in ("integer", "number") and not _in_range(value, kind, node.format):
+            form = f"with format {node.format}" if node.format else "(default format)"
+            self._loose(result, f"Checked value must be of type {kind} {form} in {name}")
+        for text in _number_faults(value, node):
+            self._add(result, invalid(self._at(name), value, f"{name} in body should be {text}"))
+        result.checks += 1
+
+    def _list(self, value: list[Any], node: Node, name: str, old: Any, result: Result) -> None:
+        if node.items is not None:
+            before = _correlated(old, node)
+            for index, item in enumerate(value):
+                result.merge(self.validate(item, node.items, f"{name}[{index}]", before(item)))
+        least, most = node.limit("minItems"), node.limit("maxItems")
+        if least is not None and len(value) < least:
+            text = f"{name} in body should have at least {least} items"
+            self._add(result, invalid(self._at(name), len(value), text))
+        if most is not None and len(value) > most:
+            self._add(result, too_many(self._at(name), len(value), most))
+        result.checks += 1
+
+    def _enum(self, value: Any, node: Node, name: str, result: Result) -> None:
+        if node.enum and not any(deep_equal(value, allowed) for allowed in node.enum):
+            texts = [allowed if isinstance(allowed, str) else go_json(allowed) for allowed in node.enum]
+            self._add(result, not_supported(self._at(name), value, texts))
+
+    def _object(self, value: dict[str, Any], node: Node, name: str, old: Any, result: Result) -> None:
+        least, most = node.limit("minProperties"), node.limit("maxProperties")
+        if least is not None and len(value) < least:
+            text = f"{name} in body should have at least {least} properties"
+            self._add(result, invalid(self._at(name), len(value), text))
+            return
+        if most is not None and len(value) > most:
+            self._add(result, too_many(self._at(name), len(value), most))
+            return
+        before = old if isinstance(old, dict) else {}
+        for key, item in value.items():
+            below = node.entry(key)
+            if below is not None:
+                at = f"{name}.{key}" if name else key
+                result.merge(self.validate(item, below, at, before.get(key, ABSENT)))
+        for key in _required(node):
+            if key not in value:
+                self._add(result, required(self._at(f"{name}.{key}")))
+        result.checks += 1
+
+
+def _required(node: Node) -> tuple[str, ...]:
+    return (*node.required, "apiVersion", "kind") if node.embedded else node.required
+
+
+def _best(results: list[Result]) -> Result:
+    """The failure that came farthest; of several, the first."""
+    return max(results, key=lambda result: result.checks)
+
+
+# ------------------------------------------------------------------ types and numbers
+_JSON_TYPES: Final = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
+_NUMERIC: Final = frozenset({"integer", "number"})
+_EXACT: Final = 2**53
+
+
+def _type_fault(value: Any, node: Node) -> tuple[str, str] | None:
+    """What was expected and what was found, if they do not agree."""
+    if not node.types:
+        return None
+    if value is None:
+        return None if node.nullable else (",".join(node.types), "null")
+    actual = _json_type(value)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+    fits = actual in node.types or (actual == "integer" and "number" in node.types)
+    if fits or (whole and "integer" in node.types):
+        return None
+    if node.format and not isinstance(value, str | list):
+        return node.format, _GO_FORMATS.get(actual, "")
+    if node.format and not _NUMERIC.intersection(node.types):
+        return None  # a string or a list may have another form on the wire
+    return ",".join(node.types), actual
+
+
+def _json_type(value: Any) -> str:
+    """The type of a value; an integer of more than 64 bits is a float to the server."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "number"
+    return _JSON_TYPES[type(value)]
+
+
+_GO_FORMATS: Final = {"number": "float64", "integer": "int64"}
+
+
+def _in_range(value: float, kind: str, form: str) -> bool:
+    if kind == "integer":
+        bits = 31 if form == "int32" else 63
+        whole = isinstance(value, int) or value.is_integer()
+        return whole and -(2**bits) <= value < 2**bits
+    if form in ("float", "float32"):
+        try:
+            struct.pack("<f", value)
+        except OverflowError:
+            return False
+    return True
+
+
+def _number_faults(value: float, node: Node) -> Iterable[str]:
+    step = node.limit("multipleOf")
+    if step is not None and not _is_multiple(value, step):
+        yield f"a multiple of {go_scalar(step)}"
+    highest = _bound(value, node.limit("maximum"))
+    if highest is not None:
+        if node.limit("exclusiveMaximum") and value >= highest:
+            yield f"less than {go_scalar(highest)}"
+        elif value > highest:
+            yield f"less than or equal to {go_scalar(highest)}"
+    lowest = _bound(value, node.limit("minimum"))
+    if lowest is not None:
+        if node.limit("exclusiveMinimum") and value <= lowest:
+            yield f"greater than {go_scalar(lowest)}"
+        elif value < lowest:
+            yield f"greater than or equal to {go_scalar(lowest)}"
+
+
+def _bound(value: float, bound: float | None) -> float | None:
+    """The server compares integers with the integer part of a bound."""
+    return int(bound) if bound is not None and isinstance(value, int) else bound
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    if isinstance(value, int) and isinstance(step, int):
+        return step == 0 or value % step == 0
+    return step != 0 and (value / step).is_integer()
+
+
+# ------------------------------------------------------------------ what was there before
+def _correlated(old: Any, node: Node) -> Callable[[Any], Any]:
+    """Finds the old element for a new one: by its keys, and not at all where elements have none."""
+    if node.list_type != "map" or not isinstance(old, list):
+        return lambda _: ABSENT
+    found = {_keys(item, node): item for item in old if isinstance(item, dict)}
+    return lambda item: found.get(_keys(item, node), ABSENT) if isinstance(item, dict) else ABSENT
+
+
+def _keys(item: dict[str, Any], node: Node) -> str:
+    return go_json([item.get(key) for key in node.list_keys])
+
+
+BLOCKING: Final = frozenset(
+    {
+        FieldErrorType.NOT_SUPPORTED,
+        FieldErrorType.REQUIRED,
+        FieldErrorType.TOO_LONG,
+        FieldErrorType.TOO_MANY,
+        FieldErrorType.TYPE_INVALID,
+    }
+)
+"""After errors of these types, rules are not evaluated: they rely on what the schema promises."""
