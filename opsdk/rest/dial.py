@@ -1,0 +1,122 @@
+"""Making connections: direct or through a proxy, plain or TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from opsdk.errors import ConnectError, ConnectionLostError
+from opsdk.rest.config import Endpoint
+from opsdk.rest.connection import Connection, Pairs, encode_request
+from opsdk.rest.failures import FOREIGN, translate
+from opsdk.rest.proxy import Proxy
+from opsdk.rest.tls import TlsContexts
+
+DIAL_TIMEOUT = 30.0
+TLS_TIMEOUT = 10.0
+
+
+class Dialer:
+    """Connects to one endpoint. Every failure is a `ConnectError` or a `TlsError`."""
+
+    def __init__(self, endpoint: Endpoint, tls: TlsContexts, *, proxy: Proxy | None = None) -> None:
+        self._endpoint = endpoint
+        self._tls = tls
+        self._proxy = proxy
+
+    @property
+    def absolute_targets(self) -> bool:
+        """Whether requests name the whole URL: plain HTTP through a proxy."""
+        return self._proxy is not None and self._endpoint.scheme == "http"
+
+    @property
+    def extra_headers(self) -> Pairs:
+        """What the proxy wants in each request it forwards."""
+        if self.absolute_targets and self._proxy is not None and self._proxy.authorization:
+            return (("Proxy-Authorization", self._proxy.authorization),)
+        return ()
+
+    async def dial(self) -> Connection:
+        """A fresh connection, its TLS done."""
+        where = str(self._endpoint)
+        if self._proxy is not None:
+            where = f"{where} through {self._proxy}"
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT):
+                if self._proxy is not None:
+                    return await self._through(self._proxy, where)
+                return await self._direct(where)
+        except TimeoutError as error:
+            raise ConnectError(f"{where}: no connection within {DIAL_TIMEOUT:g} s") from error
+        except FOREIGN as error:
+            raise translate(error, sent=False, where=where) from error
+
+    async def _direct(self, where: str) -> Connection:
+        endpoint = self._endpoint
+        context = self._tls.context() if endpoint.scheme == "https" else None
+        return await _connect(endpoint.host, endpoint.port, where, context, self._tls.server_name)
+
+    async def _through(self, proxy: Proxy, where: str) -> Connection:
+        # The proxy's own certificate is verified against the system, not against the cluster's CA.
+        context = ssl.create_default_context() if proxy.scheme == "https" else None
+        connection = await _connect(proxy.host, proxy.port, where, context, "")
+        if self._endpoint.scheme == "http":
+            return connection
+        try:
+            await self._tunnel(connection, proxy)
+        except BaseException:
+            connection.abort()
+            await connection.wait_closed()
+            raise
+        return await self._secure(connection, where)
+
+    async def _tunnel(self, connection: Connection, proxy: Proxy) -> None:
+        """Ask the proxy for a tunnel."""
+        host = f"[{self._endpoint.host}]" if ":" in self._endpoint.host else self._endpoint.host
+        target = f"{host}:{self._endpoint.port}"
+        headers = [("Host", target)]
+        if proxy.authorization:
+            headers.append(("Proxy-Authorization", proxy.authorization))
+        connection.send("CONNECT", encode_request("CONNECT", target, headers, b""))
+        try:
+            await connection.head()
+        except ConnectionLostError as error:
+            # Only the tunnel was lost: our request was never sent.
+            raise ConnectError(str(error)) from error
+        if not 200 <= connection.reader.status < 300:
+            raise ConnectError(f"the proxy {proxy} refuses a tunnel to {target}: HTTP {connection.reader.status}")
+
+    async def _secure(self, outer: Connection, where: str) -> Connection:
+        """TLS to the server inside the tunnel; the connection starts afresh on top."""
+        assert outer.transport is not None
+        inner = Connection(where)
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                outer.transport,
+                inner,
+                self._tls.context(),
+                server_hostname=self._tls.server_name or self._endpoint.host,
+                ssl_handshake_timeout=TLS_TIMEOUT,
+            )
+        except BaseException:
+            outer.abort()
+            raise
+        assert transport is not None
+        inner.connection_made(transport)
+        return inner
+
+
+async def _connect(host: str, port: int, where: str, context: ssl.SSLContext | None, name: str) -> Connection:
+    loop = asyncio.get_running_loop()
+    if context is None:
+        _, connection = await loop.create_connection(lambda: Connection(where), host, port)
+        return connection
+    _, connection = await loop.create_connection(
+        lambda: Connection(where),
+        host,
+        port,
+        ssl=context,
+        server_hostname=name or host,
+        ssl_handshake_timeout=TLS_TIMEOUT,
+    )
+    return connection

@@ -1,0 +1,343 @@
+"""What a server serves: aggregated discovery in two requests, or the older one request per group and version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from opsdk.errors import DecodeError, NotFoundError, OpsdkError, ServiceUnavailableError
+from opsdk.rest.request import Request
+from opsdk.rest.response import Response, raise_for
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+# Legacy discovery of a cluster with many CRDs is a hundred requests; this many go at once.
+_CONCURRENCY = 16
+
+
+# ------------------------------------------------------------------ results
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSubresource:
+    """``status``, ``scale`` ... of a resource; `group`, `version` and `kind` name what it takes and gives."""
+
+    name: str
+    group: str
+    version: str
+    kind: str
+    verbs: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiResource:
+    """One resource. Its identity is `group`, `version` and `plural`; `kind` is what its objects are called."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str = ""
+    namespaced: bool = True
+    verbs: Sequence[str] = ()
+    short_names: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    subresources: Mapping[str, ApiSubresource] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiGroup:
+    """A group and its versions, the preferred one first."""
+
+    name: str
+    versions: Sequence[str]
+
+    @property
+    def preferred(self) -> str:
+        """The version that the server prefers."""
+        return self.versions[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveredGroups:
+    """Everything served, in the server's order, the preferred version of each group first.
+
+    `failures` names the groups and versions (``metrics.k8s.io/v1beta1``) that are announced but do not answer. Their
+    resources are missing here, which does not mean that they are gone.
+    """
+
+    groups: Sequence[ApiGroup] = ()
+    resources: Sequence[ApiResource] = ()
+    failures: Mapping[str, OpsdkError] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------ the wire: absent and null are the same everywhere
+class _Wire(msgspec.Struct, rename="camel"):
+    kind: str = ""
+
+
+class _Gvk(msgspec.Struct):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _AggSubresource(msgspec.Struct, rename="camel"):
+    subresource: str
+    response_kind: _Gvk | None = None
+    verbs: list[str] | None = None
+
+
+class _AggResource(msgspec.Struct, rename="camel"):
+    resource: str
+    response_kind: _Gvk | None = None
+    scope: str = ""
+    singular_resource: str = ""
+    verbs: list[str] | None = None
+    short_names: list[str] | None = None
+    categories: list[str] | None = None
+    subresources: list[_AggSubresource] | None = None
+
+
+class _AggVersion(msgspec.Struct):
+    version: str
+    freshness: str = ""
+    resources: list[_AggResource] | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _AggGroup(msgspec.Struct):
+    metadata: _Named = msgspec.field(default_factory=_Named)
+    versions: list[_AggVersion] | None = None
+
+
+class _AggList(msgspec.Struct):
+    items: list[_AggGroup] | None = None
+
+
+class _CoreVersions(msgspec.Struct):
+    versions: list[str] | None = None
+
+
+class _GroupVersion(msgspec.Struct, rename="camel"):
+    version: str
+    group_version: str = ""
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    name: str
+    versions: list[_GroupVersion] | None = None
+    preferred_version: _GroupVersion | None = None
+
+
+class _GroupList(msgspec.Struct):
+    groups: list[_Group] | None = None
+
+
+class _Resource(msgspec.Struct, rename="camel"):
+    name: str
+    kind: str
+    singular_name: str = ""
+    namespaced: bool = False
+    group: str = ""
+    version: str = ""
+    verbs: list[str] | None = None
+    short_names: list[str] | None = None
+    categories: list[str] | None = None
+
+
+class _ResourceList(msgspec.Struct):
+    resources: list[_Resource] | None = None
+
+
+_T = TypeVar("_T")
+_Coro = Coroutine[Any, Any, "DiscoveredGroups"]
+
+
+def _decode(response: Response, kind: type[_T], path: str) -> _T:
+    try:
+        return msgspec.json.decode(response.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"discovery of {path}: {error}: {response.body[:80]!r}") from error
+
+
+# ------------------------------------------------------------------ pure: documents to results
+def from_aggregated(response: Response, path: str) -> DiscoveredGroups:
+    """Read an ``APIGroupDiscoveryList``."""
+    groups, resources, failures = [], [], {}
+    for item in _decode(response, _AggList, path).items or ():
+        name, versions = item.metadata.name, item.versions or []
+        if not versions:
+            continue
+        groups.append(ApiGroup(name=name, versions=tuple(v.version for v in versions)))
+        for version in versions:
+            if version.freshness == "Stale":
+                label = _label(name, version.version)
+                failures[label] = ServiceUnavailableError(f"the discovery of {label} is stale: its server is down")
+                continue
+            resources += [_aggregated(name, version.version, found) for found in version.resources or ()]
+    return DiscoveredGroups(groups=groups, resources=resources, failures=failures)
+
+
+def _aggregated(group: str, version: str, found: _AggResource) -> ApiResource:
+    subresources = {}
+    for sub in found.subresources or ():
+        gvk = sub.response_kind or _Gvk()
+        subresources[sub.subresource] = ApiSubresource(
+            name=sub.subresource,
+            group=gvk.group if gvk.kind else group,
+            version=gvk.version or version,
+            kind=gvk.kind,
+            verbs=tuple(sub.verbs or ()),
+        )
+    return ApiResource(
+        group=group,
+        version=version,
+        kind=found.response_kind.kind if found.response_kind else "",
+        plural=found.resource,
+        singular=found.singular_resource,
+        namespaced=found.scope == "Namespaced",
+        verbs=tuple(found.verbs or ()),
+        short_names=tuple(found.short_names or ()),
+        categories=tuple(found.categories or ()),
+        subresources=subresources,
+    )
+
+
+def from_resource_list(response: Response, group: str, version: str) -> list[ApiResource]:
+    """Read an ``APIResourceList``, joining ``pods/status`` to ``pods``."""
+    listed = _decode(response, _ResourceList, _label(group, version)).resources or []
+    subresources: dict[str, dict[str, ApiSubresource]] = {}
+    for found in listed:
+        parent, slash, name = found.name.partition("/")
+        if slash:
+            subresources.setdefault(parent, {})[name] = ApiSubresource(
+                name=name,
+                group=found.group if found.version else group,
+                version=found.version or version,
+                kind=found.kind,
+                verbs=tuple(found.verbs or ()),
+            )
+    return [_legacy(group, version, found, subresources) for found in listed if "/" not in found.name]
+
+
+def _legacy(
+    group: str, version: str, found: _Resource, subresources: Mapping[str, Mapping[str, ApiSubresource]]
+) -> ApiResource:
+    return ApiResource(
+        group=group,
+        version=version,
+        kind=found.kind,
+        plural=found.name,
+        singular=found.singular_name,
+        namespaced=found.namespaced,
+        verbs=tuple(found.verbs or ()),
+        short_names=tuple(found.short_names or ()),
+        categories=tuple(found.categories or ()),
+        subresources=subresources.get(found.name, {}),
+    )
+
+
+def _label(group: str, version: str) -> str:
+    return f"{group}/{version}" if group else version
+
+
+def _preferred_first(group: _Group) -> tuple[str, ...]:
+    versions = [v.version for v in group.versions or ()]
+    first = group.preferred_version.version if group.preferred_version else ""
+    return tuple(sorted(versions, key=lambda version: version != first))
+
+
+def join(parts: Iterable[DiscoveredGroups]) -> DiscoveredGroups:
+    """One result out of several, in order."""
+    groups: list[ApiGroup] = []
+    resources: list[ApiResource] = []
+    failures: dict[str, OpsdkError] = {}
+    for part in parts:
+        groups += part.groups
+        resources += part.resources
+        failures |= part.failures
+    return DiscoveredGroups(groups=tuple(groups), resources=tuple(resources), failures=failures)
+
+
+# ------------------------------------------------------------------ asking
+class Sender(Protocol):
+    """What discovery needs of a transport."""
+
+    async def send(self, request: Request) -> Response:
+        """The whole answer, whatever its status."""
+        ...
+
+
+class Discovery:
+    """Asks a server what it serves; keeps nothing."""
+
+    def __init__(self, transport: Sender) -> None:
+        self._transport = transport
+        self._slots = asyncio.Semaphore(_CONCURRENCY)
+
+    async def fetch(self) -> DiscoveredGroups:
+        """Everything served. A group that fails is recorded and hides no other; an unreachable server is raised."""
+        core, rest = await _both(self._root("/api"), self._root("/apis"))
+        return join((core, rest))
+
+    async def _root(self, path: str) -> DiscoveredGroups:
+        """One of the two roots, in whichever form the server answers."""
+        request = Request("GET", path, headers={"Accept": _AGGREGATED})
+        response = await self._transport.send(request)
+        if response.status == 404:
+            # A server may have only one of the two.
+            return DiscoveredGroups()
+        raise_for(response, request)
+        if _decode(response, _Wire, path).kind == "APIGroupDiscoveryList":
+            return from_aggregated(response, path)
+        return await self._legacy_root(response, path)
+
+    async def _legacy_root(self, response: Response, path: str) -> DiscoveredGroups:
+        if path == "/api":
+            versions = tuple(_decode(response, _CoreVersions, path).versions or ())
+            groups = [ApiGroup(name="", versions=versions)] if versions else []
+        else:
+            listed = _decode(response, _GroupList, path).groups or []
+            groups = [ApiGroup(name=g.name, versions=_preferred_first(g)) for g in listed if g.versions]
+        async with asyncio.TaskGroup() as tasks:
+            asked = [
+                tasks.create_task(self._group_version(group.name, version), name=f"discovery/{group.name}/{version}")
+                for group, version in _pairs(groups)
+            ]
+        found = join(task.result() for task in asked)
+        return replace(found, groups=tuple(groups))
+
+    async def _group_version(self, group: str, version: str) -> DiscoveredGroups:
+        """The resources of one group and version, or its failure."""
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        request = Request("GET", path, headers={"Accept": "application/json"})
+        try:
+            async with self._slots:
+                response = await self._transport.send(request)
+            raise_for(response, request)
+            return DiscoveredGroups(resources=from_resource_list(response, group, version))
+        except NotFoundError:
+            # Announced a moment ago and gone since: a CRD was deleted.
+            return DiscoveredGroups()
+        except OpsdkError as error:
+            return DiscoveredGroups(failures={_label(group, version): error})
+
+
+def _pairs(groups: Sequence[ApiGroup]) -> Iterator[tuple[ApiGroup, str]]:
+    return ((group, version) for group in groups for version in group.versions)
+
+
+async def _both(first: _Coro, second: _Coro) -> tuple[DiscoveredGroups, DiscoveredGroups]:
+    """Both at once; the error of the first that fails, not a group of errors."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            one = tasks.create_task(first, name="discovery/api")
+            other = tasks.create_task(second, name="discovery/apis")
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    return one.result(), other.result()

@@ -1,0 +1,45 @@
+"""Undoing gzip, piece by piece."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Decoder(Protocol):
+    """Turns the bytes of the wire into those of the answer."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What `data` decodes to, perhaps nothing yet."""
+        ...
+
+
+class Identity:
+    """Nothing to undo."""
+
+    def feed(self, data: bytes) -> bytes:
+        """`data` itself."""
+        return data
+
+
+class Gunzip:
+    """gzip, perhaps of several members; every byte that can be decoded is handed out at once."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(wbits=31)
+
+    def feed(self, data: bytes) -> bytes:
+        """Raises ``zlib.error`` where it is no gzip."""
+        pieces = []
+        while data:
+            pieces.append(self._inflate.decompress(data))
+            data = self._inflate.unused_data
+            if data:
+                self._inflate = zlib.decompressobj(wbits=31)
+        return b"".join(pieces)
+
+
+def decoder_for(headers: Mapping[str, str]) -> Decoder:
+    """The decoder that the ``Content-Encoding`` of an answer asks for."""
+    return Gunzip() if headers.get("content-encoding", "").strip().lower() in {"gzip", "x-gzip"} else Identity()

@@ -1,0 +1,192 @@
+"""Credential plugins: commands that print an ``ExecCredential``."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import sys
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.errors import ConfigError, UnauthorizedError
+from opsdk.rest.config import Config, ExecConfig
+from opsdk.rest.tls import ClientCert
+
+# A plugin's complaint is quoted up to here.
+_MAX_STDERR = 2000
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: datetime | None = None
+
+
+class _Printed(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a plugin printed; `expires` is aware, None for never."""
+
+    token: str = field(default="", repr=False)
+    client_cert: ClientCert | None = None
+    expires: datetime | None = None
+
+
+# ------------------------------------------------------------------ pure
+def exec_info(plugin: ExecConfig, config: Config, *, interactive: bool) -> str:
+    """The value of ``KUBERNETES_EXEC_INFO``."""
+    spec: dict[str, Any] = {"interactive": interactive}
+    if plugin.provide_cluster_info:
+        spec["cluster"] = _cluster_info(plugin, config)
+    return msgspec.json.encode({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}).decode()
+
+
+def _cluster_info(plugin: ExecConfig, config: Config) -> dict[str, Any]:
+    ca = config.ca_data
+    if not ca and config.ca_file:
+        try:
+            ca = Path(config.ca_file).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"certificate authority {config.ca_file}: cannot be read: {error.strerror}") from error
+    info = {
+        "server": config.host,
+        "tls-server-name": config.tls_server_name,
+        "insecure-skip-tls-verify": config.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(ca).decode(),
+        "proxy-url": config.proxy_url,
+        "disable-compression": config.disable_compression,
+        "config": plugin.cluster_config,
+    }
+    return {key: value for key, value in info.items() if value}
+
+
+def parse_credential(printed: bytes, plugin: ExecConfig) -> Credential:
+    """Read what a plugin printed; messages never quote it."""
+    try:
+        found = msgspec.json.decode(printed, type=_Printed)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # msgspec names paths and types, not values.
+        raise _problem(plugin, f"printed no ExecCredential: {error}") from None
+    if found.kind != "ExecCredential" or found.api_version != plugin.api_version:
+        said = f"{found.api_version!r} {found.kind!r}"
+        raise _problem(plugin, f"printed {said} instead of {plugin.api_version!r} 'ExecCredential'")
+    status = found.status
+    if status is None:
+        raise _problem(plugin, "printed no status")
+    cert, key = status.client_certificate_data or "", status.client_key_data or ""
+    if bool(cert) != bool(key):
+        raise _problem(plugin, "printed only one of clientCertificateData and clientKeyData")
+    if not cert and not status.token:
+        raise _problem(plugin, "printed neither a token nor a client certificate")
+    expires = status.expiration_timestamp
+    if expires is not None and expires.tzinfo is None:
+        raise _problem(plugin, "printed an expirationTimestamp without a time zone")
+    return Credential(
+        token=status.token or "",
+        client_cert=ClientCert(cert.encode(), key.encode()) if cert else None,
+        expires=expires,
+    )
+
+
+def _problem(plugin: ExecConfig, words: str) -> ConfigError:
+    hint = f"\n{plugin.install_hint}" if plugin.install_hint else ""
+    return ConfigError(f"credential plugin {plugin.command!r} {words}{hint}")
+
+
+# ------------------------------------------------------------------ running
+class ExecSource:
+    """Credentials from a plugin: run once for all who wait, kept until they expire or the server refuses them."""
+
+    def __init__(self, plugin: ExecConfig, config: Config, *, clock: Clock = LOOP_CLOCK) -> None:
+        self._plugin = plugin
+        self._config = config
+        self._clock = clock
+        self._credential: Credential | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def client_cert(self) -> ClientCert | None:
+        """The certificate of the last credential."""
+        return self._credential.client_cert if self._credential else None
+
+    async def headers(self) -> dict[str, str]:
+        """Run the plugin if there is no valid credential. Cancelled, the plugin is killed; the next waiter runs it."""
+        credential = self._valid()
+        if credential is None:
+            async with self._lock:
+                credential = self._valid()
+                if credential is None:
+                    self._credential = credential = parse_credential(await self._run(), self._plugin)
+        return {"Authorization": f"Bearer {credential.token}"} if credential.token else {}
+
+    def _valid(self) -> Credential | None:
+        found = self._credential
+        if found is not None and found.expires is not None and self._clock.wall() >= found.expires:
+            return None
+        return found
+
+    def invalidate(self) -> bool:
+        """The next request runs the plugin again."""
+        self._credential = None
+        return True
+
+    async def _run(self) -> bytes:
+        plugin = self._plugin
+        interactive = _interactive(plugin)
+        env = {**os.environ, **plugin.env}
+        env["KUBERNETES_EXEC_INFO"] = exec_info(plugin, self._config, interactive=interactive)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                plugin.command,
+                *plugin.args,
+                env=env,
+                stdin=None if interactive else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                # An interactive plugin speaks to the human.
+                stderr=None if interactive else asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise _problem(plugin, f"cannot be run: {error.strerror or error}") from error
+        try:
+            stdout, stderr = await process.communicate()
+        except BaseException:
+            await _kill(process)
+            raise
+        if process.returncode:
+            said = (stderr or b"")[-_MAX_STDERR:].decode(errors="replace").strip()
+            problem = _problem(plugin, f"failed with exit code {process.returncode}: {said}")
+            raise UnauthorizedError(str(problem))
+        return stdout
+
+    def __repr__(self) -> str:
+        return f"<ExecSource {self._plugin.command!r}: {'credential' if self._credential else 'no credential'}>"
+
+
+def _interactive(plugin: ExecConfig) -> bool:
+    """Whether the plugin may ask a human."""
+    if plugin.interactive_mode == "Never":
+        return False
+    terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    if plugin.interactive_mode == "Always" and not terminal:
+        raise _problem(plugin, "needs a terminal (interactiveMode: Always), and standard input is none")
+    return terminal
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    """End a plugin whose caller was cancelled, and reap it."""
+    if process.returncode is None:
+        process.kill()
+    # Drains the pipes too, so that their transports close.
+    await process.communicate()

@@ -1,0 +1,47 @@
+"""The one place where foreign exceptions become ours."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import zlib
+
+import httptools
+
+from opsdk.errors import ConnectError, ConnectionLostError, DecodeError, OpsdkError, TlsError
+
+# OpenSSL's names for "the peer went away", which say nothing about trust.
+_CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+FOREIGN = (OSError, EOFError, UnicodeError, httptools.HttpParserError, asyncio.InvalidStateError, zlib.error)
+"""What sockets, TLS, the parser and the decoder raise. Anything else is a bug and passes untouched."""
+
+
+def translate(error: BaseException, *, sent: bool, where: str) -> OpsdkError:
+    """Our error for a foreign one; `sent` says whether any byte of the request may have reached the server.
+
+    The caller raises it ``from`` the original.
+    """
+    if isinstance(error, OpsdkError):
+        return error
+    if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
+        return TlsError(f"{where}: {_tls_words(error)}")
+    if isinstance(error, zlib.error):
+        return DecodeError(f"{where}: the answer is no gzip: {error}")
+    if isinstance(error, httptools.HttpParserError):
+        return ConnectionLostError(f"{where}: the answer is no HTTP: {error}")
+    if sent:
+        return ConnectionLostError(f"{where}: the connection broke: {_words(error)}")
+    if isinstance(error, socket.gaierror):
+        return ConnectError(f"{where}: the name cannot be resolved: {_words(error)}")
+    return ConnectError(f"{where}: no connection: {_words(error)}")
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _tls_words(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not trusted ({error.verify_message}); check the CA and the server name"
+    return f"TLS failed ({error.reason or error}); check that the server speaks TLS and knows our certificate"

@@ -1,0 +1,42 @@
+"""The configuration a pod finds around itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from opsdk.errors import ConfigError
+from opsdk.rest.config import Config
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def in_cluster_config(*, env: Mapping[str, str] | None = None, root: Path = SERVICE_ACCOUNT) -> Config | None:
+    """From the service account, or None outside a pod.
+
+    `ConfigError` inside a pod whose service account is not mounted. The token is read again each minute, for the
+    kubelet replaces it.
+    """
+    env = os.environ if env is None else env
+    host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        return None
+    token_file, ca_file = root / "token", root / "ca.crt"
+    token = _read(token_file)
+    if token is None:
+        raise ConfigError(f"in a pod, but {token_file} cannot be read: set automountServiceAccountToken: true")
+    return Config(
+        host=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        token=token,
+        token_file=str(token_file),
+        ca_file=str(ca_file) if ca_file.exists() else "",
+        namespace=_read(root / "namespace") or "default",
+    )
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None

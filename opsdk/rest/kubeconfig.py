@@ -1,0 +1,273 @@
+"""kubeconfig files: read, merged as kubectl merges them, and turned into a `Config`.
+
+Pure but for `read_file`. Every message names the file and the entry it is about.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opsdk.errors import ConfigError
+from opsdk.rest.config import Config, ExecConfig, Impersonate
+
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+_EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_INTERACTIVE = ("Never", "IfAvailable", "Always")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One named cluster, user or context, and the file it came from."""
+
+    kind: str
+    name: str
+    file: Path
+    data: Mapping[str, Any] = field(repr=False)
+
+    def fail(self, problem: str) -> ConfigError:
+        """The error about this entry."""
+        return ConfigError(f"{self.file}: {self.kind} {self.name!r}: {problem}")
+
+    def text(self, key: str) -> str:
+        """A string field, empty where absent."""
+        value = self.data.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self.fail(f"{key} must be a string, not {type(value).__name__}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """A boolean field, false where absent."""
+        value = self.data.get(key)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        raise self.fail(f"{key} must be true or false")
+
+    def path(self, key: str) -> str:
+        """A file name, relative to the kubeconfig it is written in."""
+        value = self.text(key)
+        return str(self.file.parent / value) if value else ""
+
+    def data_of(self, key: str) -> bytes:
+        """Base64 bytes, empty where absent."""
+        value = self.text(key)
+        try:
+            return base64.b64decode("".join(value.split()), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise self.fail(f"{key} is no base64") from error
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        """A list of strings, empty where absent."""
+        value = self.data.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.fail(f"{key} must be a list of strings")
+        return tuple(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """Merged files. `files` are those that were read, for messages."""
+
+    clusters: Mapping[str, Entry]
+    users: Mapping[str, Entry]
+    contexts: Mapping[str, Entry]
+    current_context: str
+    files: Sequence[Path]
+
+
+# ------------------------------------------------------------------ reading and merging
+def read_file(path: Path) -> Mapping[str, Any] | None:
+    """The mapping in one file, or None where there is no such file."""
+    import yaml  # noqa: PLC0415 - 25 ms, paid only where a kubeconfig is read
+
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        # The problem without the excerpt: the line may hold a token.
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}: no YAML{where}: {getattr(error, 'problem', None)}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: a kubeconfig is a mapping, not {type(document).__name__}")
+    return document
+
+
+def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
+    """Merge in order: the first file to name an entry, or to set the current context, wins whole."""
+    tables: dict[str, dict[str, Entry]] = {"clusters": {}, "users": {}, "contexts": {}}
+    current, seen = "", []
+    for path, document in files:
+        seen.append(path)
+        for section, table in tables.items():
+            for name, entry in _entries(path, document, section).items():
+                table.setdefault(name, entry)
+        chosen = document.get("current-context") or ""
+        if not isinstance(chosen, str):
+            raise ConfigError(f"{path}: current-context must be a string")
+        current = current or chosen
+    return Kubeconfig(**tables, current_context=current, files=seen)
+
+
+def _entries(path: Path, document: Mapping[str, Any], section: str) -> dict[str, Entry]:
+    """The named entries of one section of one file."""
+    kind, found = section.removesuffix("s"), {}
+    listed = document.get(section) or []
+    if not isinstance(listed, list):
+        raise ConfigError(f"{path}: {section} must be a list")
+    for at, item in enumerate(listed):
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str):
+            raise ConfigError(f"{path}: {section}[{at}] must be a mapping with a name")
+        data = item.get(kind) or {}
+        if not isinstance(data, dict):
+            raise ConfigError(f"{path}: {kind} {name!r}: must be a mapping")
+        if name in found:
+            raise ConfigError(f"{path}: {kind} {name!r}: appears twice")
+        found[name] = Entry(kind, name, path, data)
+    return found
+
+
+def config_from_files(paths: Sequence[Path], *, context: str | None = None, required: bool = False) -> Config:
+    """Read, merge and resolve. Missing files are skipped unless `required`; at least one must exist."""
+    found = [(path, document) for path in paths if (document := read_file(path)) is not None]
+    if not found or (required and len(found) < len(paths)):
+        raise ConfigError(f"no kubeconfig at {', '.join(map(str, paths))}")
+    return resolve(merge(found), context=context)
+
+
+# ------------------------------------------------------------------ one context
+def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
+    """The `Config` of one context, the current one unless named."""
+    files = ", ".join(map(str, kubeconfig.files))
+    wanted = context or kubeconfig.current_context
+    known = ", ".join(sorted(kubeconfig.contexts)) or "none"
+    if not wanted:
+        raise ConfigError(f"{files}: no current-context, and none asked for; known: {known}")
+    if wanted not in kubeconfig.contexts:
+        raise ConfigError(f"{files}: no context {wanted!r}; known: {known}")
+    chosen = kubeconfig.contexts[wanted]
+    cluster = _referred(kubeconfig.clusters, chosen, "cluster")
+    if cluster is None:
+        raise chosen.fail("names no cluster")
+    server = cluster.text("server")
+    if not server:
+        raise cluster.fail("has no server")
+    user = _referred(kubeconfig.users, chosen, "user")
+    settings = _cluster_settings(cluster) | (_user_settings(user, cluster) if user else {})
+    try:
+        return Config(host=server, namespace=chosen.text("namespace") or "default", **settings)
+    except ConfigError as error:
+        raise chosen.fail(str(error)) from error
+
+
+def _referred(table: Mapping[str, Entry], context: Entry, key: str) -> Entry | None:
+    name = context.text(key)
+    if not name:
+        return None
+    if name not in table:
+        raise context.fail(f"names {key} {name!r}, which is in none of the files")
+    return table[name]
+
+
+def _cluster_settings(cluster: Entry) -> dict[str, Any]:
+    insecure, ca_data = cluster.flag("insecure-skip-tls-verify"), cluster.data_of("certificate-authority-data")
+    return {
+        "ca_data": ca_data,
+        "ca_file": "" if ca_data else cluster.path("certificate-authority"),
+        "insecure_skip_tls_verify": insecure,
+        "tls_server_name": cluster.text("tls-server-name"),
+        "proxy_url": cluster.text("proxy-url"),
+        "disable_compression": cluster.flag("disable-compression"),
+    }
+
+
+def _user_settings(user: Entry, cluster: Entry) -> dict[str, Any]:
+    if user.data.get("auth-provider"):
+        raise user.fail("auth-provider is not supported; use an exec plugin")
+    cert_data, key_data = user.data_of("client-certificate-data"), user.data_of("client-key-data")
+    return {
+        "client_cert_data": cert_data,
+        "client_cert_file": "" if cert_data else user.path("client-certificate"),
+        "client_key_data": key_data,
+        "client_key_file": "" if key_data else user.path("client-key"),
+        "token": user.text("token"),
+        "token_file": user.path("tokenFile"),
+        "username": user.text("username"),
+        "password": user.text("password"),
+        "impersonate": _impersonate(user),
+        "exec": _exec(user, cluster),
+    }
+
+
+def _impersonate(user: Entry) -> Impersonate:
+    extra = user.data.get("as-user-extra") or {}
+    if not isinstance(extra, dict):
+        raise user.fail("as-user-extra must be a mapping of lists")
+    values = Entry(user.kind, user.name, user.file, extra)
+    return Impersonate(
+        user=user.text("as"),
+        uid=user.text("as-uid"),
+        groups=user.strings("as-groups"),
+        extra={str(key): values.strings(key) for key in extra},
+    )
+
+
+def _exec(user: Entry, cluster: Entry) -> ExecConfig | None:
+    data = user.data.get("exec")
+    if not data:
+        return None
+    if not isinstance(data, dict):
+        raise user.fail("exec must be a mapping")
+    entry = Entry("exec of user", user.name, user.file, data)
+    command, version = entry.text("command"), entry.text("apiVersion")
+    if not command:
+        raise entry.fail("has no command")
+    if version not in _EXEC_VERSIONS:
+        raise entry.fail(f"apiVersion must be one of {', '.join(_EXEC_VERSIONS)}, not {version!r}")
+    mode = entry.text("interactiveMode") or "IfAvailable"
+    if mode not in _INTERACTIVE:
+        raise entry.fail(f"interactiveMode must be one of {', '.join(_INTERACTIVE)}, not {mode!r}")
+    return ExecConfig(
+        # A bare name is looked up in PATH; anything with a slash is a file beside the kubeconfig.
+        command=entry.path("command") if "/" in command else command,
+        args=entry.strings("args"),
+        env=_exec_env(entry),
+        api_version=version,
+        provide_cluster_info=entry.flag("provideClusterInfo"),
+        cluster_config=_exec_extension(cluster),
+        interactive_mode=mode,
+        install_hint=entry.text("installHint"),
+    )
+
+
+def _exec_env(entry: Entry) -> dict[str, str]:
+    listed = entry.data.get("env") or []
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise entry.fail("env must be a list of name and value")
+    pairs = (Entry(entry.kind, entry.name, entry.file, item) for item in listed)
+    return {pair.text("name"): pair.text("value") for pair in pairs}
+
+
+def _exec_extension(cluster: Entry) -> Any:
+    """What the cluster has to say to the plugin."""
+    listed = cluster.data.get("extensions") or []
+    for item in listed if isinstance(listed, list) else ():
+        if isinstance(item, dict) and item.get("name") == _EXEC_EXTENSION:
+            return item.get("extension")
+    return None

@@ -1,0 +1,97 @@
+"""Which proxy a host is reached through: a pure rule over the usual environment variables."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from urllib.parse import unquote, urlsplit
+
+from opsdk.errors import ConfigError
+from opsdk.rest.config import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy; `authorization` is the header's value, empty where the proxy asks for none."""
+
+    scheme: str
+    host: str
+    port: int
+    authorization: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+def parse_proxy(url: str) -> Proxy:
+    """Read a proxy URL; without a scheme it is ``http``."""
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"the proxy URL cannot be read: {error}") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigError(f"the proxy must be http(s)://host:port; {parts.scheme}:// is not supported")
+    authorization = ""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = f"Basic {b64encode(pair.encode()).decode()}"
+    return Proxy(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), authorization)
+
+
+def proxy_for(endpoint: Endpoint, *, proxy_url: str, env: Mapping[str, str]) -> Proxy | None:
+    """The proxy for `endpoint`: the configured one, else the environment's, as Go reads it.
+
+    ``NO_PROXY`` lists names (with their subdomains), ``.suffixes``, addresses, networks, each perhaps with a port, or
+    ``*``. The machine itself is never reached through a proxy unless one is configured.
+    """
+    if proxy_url:
+        return parse_proxy(proxy_url)
+    name = f"{endpoint.scheme}_proxy"
+    found = env.get(name.upper()) or env.get(name) or ""
+    if not found or _is_local(endpoint.host):
+        return None
+    listed = env.get("NO_PROXY") or env.get("no_proxy") or ""
+    if any(_excludes(entry, endpoint) for entry in listed.replace(",", " ").lower().split()):
+        return None
+    return parse_proxy(found)
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _excludes(entry: str, endpoint: Endpoint) -> bool:
+    """Whether one word of ``NO_PROXY`` covers `endpoint`."""
+    if entry == "*":
+        return True
+    try:
+        # A network, or an address, which is a network of one.
+        network = ip_network(entry.strip("[]"), strict=False)
+    except ValueError:
+        pass
+    else:
+        return _within(endpoint.host, network)
+    name, colon, port = entry.rpartition(":")
+    if colon and port.isdigit():
+        if int(port) != endpoint.port:
+            return False
+        entry = name.strip("[]")
+    host = endpoint.host.lower()
+    if entry.startswith(("*.", ".")):
+        return host.endswith(entry.removeprefix("*"))
+    return host == entry or host.endswith(f".{entry}")
+
+
+def _within(host: str, network: object) -> bool:
+    try:
+        return ip_address(host) in network  # type: ignore[operator]
+    except ValueError:
+        return False

@@ -1,0 +1,155 @@
+"""TLS contexts from a `Config`, made anew when the certificate files change."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.errors import ConfigError
+from opsdk.rest.config import Config
+
+RELOAD_EVERY = 300.0
+"""Seconds between looks at the files; client-go's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCert:
+    """A PEM certificate chain and its key."""
+
+    cert: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    ca: bytes
+    client: ClientCert | None
+
+
+class TlsContexts:
+    """The TLS context to dial with. `on_change` is called when a later look finds other material."""
+
+    def __init__(self, config: Config, *, clock: Clock = LOOP_CLOCK, on_change: Callable[[], None]) -> None:
+        self._config = config
+        self._clock = clock
+        self._on_change = on_change
+        self._issued: ClientCert | None = None
+        self._material: _Material | None = None
+        self._context: ssl.SSLContext | None = None
+        self._looked = 0.0
+
+    @property
+    def server_name(self) -> str:
+        """The name to verify, empty for the host's own."""
+        return self._config.tls_server_name
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a new connection."""
+        self.refresh()
+        assert self._context is not None
+        return self._context
+
+    def use(self, issued: ClientCert | None) -> None:
+        """Take the client certificate that a credential plugin issued."""
+        if issued != self._issued:
+            self._issued = issued
+            self.refresh(now_at_once=True)
+
+    def refresh(self, *, now_at_once: bool = False) -> bool:
+        """Look at the files if it is time, or at once; whether anything changed.
+
+        Unreadable files are an error at the first look only: later the old material stays.
+        """
+        now = self._clock.now()
+        if self._context is not None and not now_at_once and now - self._looked < RELOAD_EVERY:
+            return False
+        first, self._looked = self._context is None, now
+        try:
+            material = self._read()
+            if material == self._material:
+                return False
+            self._context = _build(self._config, material)
+        except ConfigError:
+            if first:
+                raise
+            return False
+        self._material = material
+        if not first:
+            self._on_change()
+        return not first
+
+    def _read(self) -> _Material:
+        config, client = self._config, self._issued
+        ca = config.ca_data or _file(config.ca_file, "certificate authority")
+        if client is None:
+            cert = config.client_cert_data or _file(config.client_cert_file, "client certificate")
+            key = config.client_key_data or _file(config.client_key_file, "client key")
+            client = ClientCert(cert, key) if cert else None
+        return _Material(ca, client)
+
+
+def _file(path: str, what: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{what} {path}: cannot be read: {error.strerror}") from error
+
+
+def _build(config: Config, material: _Material) -> ssl.SSLContext:
+    # Not create_default_context: its strict flag (3.13) refuses cluster CAs that every other client accepts.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if config.insecure_skip_tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif material.ca:
+        _trust(context, material.ca, config.ca_file or "ca_data")
+    else:
+        context.load_default_certs()
+    if material.client is not None:
+        _identify(context, material.client, config.client_cert_file or "client certificate data")
+    return context
+
+
+def _trust(context: ssl.SSLContext, ca: bytes, name: str) -> None:
+    try:
+        context.load_verify_locations(cadata=ca.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
+        raise ConfigError(f"certificate authority {name}: no PEM certificates") from error
+
+
+def _identify(context: ssl.SSLContext, client: ClientCert, name: str) -> None:
+    # OpenSSL takes the pair from one file as well.
+    with _as_file(client.key + b"\n" + client.cert) as path:
+        try:
+            # The password is never asked for on the terminal.
+            context.load_cert_chain(path, password=lambda: "")
+        except (ssl.SSLError, ValueError, OSError) as error:
+            raise ConfigError(f"client certificate {name}: no usable PEM pair of certificate and key") from error
+
+
+@contextlib.contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """A name for bytes: in memory on Linux, where pods often have no writable disk, else a private file."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("opsdk", os.MFD_CLOEXEC)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        yield file.name

@@ -1,0 +1,310 @@
+"""The door to HTTP: requests in, answers out, everything else (credentials, retries, deadlines) in between.
+
+Our own requests go to the pool directly. httpx stands at the edge, for whoever wants to use its client on this pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
+from opsdk.rest.asgi import AsgiBackend
+from opsdk.rest.auth import source_for
+from opsdk.rest.config import Config
+from opsdk.rest.connection import Backend, Exchange, Pool
+from opsdk.rest.dial import Dialer
+from opsdk.rest.encoding import decoder_for
+from opsdk.rest.failures import FOREIGN, translate
+from opsdk.rest.proxy import proxy_for
+from opsdk.rest.request import Request
+from opsdk.rest.response import Response, raise_for
+from opsdk.rest.retry import TokenBucket, retry_delay
+from opsdk.rest.tls import TlsContexts
+
+
+class Stream:
+    """An answer whose body is still coming; iterate over it for the bytes as they arrive."""
+
+    def __init__(self, exchange: Exchange, request: Request, *, idle_timeout: float | None) -> None:
+        self.status = exchange.status
+        self.headers = exchange.headers
+        self._exchange = exchange
+        self._request = request
+        self._idle_timeout = idle_timeout
+        self._decoder = decoder_for(exchange.headers)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while data := await self._read():
+            try:
+                decoded = self._decoder.feed(data)
+            except FOREIGN as error:
+                raise translate(error, sent=True, where=self._request.described) from error
+            if decoded:
+                return decoded
+        raise StopAsyncIteration
+
+    async def _read(self) -> bytes:
+        if self._idle_timeout is None:
+            return await self._exchange.read()
+        try:
+            async with asyncio.timeout(self._idle_timeout):
+                return await self._exchange.read()
+        except TimeoutError as error:
+            raise DeadlineError(f"{self._request.described}: no byte within {self._idle_timeout:g} s") from error
+
+    def __repr__(self) -> str:
+        return f"<Stream {self._request.described}: {self.status}>"
+
+
+class Transport:
+    """All HTTP to one API server.
+
+    >>> async def main(app):
+    ...     async with Transport(Config(app=app)) as transport:
+    ...         return (await transport.send(Request("GET", "/version"))).status
+
+    Cancelling a call closes its connection and leaves no task behind.
+    """
+
+    def __init__(self, config: Config, *, clock: Clock = LOOP_CLOCK) -> None:
+        self.config = config
+        self.endpoint = config.endpoint
+        self._clock = clock
+        self._credentials = source_for(config, clock=clock)
+        self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
+        self._tls: TlsContexts | None = None
+        self._prefix = self.endpoint.base_path
+        self._fixed = self._fixed_headers()
+        self._backend = self._make_backend()
+
+    def _fixed_headers(self) -> list[tuple[str, str]]:
+        headers = [("Host", self.endpoint.authority), ("User-Agent", self.config.user_agent)]
+        if not self.config.disable_compression and self.config.app is None:
+            headers.append(("Accept-Encoding", "gzip"))
+        return headers + self.config.impersonate.headers()
+
+    def _make_backend(self) -> Backend:
+        if self.config.app is not None:
+            return AsgiBackend(self.config.app, self.endpoint)
+        tls = TlsContexts(self.config, clock=self._clock, on_change=self._retire)
+        proxy = proxy_for(self.endpoint, proxy_url=self.config.proxy_url, env=os.environ)
+        dialer = Dialer(self.endpoint, tls, proxy=proxy)
+        if self.endpoint.scheme == "https":
+            self._tls = tls
+        if dialer.absolute_targets:
+            self._prefix = str(self.endpoint)
+            self._fixed += dialer.extra_headers
+        return Pool(dialer.dial, clock=self._clock)
+
+    def _retire(self) -> None:
+        """New certificates are for new connections."""
+        self._backend.retire()
+
+    # -- calls
+    async def send(self, request: Request, *, timeout: float | None = None, retry: bool = True) -> Response:  # noqa: ASYNC109 - the deadline includes retries
+        """The whole answer, whatever its status; see `opsdk.rest.response.raise_for`.
+
+        `timeout` is in seconds for everything including retries, the configuration's where None; `DeadlineError` when
+        it passes. With `retry`, what was certainly not processed is repeated (see `opsdk.rest.retry`).
+        """
+        result = await self._within(timeout, request, whole=True, retry=retry)
+        assert isinstance(result, Response)
+        return result
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        request: Request,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - it ends with the head
+        idle_timeout: float | None = None,
+        retry: bool = True,
+    ) -> AsyncIterator[Stream]:
+        """An answer whose body is read as it comes; a status that is no 2xx is raised as `ApiError`.
+
+        `timeout` limits the wait for the head, including retries; None waits for ever. `idle_timeout` is how many
+        seconds may pass without a byte before the connection counts as dead (`DeadlineError`). Leaving the block
+        closes the stream at once.
+        """
+        result = await self._within(timeout or 0.0, request, whole=False, retry=retry)
+        if isinstance(result, Response):
+            raise_for(result, request, now=self._clock.wall())
+            raise TransportError(f"{request.described}: HTTP {result.status} has no stream")
+        try:
+            yield Stream(result, request, idle_timeout=idle_timeout)
+        finally:
+            await result.aclose()
+
+    async def _within(
+        self,
+        timeout: float | None,  # noqa: ASYNC109 - turned into asyncio.timeout here
+        request: Request,
+        *,
+        whole: bool,
+        retry: bool,
+    ) -> Response | Exchange:
+        """`_perform` with a deadline; zero is none."""
+        seconds = (self.config.timeout if timeout is None else timeout) or None
+        if seconds is None:
+            return await self._perform(request, whole=whole, retry=retry, until=None)
+        until = self._clock.now() + seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._perform(request, whole=whole, retry=retry, until=until)
+        except TimeoutError as error:
+            raise DeadlineError(f"{request.described}: no answer within {seconds:g} s") from error
+
+    async def _perform(self, request: Request, *, whole: bool, retry: bool, until: float | None) -> Response | Exchange:
+        """Send, and send again as the rules say."""
+        repeats, renewed = count(), False
+        while True:
+            outcome = await self._outcome(request, whole=whole)
+            if not isinstance(outcome, TransportError):
+                if not isinstance(outcome, Response) or outcome.ok:
+                    return outcome
+                if outcome.status == 401 and not renewed and self._credentials.invalidate():
+                    renewed = True
+                    continue
+            elif isinstance(outcome, TlsError) and not renewed and self._renew_tls():
+                renewed = True
+                continue
+            delay = retry_delay(request, outcome, next(repeats), now=self._clock.wall()) if retry else None
+            if delay is None or (until is not None and self._clock.now() + delay >= until):
+                if isinstance(outcome, TransportError):
+                    raise outcome
+                return outcome
+            await self._clock.sleep(delay)
+
+    def _renew_tls(self) -> bool:
+        return self._tls is not None and self._tls.refresh(now_at_once=True)
+
+    async def _outcome(self, request: Request, *, whole: bool) -> Response | Exchange | TransportError:
+        """One try."""
+        try:
+            return await self._once(request, whole=whole)
+        except TransportError as error:
+            return error
+
+    async def _once(self, request: Request, *, whole: bool) -> Response | Exchange:
+        await self._throttle(request)
+        exchange = await self.exchange(request)
+        if not whole and 200 <= exchange.status < 300:
+            return exchange
+        try:
+            return Response(exchange.status, exchange.headers, await self._read_all(exchange, request))
+        finally:
+            await exchange.aclose()
+
+    async def exchange(self, request: Request) -> Exchange:
+        """One bare exchange: credentials, but no retry, deadline or throttle. The caller closes it.
+
+        For adapters; everything else wants `send` or `stream`.
+        """
+        headers = {name.lower(): (name, value) for name, value in request.headers.items()}
+        credentials = await self._credentials.headers()
+        if self._tls is not None:
+            self._tls.use(self._credentials.client_cert)
+            self._tls.refresh()
+        pairs = [pair for pair in (*self._fixed, *credentials.items()) if pair[0].lower() not in headers]
+        pairs += headers.values()
+        return await self._backend.exchange(request.method, self._prefix + request.target, pairs, request.body)
+
+    async def _read_all(self, exchange: Exchange, request: Request) -> bytes:
+        decoder, pieces = decoder_for(exchange.headers), []
+        try:
+            while data := await exchange.read():
+                pieces.append(decoder.feed(data))
+        except FOREIGN as error:
+            raise translate(error, sent=True, where=request.described) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _throttle(self, request: Request) -> None:
+        """Wait for the client-side limit, from which watches are free."""
+        if self._bucket is None or request.verb == "watch":
+            return
+        wait = self._bucket.reserve(self._clock.now())
+        if wait <= 0:
+            return
+        try:
+            await self._clock.sleep(wait)
+        except asyncio.CancelledError:
+            self._bucket.give_back()
+            raise
+
+    # -- the edge
+    def httpx_client(self) -> httpx.AsyncClient:
+        """An httpx client with this transport's pool, address and credentials; closing it leaves the pool open.
+
+        Errors of the connection are opsdk's, not httpx's.
+        """
+        return httpx.AsyncClient(transport=HttpxTransport(self), base_url=str(self.endpoint))
+
+    # -- closing
+    async def aclose(self) -> None:
+        """Close every connection, and end every request; idempotent."""
+        await self._backend.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Transport to {self.endpoint}: {self._backend!r}>"
+
+
+# ------------------------------------------------------------------ httpx
+# Ours to set, or the connection's.
+_OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"})
+
+
+class HttpxTransport(httpx.AsyncBaseTransport):
+    """Lets an ``httpx.AsyncClient`` use a `Transport`; only for URLs of its server."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """One exchange, without retries."""
+        ours, url = self._transport.endpoint, request.url
+        port = url.port or {"http": 80, "https": 443}.get(url.scheme)
+        if (url.scheme, url.host, port) != (ours.scheme, ours.host, ours.port):
+            raise UsageError(f"{url.scheme}://{url.host}:{port} is not {ours}; this client has one server")
+        raw = request.url.raw_path.decode("ascii")
+        if not raw.startswith(ours.base_path):
+            raise UsageError(f"{raw.partition('?')[0]} is outside {ours}")
+        plain = Request(
+            request.method,
+            raw.removeprefix(ours.base_path),
+            headers={name: value for name, value in request.headers.items() if name.lower() not in _OURS},
+            body=await request.aread(),
+        )
+        exchange = await self._transport.exchange(plain)
+        return httpx.Response(exchange.status, headers=exchange.headers, stream=_ExchangeStream(exchange))
+
+
+class _ExchangeStream(httpx.AsyncByteStream):
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while data := await self._exchange.read():
+            yield data
+
+    async def aclose(self) -> None:
+        await self._exchange.aclose()
