@@ -8,7 +8,7 @@ typed read-modify-write never loses what a newer server or another version wrote
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
@@ -60,7 +60,15 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
     ...     gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")
     >>> Site(metadata=ObjectMeta(name="a"), spec=SiteSpec(image="nginx")).api_version
     'demo.opsdk.dev/v1'
+
+    The other class variables only matter for the definition that `opsdk.api.crd.crd_for` makes of the class.
     """
+
+    plural: ClassVar[str] = ""
+    short_names: ClassVar[Sequence[str]] = ()
+    categories: ClassVar[Sequence[str]] = ()
+    namespaced: ClassVar[bool] = True
+    printer_columns: ClassVar[Sequence[Any]] = ()
 
     spec: Spec
     status: Status | None = None

@@ -1,1 +1,1 @@
-"""."""
+"""One API server, and everything that belongs to talking with it: transport, client, cache, mapper, recorder."""

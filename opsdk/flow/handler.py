@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from opsdk.api.gvk import GroupKind, GroupVersion
 from opsdk.api.kinds import Kind, KindLike, kind_of
@@ -22,6 +22,7 @@ T = TypeVar("T", bound=AnyObject)
 Mapped = Iterable[Request]
 
 
+@runtime_checkable
 class EventHandler(Protocol):
     """Maps events to requests."""
 

@@ -7,9 +7,11 @@ meanwhile, so a CRD created later is found. A group whose own server fails does 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from cachetools import TTLCache
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.gvk import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
@@ -64,24 +66,22 @@ class RestMapper:
     Args:
         source: asked when something is not known.
         clock: for `refresh_interval`.
-        refresh_interval: seconds that must lie between two refreshes caused by unknown kinds, so that a
-            reconciler retrying a kind that is not installed does not turn into a stream of discovery requests.
+        refresh_interval: seconds between two refreshes caused by the same unknown kind, so that a reconciler
+            retrying a kind that is not installed does not turn into a stream of discovery requests.
     """
 
     def __init__(self, source: DiscoverySource, *, clock: Clock = LOOP_CLOCK, refresh_interval: float = 1.0) -> None:
         self._source = source
-        self._clock = clock
-        self._interval = refresh_interval
         self._served = Served()
         self._by_kind: dict[GroupVersionKind, RestMapping] = {}
-        self._fetched_at: float | None = None
+        self._missed: TTLCache[Hashable, bool] = TTLCache(1024, refresh_interval, timer=clock.now)
         self._refreshing: asyncio.Future[None] | None = None
 
     async def mapping_for(self, gvk: GroupVersionKind) -> RestMapping:
         """The mapping of a kind; `NoMatchError` says what is missing, also if its group could not be asked."""
         if (found := self._by_kind.get(gvk)) is not None:
             return found
-        await self._refresh_if_due()
+        await self._refresh_for(gvk)
         if (found := self._by_kind.get(gvk)) is not None:
             return found
         raise NoMatchError(self._explain(gvk))
@@ -90,7 +90,7 @@ class RestMapper:
         """Every served version of a kind, the server's preferred first; empty if none is served."""
         found = [m for m in self._served.mappings if m.gvk.group_kind == kind]
         if not found:
-            await self._refresh_if_due()
+            await self._refresh_for(kind)
             found = [m for m in self._served.mappings if m.gvk.group_kind == kind]
         return found
 
@@ -105,7 +105,7 @@ class RestMapper:
                 if _answers(mapping, wanted):
                     return mapping
             if attempt == 0:
-                await self._refresh_if_due()
+                await self._refresh_for(resource)
         raise NoMatchError(f"the server serves no resource {resource}: install its CRD or correct the name")
 
     async def refresh(self) -> None:
@@ -127,11 +127,11 @@ class RestMapper:
             self._refreshing = None
         future.set_result(None)
 
-    async def _refresh_if_due(self) -> None:
-        now = self._clock.now()
-        if self._refreshing is None and self._fetched_at is not None and now - self._fetched_at < self._interval:
-            return
-        await self.refresh()
+    async def _refresh_for(self, missing: Hashable) -> None:
+        """Refresh, unless that was done for the same name a moment ago."""
+        if missing not in self._missed or self._refreshing is not None:
+            await self.refresh()
+            self._missed[missing] = True
 
     def _take(self, served: Served) -> None:
         failed = dict(served.failures)
@@ -141,7 +141,6 @@ class RestMapper:
         mappings = [*served.mappings, *(m for m in kept if m.gvk not in known)]
         self._served = Served(mappings=mappings, failures=failed)
         self._by_kind = {m.gvk: m for m in reversed(mappings)}
-        self._fetched_at = self._clock.now()
 
     def _explain(self, gvk: GroupVersionKind) -> str:
         if why := self._served.failure_of(gvk.group, gvk.version):

@@ -1,0 +1,163 @@
+"""Builds one controller: for_, owns, watches, complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.api.kinds import Kind, KindLike, kind_of
+from opsdk.cache.cache import Cache
+from opsdk.controller.controller import Controller, ControllerOptions
+from opsdk.controller.reconcile import ReconcileFunction, Reconciler, as_reconciler
+from opsdk.errors import UsageError
+from opsdk.flow.handler import EnqueueMapped, EnqueueObject, EnqueueOwner, EventHandler, MapFunction
+from opsdk.flow.predicate import Test
+from opsdk.flow.source import KindSource, Source
+from opsdk.manager.manager import Manager
+from opsdk.telemetry.records import Hook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """Another kind that a controller watches.
+
+    Attributes:
+        kind: what is watched.
+        to: a function from an object to requests (may be ``async``), or a handler.
+        predicates: which of its events matter.
+    """
+
+    kind: KindLike[Any]
+    to: MapFunction | EventHandler
+    predicates: Sequence[Test] = ()
+
+
+class ControllerBuilder:
+    """Collects what a controller watches, checks that it makes sense, and builds it.
+
+    ::
+
+        controller_for(manager, cache).for_(Website).owns(Deployment).reconciler(reconcile).complete()
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        manager: Manager | None = None,
+        name: str = "",
+        options: ControllerOptions | None = None,
+        hook: Hook | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self._cache = cache
+        self._manager = manager
+        self._name = name
+        self._options = options
+        self._hook = hook
+        self._clock = clock
+        self._kind: Kind[Any] | None = None
+        self._predicates: tuple[Test, ...] = ()
+        self._owns: list[tuple[Kind[Any], bool, tuple[Test, ...]]] = []
+        self._watches: list[Watching] = []
+        self._sources: list[Source] = []
+        self._filters: tuple[Test, ...] = ()
+        self._reconciler: Reconciler | None = None
+
+    def for_(self, kind: KindLike[Any], *, predicates: Sequence[Test] = ()) -> Self:
+        """The kind that is reconciled; once."""
+        if self._kind is not None:
+            raise UsageError("for_(...) should only be called once: a controller reconciles one kind")
+        self._kind = kind_of(kind)
+        self._predicates = tuple(predicates)
+        return self
+
+    def owns(self, kind: KindLike[Any], *, predicates: Sequence[Test] = (), every_owner: bool = False) -> Self:
+        """A kind whose objects lead to their controlling owner, or to every owner."""
+        self._owns.append((kind_of(kind), every_owner, tuple(predicates)))
+        return self
+
+    def watches(self, watching: Watching) -> Self:
+        """A kind whose objects lead to requests in a way of their own."""
+        self._watches.append(watching)
+        return self
+
+    def watches_source(self, source: Source) -> Self:
+        """Any other source; filters do not apply to it."""
+        self._sources.append(source)
+        return self
+
+    def with_event_filter(self, *predicates: Test) -> Self:
+        """Predicates for every watch, asked before each watch's own."""
+        self._filters += predicates
+        return self
+
+    def named(self, name: str) -> Self:
+        """The controller's name; the kind in lower case if not called."""
+        self._name = name
+        return self
+
+    def with_options(self, options: ControllerOptions) -> Self:
+        """How the controller works."""
+        self._options = options
+        return self
+
+    def reconciler(self, reconciler: Reconciler | ReconcileFunction) -> Self:
+        """Who reconciles; once."""
+        if self._reconciler is not None:
+            raise UsageError("the reconciler was set twice: a controller has one")
+        self._reconciler = as_reconciler(reconciler)
+        return self
+
+    # -------------------------------------------------------------- building
+    def build(self) -> Controller:
+        """The controller, not added to any manager."""
+        self._check()
+        assert self._reconciler is not None
+        name = self._name or (self._kind.name.lower() if self._kind is not None else "")
+        return Controller(
+            name,
+            self._reconciler,
+            sources=[*self._kind_sources(), *self._sources],
+            options=self._options,
+            clock=self._clock,
+            hook=self._hook,
+            kind=self._kind.name if self._kind is not None else "",
+        )
+
+    def complete(self) -> Controller:
+        """Build the controller and add it to the manager, which refuses a second one of the same name."""
+        if self._manager is None:
+            raise UsageError("must provide a manager: pass one, or use build()")
+        controller = self.build()
+        self._manager.claim_name(controller.name)
+        self._manager.add(controller)
+        return controller
+
+    def _check(self) -> None:
+        if self._reconciler is None:
+            raise UsageError("must provide a reconciler: call reconciler(...)")
+        if self._owns and self._kind is None:
+            raise UsageError("owns() can only be used together with for_()")
+        if self._kind is None and not self._name:
+            raise UsageError("one of for_() or named() must be called")
+        if self._kind is None and not self._watches and not self._sources:
+            raise UsageError("there are no watches configured, controller will never get triggered")
+
+    def _kind_sources(self) -> list[Source]:
+        made: list[Source] = []
+        if self._kind is not None:
+            made.append(self._source(self._kind, EnqueueObject(), self._predicates))
+            made += [
+                self._source(kind, EnqueueOwner(self._kind, controller_only=not every), predicates)
+                for kind, every, predicates in self._owns
+            ]
+        for watching in self._watches:
+            handler = watching.to if isinstance(watching.to, EventHandler) else EnqueueMapped[Any](watching.to)
+            made.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
+        return made
+
+    def _source(self, kind: Kind[Any], handler: EventHandler, predicates: tuple[Test, ...]) -> Source:
+        return KindSource(self._cache, kind, handler, predicates=(*self._filters, *predicates), clock=self._clock)

@@ -1,0 +1,242 @@
+"""The operator: a manager, its cluster, and controllers made by decorators or builders."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.api.kinds import KindLike
+from opsdk.api.object import KubeObject, TypedObject, Unstructured
+from opsdk.builder.controller_builder import ControllerBuilder, Watching
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster, ClusterOptions
+from opsdk.controller.controller import ControllerOptions
+from opsdk.election.elector import Elector, default_identity
+from opsdk.election.lease import ElectionOptions
+from opsdk.errors import CacheError, UsageError
+from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.signals import stop_on_signals
+from opsdk.recipes.apply import Applier
+from opsdk.recorder.recorder import EventRecorder
+from opsdk.rest.config import Config
+from opsdk.scheme.registry import Scheme, default_scheme
+from opsdk.telemetry.context import setup_logging
+from opsdk.telemetry.records import Hook
+
+log = logging.getLogger(__name__)
+
+Child = TypeVar("Child", TypedObject, Unstructured)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorOptions:
+    """How an operator runs.
+
+    Attributes:
+        manager: health and metrics addresses, grace at stop.
+        cluster: what is cached, and how writes are made.
+        controller: for every controller that has no options of its own.
+        leader_election: run reconcilers on one replica at a time.
+        leader_election_id: the lease's name; the operator's if empty.
+        leader_election_namespace: empty for the namespace this process runs in.
+    """
+
+    manager: ManagerOptions = ManagerOptions()
+    cluster: ClusterOptions = ClusterOptions()
+    controller: ControllerOptions = ControllerOptions()
+    leader_election: bool = False
+    leader_election_id: str = ""
+    leader_election_namespace: str = ""
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+
+class Operator:
+    """An operator as a program.
+
+    ::
+
+        operator = Operator("website-operator")
+
+        @operator.reconciler(Website, owns=[Deployment])
+        async def reconcile(request: Request) -> None:
+            site = await operator.client.get(Website, request.key)
+            ...
+
+        if __name__ == "__main__":
+            operator.run()
+
+    Args:
+        name: of the program: the field owner of its writes and the controller of its Events.
+    """
+
+    def __init__(self, name: str, options: OperatorOptions | None = None, *, scheme: Scheme | None = None) -> None:
+        if not name:
+            raise UsageError("an operator needs a name: its writes and events carry it")
+        self.name = name
+        self.options = options or OperatorOptions()
+        self.scheme = scheme or default_scheme()
+        self._planned: list[Callable[[Operator], ControllerBuilder]] = []
+        self._setups: list[Callable[[Operator], Any]] = []
+        self._cluster: Cluster | None = None
+        self._manager: Manager | None = None
+        self._applier: Applier | None = None
+
+    # -------------------------------------------------------------- declaring
+    def reconciler(
+        self,
+        kind: KindLike[Any],
+        *,
+        owns: Sequence[KindLike[Any]] = (),
+        watches: Sequence[Watching] = (),
+        name: str = "",
+        options: ControllerOptions | None = None,
+    ) -> Callable[[F], F]:
+        """A decorator: the function, or the class (made without arguments), reconciles `kind`.
+
+        Args:
+            kind: what is reconciled.
+            owns: kinds whose objects belong to one of `kind`: their changes lead to their owner.
+            watches: other kinds, and how their objects lead to requests.
+            name: of the controller; the kind in lower case if empty.
+            options: how it works; the operator's own if None.
+        """
+
+        def declare(function: F) -> F:
+            def build(operator: Operator) -> ControllerBuilder:
+                made = function() if isinstance(function, type) else function
+                builder = operator.controller_for(kind, name=name, options=options)
+                for owned in owns:
+                    builder.owns(owned)
+                for watching in watches:
+                    builder.watches(watching)
+                return builder.reconciler(made)
+
+            self._planned.append(build)
+            return function
+
+        return declare
+
+    def setup(self, function: F) -> F:
+        """A decorator: `function(operator)` is called before the start, to add indices, checks or runnables."""
+        self._setups.append(function)
+        return function
+
+    def controller_for(
+        self, kind: KindLike[Any], *, name: str = "", options: ControllerOptions | None = None
+    ) -> ControllerBuilder:
+        """Begin a controller by hand; usable once the operator has its cluster (in `setup`, or after `prepare`)."""
+        return ControllerBuilder(
+            self.cluster.cache,
+            manager=self.manager,
+            name=name,
+            options=options or self.options.controller,
+            hook=self.manager.hook,
+        ).for_(kind)
+
+    # -------------------------------------------------------------- using
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster; `UsageError` before the operator is started."""
+        if self._cluster is None:
+            raise UsageError("the operator is not started: run() or start() gives it its cluster")
+        return self._cluster
+
+    @property
+    def manager(self) -> Manager:
+        """The manager; `UsageError` before the operator is started."""
+        if self._manager is None:
+            raise UsageError("the operator is not started: run() or start() gives it its manager")
+        return self._manager
+
+    @property
+    def client(self) -> Client:
+        """Reads from the cache, writes to the server."""
+        return self.cluster.client
+
+    async def ensure(self, wanted: Child, *, owner: KubeObject | None = None) -> Child:
+        """Make an object be as `wanted`, controlled by `owner`; see `opsdk.recipes.apply.Applier`."""
+        if self._applier is None:
+            raise UsageError("the operator is not started: run() or start() gives it its client")
+        return await self._applier.ensure(wanted, owner=owner)
+
+    @property
+    def recorder(self) -> EventRecorder:
+        """Tells people what happened."""
+        return self.cluster.recorder
+
+    # -------------------------------------------------------------- running
+    def prepare(self, config: Config, *, hooks: Sequence[Hook] = (), clock: Clock = LOOP_CLOCK) -> Manager:
+        """Make the cluster, the manager and every controller; `start` does so itself."""
+        o = self.options
+        cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
+        self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock)
+        self._applier = Applier(self._cluster.client, field_owner=self.name)
+        manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
+        manager.add(self._cluster, phase=Phase.CACHES)
+        manager.add_readyz_check("caches-synced", self._check_caches)
+        if o.leader_election:
+            manager.use_election(self._elector(config, clock))
+        for setup in self._setups:
+            setup(self)
+        for plan in self._planned:
+            plan(self).complete()
+        return manager
+
+    async def start(self, config: Config, *, hooks: Sequence[Hook] = (), clock: Clock = LOOP_CLOCK) -> None:
+        """Run until cancelled or until something fails; raises the failure."""
+        manager = self.prepare(config, hooks=hooks, clock=clock)
+        try:
+            await manager.start()
+        finally:
+            await self.cluster.aclose()
+
+    def run(
+        self, *, kubeconfig: str | Path | None = None, context: str | None = None, log_level: int | str = logging.INFO
+    ) -> None:
+        """Run as a program: configuration from the usual places, logging, signals. Returns after SIGTERM."""
+        from opsdk.rest.config import load_config  # noqa: PLC0415 - reads files: only programs do
+
+        setup_logging(log_level)
+        config = load_config(kubeconfig=kubeconfig, context=context)
+        asyncio.run(self._run(config))
+
+    async def _run(self, config: Config) -> None:
+        manager = self.prepare(config)
+        with stop_on_signals(manager.stop):
+            try:
+                await manager.start()
+            finally:
+                await self.cluster.aclose()
+
+    def _elector(self, config: Config, clock: Clock) -> Elector:
+        o = self.options
+        options = ElectionOptions(
+            name=o.leader_election_id or self.name,
+            namespace=o.leader_election_namespace or config.namespace,
+            identity=default_identity(),
+            lease_duration=o.lease_duration,
+            renew_deadline=o.renew_deadline,
+            retry_period=o.retry_period,
+        )
+        return Elector(self.cluster.live, options, clock=clock, hook=self.manager.hook)
+
+    async def _check_caches(self) -> None:
+        for kind in self.cluster.cache.kinds():
+            for informer in kind.informers.values():
+                if not informer.has_synced:
+                    raise CacheError(f"{informer.name} has not synced: {informer.last_error or 'listing'}")
+
+    def register(self, *kinds: type[TypedObject]) -> None:
+        """Add classes to the operator's scheme."""
+        self.scheme.add(*kinds)
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.name}>"

@@ -1,0 +1,144 @@
+"""A cluster, ready to use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.api.gvk import GroupVersionKind
+from opsdk.api.kinds import Kind
+from opsdk.api.object import PartialObjectMetadata, Unstructured
+from opsdk.cache.cache import Cache, CacheOptions, Scope
+from opsdk.cache.listwatch import ListWatch, RestListWatch
+from opsdk.cache.reader import CachedReader
+from opsdk.client.client import Client
+from opsdk.client.decorators.dry_run import DryRun
+from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
+from opsdk.client.direct import DirectClient, WarningHandler, log_warning
+from opsdk.client.options import FieldValidation
+from opsdk.client.ports import Performer
+from opsdk.cluster.delegating import Delegating
+from opsdk.recorder.recorder import EventRecorder
+from opsdk.rest.config import Config
+from opsdk.rest.discovery import Discovery
+from opsdk.rest.served import DiscoveredSource
+from opsdk.rest.transport import Transport
+from opsdk.scheme.mapper import RestMapper, RestMapping
+from opsdk.scheme.registry import Scheme, default_scheme
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """How a cluster is talked to.
+
+    Attributes:
+        cache: what is cached.
+        live_kinds: kinds whose reads always go to the server.
+        field_owner: the manager's name of every write that names none.
+        field_validation: how strict the server shall be with every write that does not say.
+        dry_run: store nothing.
+        name: of the controller in Events; the program's name as a rule.
+    """
+
+    cache: CacheOptions = CacheOptions()
+    live_kinds: Collection[GroupVersionKind] = ()
+    field_owner: str = ""
+    field_validation: FieldValidation | None = None
+    dry_run: bool = False
+    name: str = "opsdk"
+
+
+class Cluster:
+    """Transport, mapper, cache, clients and recorder of one API server. A Runnable, and an async context manager.
+
+    Attributes:
+        client: reads from the cache, writes to the server.
+        live: reads and writes to the server; works without the cache being started.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        options: ClusterOptions | None = None,
+        *,
+        scheme: Scheme | None = None,
+        clock: Clock = LOOP_CLOCK,
+        on_warning: WarningHandler = log_warning,
+    ) -> None:
+        self.config = config
+        self.options = options or ClusterOptions()
+        self.scheme = scheme or default_scheme()
+        self.transport = Transport(config, clock=clock)
+        self.mapper = RestMapper(DiscoveredSource(Discovery(self.transport)), clock=clock)
+        self.cache = Cache(
+            self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
+        )
+        direct = DirectClient(self.transport, scheme=self.scheme, mapper=self.mapper, on_warning=on_warning)
+        self.live = Client(self._wrapped(direct))
+        cached = CachedReader(self.cache)
+        self.client = Client(self._wrapped(Delegating(cached, direct, live_kinds=self.options.live_kinds)))
+        self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock)
+        self._running = asyncio.Event()
+
+    def _wrapped(self, performer: Performer) -> Performer:
+        """The wrappers that the options ask for, on every client alike."""
+        o = self.options
+        if o.dry_run:
+            performer = DryRun(performer)
+        if o.field_owner:
+            performer = FieldOwner(performer, o.field_owner)
+        if o.field_validation is not None:
+            performer = FieldValidating(performer, o.field_validation)
+        return performer
+
+    def _list_watch(self, mapping: RestMapping, scope: Scope) -> ListWatch:
+        form = PartialObjectMetadata if scope.metadata_only else Unstructured
+        return RestListWatch(
+            self.transport,
+            mapping,
+            Kind(scope.gvk, form),
+            namespace=scope.namespace,
+            labels=scope.labels,
+            fields=scope.fields,
+            transform=scope.transform,
+        )
+
+    # -------------------------------------------------------------- life
+    def needs_leader_election(self) -> bool:
+        """False: every replica keeps its cache warm."""
+        return False
+
+    async def start(self) -> None:
+        """Run the cache and the recorder until cancelled."""
+        self.recorder.open()
+        self._running.set()
+        try:
+            await self.cache.start()
+        finally:
+            await self.aclose()
+
+    async def wait_ready(self) -> None:
+        """Return when the informers asked for so far have synced."""
+        await self._running.wait()
+        await self.cache.wait_ready()
+
+    async def aclose(self) -> None:
+        """Write the waiting events, stop the informers, close the connections. Idempotent."""
+        await self.recorder.aclose()
+        await self.cache.aclose()
+        await self.transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.config.host}>"

@@ -1,0 +1,79 @@
+"""The manager's own HTTP endpoints: health, readiness, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from opsdk.errors import ConfigError, UsageError
+from opsdk.web.application import asgi
+from opsdk.web.request import Request
+from opsdk.web.response import Response, text_response
+from opsdk.web.serving import ServeOptions, WebServer
+
+Endpoint = Callable[[Request], Awaitable[Response | None]]
+"""Answers a request, or returns None if it is not its own."""
+
+
+class HttpServer:
+    """Serves endpoints. A Runnable that runs on every replica.
+
+    The port is bound when it starts; a busy one is a `ConfigError` that names the address.
+    """
+
+    def __init__(self, name: str, address: str, endpoints: Sequence[Endpoint]) -> None:
+        self.name = name
+        self.address = address
+        self._endpoints = tuple(endpoints)
+        host, port = parse_address(address)
+        self._server = WebServer(asgi(self._answer), ServeOptions(host=host, port=port))
+        self._bound = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; known once it is ready."""
+        return self._server.port
+
+    def needs_leader_election(self) -> bool:
+        """False: every replica is asked for its health."""
+        return False
+
+    async def start(self) -> None:
+        """Serve until cancelled."""
+        async with self._server:
+            self._bound.set()
+            await asyncio.get_running_loop().create_future()
+
+    async def wait_ready(self) -> None:
+        """Return when the port is open."""
+        await self._bound.wait()
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return text_response("method not allowed", status=405)
+        for endpoint in self._endpoints:
+            if (response := await endpoint(request)) is not None:
+                return response
+        return text_response("404 page not found\n", status=404)
+
+    def __repr__(self) -> str:
+        return f"<HttpServer {self.name} at {self.address}>"
+
+
+def is_on(address: str) -> bool:
+    """Whether an address switches a server on; empty and ``"0"`` do not."""
+    return address not in ("", "0")
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port`` or ``:port`` (all interfaces).
+
+    >>> parse_address(":8080"), parse_address("[::1]:0")
+    (('0.0.0.0', 8080), ('::1', 0))
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ConfigError(f"{address!r} is no address: write host:port, or :port for all interfaces")
+    if host.startswith("[") != host.endswith("]"):
+        raise UsageError(f"{address!r}: an IPv6 host stands in brackets")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":port" means

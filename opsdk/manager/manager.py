@@ -1,0 +1,286 @@
+"""The manager: start in order, run, stop in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
+from opsdk.lifecycle import NeedsLeaderElection, Runnable
+from opsdk.manager.group import RunnableGroup
+from opsdk.manager.health import Check, Checks
+from opsdk.manager.http import Endpoint, HttpServer, is_on
+from opsdk.telemetry.prometheus import PrometheusHook
+from opsdk.telemetry.records import Hook, Hooks
+from opsdk.web.request import Request
+from opsdk.web.response import Response
+
+log = logging.getLogger(__name__)
+
+
+class Election(Protocol):
+    """An election as the manager sees it; `opsdk.election.elector.Elector` is one."""
+
+    async def run(self) -> None:
+        """Take part; raise `LeaderElectionLostError` when leadership is lost."""
+        ...
+
+    async def wait_elected(self) -> None:
+        """Return when elected."""
+        ...
+
+    async def release(self) -> None:
+        """Give leadership back."""
+        ...
+
+
+class Phase(Enum):
+    """In which group a runnable runs; they start in this order and stop in reverse."""
+
+    HTTP = "http servers"
+    WEBHOOKS = "webhooks"
+    CACHES = "caches"
+    OTHERS = "others"
+    LEADER = "leader"
+    """Only on the elected replica; on all of them where there is no election."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerOptions:
+    """How the manager runs.
+
+    Attributes:
+        health_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``"0"`` for none.
+        metrics_address: ``host:port`` of ``/metrics``; empty or ``"0"`` for none.
+        graceful_timeout: seconds that everything together gets to stop; None for ever, 0 not to wait.
+    """
+
+    health_address: str = ""
+    metrics_address: str = ""
+    graceful_timeout: float | None = 30.0
+
+
+class Manager:
+    """Runs runnables.
+
+    ::
+
+        manager = Manager(ManagerOptions(health_address=":8081"))
+        manager.add(cache, phase=Phase.CACHES)
+        manager.add(controller)
+        await manager.start()
+    """
+
+    def __init__(
+        self,
+        options: ManagerOptions | None = None,
+        *,
+        election: Election | None = None,
+        hooks: Sequence[Hook] = (),
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.options = options or ManagerOptions()
+        self.metrics = PrometheusHook()
+        self.hook: Hook = Hooks([self.metrics, *hooks])
+        self.healthz = Checks("/healthz")
+        self.readyz = Checks("/readyz")
+        self._clock = clock
+        self._election = election
+        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error, clock=clock) for phase in Phase}
+        self._failed: list[BaseException] = []
+        self._names: set[str] = set()
+        self._ending = asyncio.Event()
+        self._elected = asyncio.Event()
+        self._started = False
+        self._stopping = False
+        self._ready = asyncio.Event()
+        self._add_servers()
+
+    def use_election(self, election: Election) -> None:
+        """Take part in an election; before `start` only."""
+        self._check_new("an election")
+        self._election = election
+
+    def _add_servers(self) -> None:
+        if is_on(self.options.health_address):
+            endpoints: list[Endpoint] = [self.healthz.answer, self.readyz.answer]
+            self.add(HttpServer("health", self.options.health_address, endpoints), phase=Phase.HTTP)
+        if is_on(self.options.metrics_address):
+            self.add(HttpServer("metrics", self.options.metrics_address, [self._expose]), phase=Phase.HTTP)
+
+    async def _expose(self, request: Request) -> Response | None:
+        if request.path != "/metrics":
+            return None
+        return Response(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
+
+    # -------------------------------------------------------------- what runs
+    def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
+        """Add a runnable, before or after the start.
+
+        Without a `phase` it runs on the leader, unless it says that it needs no election.
+        """
+        if phase is None:
+            anywhere = isinstance(runnable, NeedsLeaderElection) and not runnable.needs_leader_election()
+            phase = Phase.OTHERS if anywhere else Phase.LEADER
+        self._groups[phase].add(runnable)
+
+    def add_healthz_check(self, name: str, check: Check) -> None:
+        """Add a liveness check; before `start` only."""
+        self._check_new("a health check")
+        self.healthz.add(name, check)
+
+    def add_readyz_check(self, name: str, check: Check) -> None:
+        """Add a readiness check; before `start` only."""
+        self._check_new("a readiness check")
+        self.readyz.add(name, check)
+
+    def claim_name(self, name: str) -> None:
+        """Take a name for something whose metrics carry it; `UsageError` if it is taken in this manager."""
+        if name in self._names:
+            raise UsageError(
+                f"a controller named {name!r} is there already: names must be unique, as metrics carry them"
+            )
+        self._names.add(name)
+
+    def _check_new(self, what: str) -> None:
+        if self._started:
+            raise UsageError(f"{what} must be added before the manager starts")
+
+    # -------------------------------------------------------------- life
+    @property
+    def is_elected(self) -> bool:
+        """Whether leader-only runnables run here."""
+        return self._elected.is_set()
+
+    async def wait_elected(self) -> None:
+        """Return when this replica leads, or at once when there is no election and the caches are ready."""
+        await self._elected.wait()
+
+    async def wait_ready(self) -> None:
+        """Return when everything that runs on every replica is ready."""
+        await self._ready.wait()
+
+    def stop(self) -> None:
+        """Begin to stop; `start` returns when all has ended. Idempotent."""
+        self._ending.set()
+
+    async def start(self) -> None:
+        """Run until `stop` is called, the task is cancelled, or a runnable fails.
+
+        Raises the first failure. A timeout of the stop is a `ShutdownTimeoutError`; after a failure it is a note on
+        the failure.
+        """
+        if self._started:
+            raise UsageError("the manager was started already: make a new one")
+        self._started = True
+        election: asyncio.Task[None] | None = None
+        try:
+            if await self._start_groups(Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS):
+                self._ready.set()
+                election = self._start_leading()
+                await self._ending.wait()
+        finally:
+            await self._stop(election)
+        if self._failed:
+            raise self._failed[0]
+
+    async def _start_groups(self, *phases: Phase) -> bool:
+        """Start groups one after the other, each when the one before is ready; False if the end came first."""
+        for phase in phases:
+            group = self._groups[phase]
+            group.start()
+            if not await self._unless_ending(group.wait_ready()):
+                return False
+        return True
+
+    async def _unless_ending(self, waiting: object) -> bool:
+        """Wait for something, but not beyond the end; False if the end came first."""
+        ready = asyncio.ensure_future(waiting)  # type: ignore[call-overload]
+        ending = asyncio.ensure_future(self._ending.wait())
+        try:
+            await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and not ready.cancelled() and (error := ready.exception()) is not None:
+                self._on_error(None, error)
+            return not self._ending.is_set()
+        finally:
+            for task in (ready, ending):
+                task.cancel()
+            await asyncio.gather(ready, ending, return_exceptions=True)
+
+    def _start_leading(self) -> asyncio.Task[None] | None:
+        if self._election is None:
+            self._elected.set()
+            self._groups[Phase.LEADER].start()
+            return None
+        return asyncio.get_running_loop().create_task(self._lead(self._election), name="leader election")
+
+    async def _lead(self, election: Election) -> None:
+        running = asyncio.get_running_loop().create_task(election.run(), name="elector")
+        elected = asyncio.get_running_loop().create_task(election.wait_elected(), name="wait elected")
+        try:
+            await asyncio.wait((running, elected), return_when=asyncio.FIRST_COMPLETED)
+            if elected.done() and not self._stopping:
+                self._elected.set()
+                self._groups[Phase.LEADER].start()
+            await running
+        except LeaderElectionLostError as error:
+            self._on_error(None, error)
+        except Exception as error:  # noqa: BLE001 - a bug in an elector ends the manager, loudly
+            self._on_error(None, error)
+        finally:
+            for task in (running, elected):
+                task.cancel()
+            await asyncio.gather(running, elected, return_exceptions=True)
+
+    def _on_error(self, runnable: Runnable | None, error: BaseException) -> None:
+        if self._stopping:
+            log.warning("%r failed while stopping: %r", runnable, error)
+            return
+        log.error("%s; stopping", error if runnable is None else f"{runnable!r} failed: {error!r}")
+        self._failed.append(error)
+        self._ending.set()
+
+    # -------------------------------------------------------------- the end
+    async def _stop(self, election: asyncio.Task[None] | None) -> None:
+        """Others, leader, caches, webhooks, HTTP; the lease is renewed all the while and given back last."""
+        self._stopping = True
+        lost = any(isinstance(e, LeaderElectionLostError) for e in self._failed)
+        # Who lost the lease must not act a moment longer: somebody else may lead already.
+        budget = 0.0 if lost else self.options.graceful_timeout
+        deadline = None if budget is None else self._clock.now() + budget
+        late: list[str] = []
+        for phase in (Phase.OTHERS, Phase.LEADER, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
+            left = None if deadline is None else max(deadline - self._clock.now(), 0.0)
+            late += await self._groups[phase].stop(left)
+        if election is not None:
+            election.cancel()
+            with suppress(asyncio.CancelledError):
+                await election
+        if not lost:
+            await self._release(late)
+        if late and not lost:
+            self._too_late(late, budget or 0.0)
+
+    async def _release(self, late: list[str]) -> None:
+        if self._election is None or not self._elected.is_set():
+            return
+        if late:
+            log.warning("the lease is kept until it runs out: still at work are %s", ", ".join(late))
+            return
+        await self._election.release()
+
+    def _too_late(self, late: list[str], seconds: float) -> None:
+        text = f"failed waiting for all runnables to end within grace period of {seconds:g} s: {', '.join(late)}"
+        if self._failed:
+            self._failed[0].add_note(text)
+        else:
+            self._failed.append(ShutdownTimeoutError(text))
+
+    def __repr__(self) -> str:
+        return f"<Manager: {', '.join(repr(g) for g in self._groups.values())}>"

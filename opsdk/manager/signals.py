@@ -1,0 +1,42 @@
+"""SIGTERM and SIGINT: the first asks to stop, the second ends the process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Inside the block the first SIGTERM or SIGINT calls `stop`; a second one exits the process with status 1.
+
+    Needs the main thread's running event loop.
+    """
+    loop = asyncio.get_running_loop()
+    seen: list[int] = []
+
+    def on_signal(number: int) -> None:
+        seen.append(number)
+        name = signal.Signals(number).name
+        if len(seen) == 1:
+            log.info("%s: stopping; a second signal ends the process at once", name)
+            stop()
+        else:
+            log.error("%s again: exiting at once", name)
+            # Not sys.exit: nothing may hold us up any more, neither handlers nor tasks that ignore cancellation.
+            os._exit(1)
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,70 @@
+"""Keep objects as wanted by server-side apply, without a request where nothing is to be done."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar
+
+import msgspec
+from cachetools import LRUCache
+
+from opsdk.api.gvk import GroupVersionKind, ObjectKey
+from opsdk.api.kinds import kind_of_object
+from opsdk.api.object import KubeObject, TypedObject, Unstructured, gvk_of, key_of, to_tree
+from opsdk.client.client import Client
+from opsdk.recipes.owners import set_controller_reference
+
+T = TypeVar("T", TypedObject, Unstructured)
+
+
+class Applier:
+    """Applies wanted objects.
+
+    An object is applied when it was wanted differently before, is missing, or has drifted from what is wanted. The
+    check reads from the client's cache: a cache that lags behind costs a request that changes nothing, never a wrong
+    result. After a start each object is applied once.
+
+    Args:
+        size: how many objects' last wishes are remembered; more only cost requests.
+    """
+
+    def __init__(self, client: Client, *, field_owner: str, size: int = 100_000) -> None:
+        self._client = client
+        self._owner = field_owner
+        self._applied: LRUCache[tuple[GroupVersionKind, ObjectKey], bytes] = LRUCache(size)
+
+    async def ensure(self, wanted: T, *, owner: KubeObject | None = None) -> T:
+        """Make the object be as `wanted`; returns it as it is now.
+
+        Args:
+            wanted: only the fields that matter; what others (or defaults) set besides stays. A field wanted before
+                and left out now is removed.
+            owner: made the controlling owner.
+        """
+        if owner is not None:
+            set_controller_reference(owner, wanted)
+        tree = to_tree(wanted)
+        place = (gvk_of(wanted), key_of(wanted))
+        digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
+        if self._applied.get(place) == digest:
+            live = await self._client.get_or_none(kind_of_object(wanted), place[1])
+            if live is not None and live.metadata.deletion_timestamp is None and covers(to_tree(live), tree):
+                return live
+        await self._client.apply(wanted, field_owner=self._owner, force=True)
+        self._applied[place] = digest
+        return wanted
+
+
+def covers(live: Any, wanted: Any) -> bool:
+    """Whether everything `wanted` says holds in `live`. Lists must agree item by item.
+
+    >>> covers({"a": 1, "b": [{"c": 2, "d": 3}]}, {"b": [{"c": 2}]})
+    True
+    """
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(k in live and covers(live[k], v) for k, v in wanted.items())
+    if isinstance(wanted, list):
+        if not isinstance(live, list) or len(live) != len(wanted):
+            return False
+        return all(covers(a, b) for a, b in zip(live, wanted, strict=True))
+    return bool(live == wanted)
