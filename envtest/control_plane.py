@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from envtest.bootstrap import bootstrap
-from envtest.kinds.catalogue import Catalogue
+from envtest.kinds.core import FinalizeStrategy
+from envtest.kinds.events import EventModel
+from envtest.kinds.known import catalogue
+from envtest.kinds.scale import ScaleStore
+from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
 from envtest.kinds.typed import TypedModel, Typing
 from envtest.tables.load import Row, rows, types
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
 from opsdk.apiserver.auth.authentication import Authenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.endpoints.admit import AdmissionChain
@@ -19,7 +24,7 @@ from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.server import NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
 
 VERSION = {
     "major": "1",
@@ -72,10 +77,11 @@ class ControlPlane:
         self.storage: Storage = storage or MemoryStorage()
         self.admission = AdmissionChain()
         self.typing = Typing(types())
-        self.catalogue = Catalogue()
+        self.catalogue = catalogue()
         self.stores: dict[str, Store] = {}
         self.core = ResourceServer(NotFound(), self.admission)
         self._install_all()
+        self.admission.plugins.append(NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info))
         self.server = Server(
             self.core,
             well_known=self._well_known,
@@ -108,28 +114,50 @@ class ControlPlane:
             if not row.info.subresource and "list" in row.verbs and "create" in row.verbs:
                 self._install_main(row, has_status=(row.info.group, row.info.resource) in with_status)
         for row in table:
-            if row.info.subresource == "status":
-                self._install_status(row)
+            if row.info.subresource:
+                self._install_subresource(row)
+
+    def _namespace(self, name: str) -> Tree | None:
+        store = self.stores["/namespaces"]
+        try:
+            return self.storage.get(store.key("", name))
+        except KeyNotFoundError:
+            return None
 
     def _model(self, row: Row) -> TypedModel:
         info = row.info
         name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
         if name is None:
             raise LookupError(f"the tables have no type for {info.kind}")
-        return TypedModel(
-            self.typing, name, defaults=self.catalogue.defaults_of(row), printer=self.catalogue.printer(row)
-        )
+        made = EventModel if info.kind == "Event" else TypedModel
+        defaults = None if row.info.kind_group else self.catalogue.defaults_of(row)
+        return made(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
 
     def _install_main(self, row: Row, *, has_status: bool) -> None:
         strategy = self.catalogue.strategy(row, has_status=has_status)
-        store = Store(self.storage, row.info, strategy)
+        prefix = "core/events/" if row.info.kind == "Event" else ""
+        store = Store(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store
         self.core.install(Installed(row.info, store, self._model(row)))
 
-    def _install_status(self, row: Row) -> None:
+    def _install_subresource(self, row: Row) -> None:
+        """Those that are built; discovery lists no others."""
+        store = self.stores.get(f"{row.info.group}/{row.info.resource}")
         main = self.core.find(row.info.group, row.info.version, row.info.resource)
-        if main is None:
+        if store is None or main is None:
             return
-        store = self.stores[f"{row.info.group}/{row.info.resource}"]
-        info = replace(main.info, subresource="status")
-        self.core.install(Installed(info, StatusStore(store), main.model))
+        match row.info.subresource:
+            case "status":
+                self.core.install(Installed(replace(main.info, subresource="status"), StatusStore(store), main.model))
+            case "scale":
+                self.core.install(Installed(row.info, ScaleStore(store), self._model(row)))
+            case "finalize":
+                storage = UpdateStore(store, FinalizeStrategy(Row(main.info, ())))
+                self.core.install(Installed(replace(main.info, subresource="finalize"), storage, main.model))
+            case "binding":
+                self.core.install(Installed(row.info, BindingStore(store), self._model(row)))
+            case "eviction":
+                budgets = self.stores["policy/poddisruptionbudgets"]
+                self.core.install(Installed(row.info, EvictionStore(store, budgets), self._model(row)))
+            case _:
+                return

@@ -18,7 +18,7 @@ _GENERATION = frozenset(
         "mutatingwebhookconfigurations", "networkpolicies", "poddisruptionbudgets", "pods", "priorityclasses",
         "prioritylevelconfigurations", "replicasets", "replicationcontrollers", "statefulsets",
         "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
-        "endpointslices",
+        "endpointslices", "podtemplates",
     }
 )  # fmt: skip
 _RETURNS_DELETED = frozenset(

@@ -143,21 +143,22 @@ def _decoded(call: Call, served: Installed, options: WriteOptions, patched: Tree
 async def _apply(
     call: Call, served: Installed, admission: Admission, options: WriteOptions, raw: bytes
 ) -> tuple[Tree, bool]:
-    config = _configuration(call, served, raw)
-    decoded = served.model.decode(copy_tree(config))
-    body.report(call, served.info, list(decoded.problems), options.validation)
+    parsed = _configuration(call, served, raw)
+    config = parsed.tree
+    # Refuses wrong types and tells of unknown fields; what is applied is what was sent, empty parts and all.
+    body.decode(call, served, copy_tree(config), validation=options.validation, duplicates=parsed.duplicates)
     manager = ownership.field_manager(served)
 
     async def transform(current: Tree | None) -> Tree:
         live = None if current is None else served.model.from_storage(current)
         wanted = manager.apply(
             live,
-            copy_tree(decoded.obj),
+            copy_tree(config),
             manager=options.field_manager,
             force=bool(options.force),
             now=ownership.stamp(call),
         )
-        wanted = served.model.default(wanted)
+        wanted = served.model.default(served.model.decode(wanted).obj)
         return await admit_update(
             call, served, admission, live, wanted, manager=options.field_manager, dry_run=options.dry_run
         )
@@ -165,12 +166,13 @@ async def _apply(
     return await _update(call, served, admission, options, transform, create=not served.info.subresource)
 
 
-def _configuration(call: Call, served: Installed, raw: bytes) -> Tree:
+def _configuration(call: Call, served: Installed, raw: bytes) -> body.Parsed:
     info = served.info
     try:
-        config = body.parse_yaml(raw).tree
+        parsed = body.parse_yaml(raw)
     except body.SyntaxProblemError as error:
         raise problems.bad_request(f"error decoding YAML: {error}") from None
+    config = parsed.tree
     if not isinstance(config, dict):
         raise problems.bad_request("error decoding YAML: the applied configuration is no object")
     if (config.get("metadata") or {}).get("managedFields"):
@@ -186,7 +188,7 @@ def _configuration(call: Call, served: Installed, raw: bytes) -> Tree:
         if value and meta.setdefault(key, value) != value:
             what = "name of the object" if key == "name" else "namespace of the object"
             raise problems.bad_request(f"the {what} ({meta[key]}) does not match the {key} on the URL ({value})")
-    return config
+    return parsed
 
 
 async def _update(

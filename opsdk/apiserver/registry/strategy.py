@@ -40,6 +40,11 @@ class Strategy:
     selectable: Mapping[str, FieldGetter] = {}
     default_propagation: str = "Background"
 
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """Top-level fields that writes through this resource cannot own."""
+        return ("status",) if self.has_status else ()
+
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Why `name` (or the `prefix` of one) may not be used."""
         return names.dns_subdomain(name, prefix=prefix)
@@ -122,6 +127,11 @@ class StatusStrategy(Strategy):
         self.allow_unconditional_update = main.allow_unconditional_update
         self.custom = main.custom
         self.selectable = main.selectable
+
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """Everything but the status."""
+        return ("spec", "metadata") if self.custom else ("spec",)
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """As for the main resource."""

@@ -1,0 +1,216 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Strategies of the small core kinds: namespaces, configuration, leases, claims, accounts."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from envtest.kinds.base import TableStrategy
+from envtest.tables.load import Row
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_LABEL = "kubernetes.io/metadata.name"
+_PROTECTED = ("default", "kube-system", "kube-public")
+_MEBIBYTE = 1024 * 1024
+_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME', "
+    " or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
+
+class NamespaceStrategy(TableStrategy):
+    """Active until it is deleted; goes when its own finalizers are gone."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.selectable = {"status.phase": lambda obj: str((obj.get("status") or {}).get("phase", ""))}
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """Labels."""
+        return names.dns_label(name, prefix=prefix)
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """Phase, finalizer."""
+        finalizers = list((obj.get("spec") or {}).get("finalizers") or [])
+        if "kubernetes" not in finalizers:
+            finalizers.append("kubernetes")
+        obj["spec"] = {"finalizers": finalizers}
+        obj["status"] = {"phase": "Active"}
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """Finalizers and status have their own resources."""
+        obj["spec"] = old.get("spec") or {}
+        obj["status"] = old.get("status") or {}
+
+    def check_delete(self, context: Context, obj: Tree) -> None:
+        """Some must stay."""
+        name = obj["metadata"]["name"]
+        if name in _PROTECTED:
+            raise problems.forbidden(self.info, name, "this namespace may not be deleted")
+
+    def mark_deleted(self, context: Context, obj: Tree) -> None:
+        """Terminating."""
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
+    def removable(self, obj: Tree) -> bool:
+        """When no finalizer of its spec is left."""
+        return not (obj.get("spec") or {}).get("finalizers")
+
+
+def label_namespace(obj: Tree) -> None:
+    """The label with its name."""
+    meta = obj.setdefault("metadata", {})
+    if meta.get("name"):
+        meta["labels"] = {**(meta.get("labels") or {}), _LABEL: meta["name"]}
+
+
+class FinalizeStrategy(NamespaceStrategy):
+    """Updates of ``namespaces/finalize``: only the finalizers of the spec."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(row, has_status=False)
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """Everything else stays."""
+        obj["status"] = old.get("status") or {}
+
+
+def _key_problems(field: str, data: Mapping[str, object]) -> Iterator[Cause]:
+    for key in sorted(data):
+        if len(key) > 253:
+            yield problems.invalid_value(f"{field}[{key}]", key, "must be no more than 253 bytes")
+        if not re.fullmatch(r"[-._a-zA-Z0-9]+", key) or key in (".", ".."):
+            yield problems.invalid_value(f"{field}[{key}]", key, _KEY_TEXT)
+
+
+def _immutable(obj: Tree, old: Tree, fields: Sequence[str]) -> Iterator[Cause]:
+    if not old.get("immutable"):
+        return
+    text = "field is immutable when `immutable` is set"
+    if not obj.get("immutable"):
+        yield problems.not_allowed("immutable", text)
+    for field in fields:
+        if (obj.get(field) or {}) != (old.get(field) or {}):
+            yield problems.not_allowed(field, text)
+
+
+class ConfigMapStrategy(TableStrategy):
+    """Keys, size, immutability."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """See the class."""
+        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+        found = list(_key_problems("data", data))
+        found.extend(
+            problems.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+            for key in sorted(set(data) & set(binary))
+        )
+        found.extend(_key_problems("binaryData", binary))
+        size = sum(len(v.encode()) for v in data.values()) + sum(len(v) * 3 // 4 for v in binary.values())
+        if size > _MEBIBYTE:
+            found.append(problems.too_long("", _MEBIBYTE))
+        return found
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """Immutable ones do not change."""
+        return [*_immutable(obj, old, ("data", "binaryData")), *self.validate(context, obj)]
+
+
+_SECRET_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
+class SecretStrategy(TableStrategy):
+    """Types with their keys; plain strings become data."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.selectable = {"type": lambda obj: str(obj.get("type", ""))}
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """See the class."""
+        data = obj.get("data") or {}
+        found = list(_key_problems("data", data))
+        if sum(len(v) * 3 // 4 for v in data.values()) > _MEBIBYTE:
+            found.append(problems.too_long("data", _MEBIBYTE))
+        kind = obj.get("type", "")
+        found.extend(problems.required(f"data[{key}]") for key in _SECRET_KEYS.get(kind, ()) if key not in data)
+        if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
+            found.append(problems.required("data[username]"))
+            found.append(problems.required("data[password]"))
+        if kind == "kubernetes.io/service-account-token":
+            annotations = obj["metadata"].get("annotations") or {}
+            if not annotations.get("kubernetes.io/service-account.name"):
+                found.append(problems.required("metadata.annotations[kubernetes.io/service-account.name]"))
+        return found
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """The type stays; immutable ones do not change."""
+        found = list(_immutable(obj, old, ("data",)))
+        if obj.get("type", "") != old.get("type", ""):
+            found.append(problems.invalid_value("type", obj.get("type", ""), "field is immutable"))
+        return [*found, *self.validate(context, obj)]
+
+
+def secret_strings(obj: Tree) -> None:
+    """``stringData`` goes into ``data`` and is never seen again."""
+    strings = obj.pop("stringData", None)
+    if strings:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in strings.items()}
+        obj["data"] = {**(obj.get("data") or {}), **encoded}
+
+
+class LeaseStrategy(TableStrategy):
+    """Durations are positive."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """See the class."""
+        spec = obj.get("spec") or {}
+        found: list[Cause] = []
+        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+        if duration is not None and duration <= 0:
+            found.append(problems.invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        if transitions is not None and transitions < 0:
+            text = "must be greater than or equal to 0"
+            found.append(problems.invalid_value("spec.leaseTransitions", transitions, text))
+        return found
+
+
+class ClaimStrategy(TableStrategy):
+    """Protected while it is in use: the finalizer is there from the start."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    @property
+    def finalizer(self) -> str:
+        """The one that protects."""
+        return f"kubernetes.io/{'pvc' if self.info.namespaced else 'pv'}-protection"
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """See the class."""
+        super().prepare_for_create(context, obj)
+        meta = obj["metadata"]
+        if self.finalizer not in (meta.get("finalizers") or []):
+            meta["finalizers"] = [*(meta.get("finalizers") or []), self.finalizer]
+
+    def initial_status(self, obj: Tree) -> Tree:
+        """Pending."""
+        return {"phase": "Pending"}

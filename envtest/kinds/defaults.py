@@ -1,0 +1,355 @@
+"""Defaults of the built-in kinds besides pods. Each function fills in a tree that the caller owns."""
+
+from __future__ import annotations
+
+from envtest.kinds.core import label_namespace, secret_strings
+from envtest.kinds.pod_defaults import pod, put, template
+from envtest.kinds.typed import Defaults
+from opsdk.apiserver.storage.ports import Tree
+
+
+def deployment(obj: Tree) -> None:
+    """Four strategies' worth of numbers."""
+    spec = obj.setdefault("spec", {})
+    put(spec, replicas=1)
+    template(spec)
+    strategy = spec.setdefault("strategy", {})
+    put(strategy, type="RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        put(strategy, rollingUpdate={})
+        put(strategy["rollingUpdate"], maxUnavailable="25%", maxSurge="25%")
+    put(spec, revisionHistoryLimit=10, progressDeadlineSeconds=600)
+
+
+def replica_set(obj: Tree) -> None:
+    """One replica."""
+    spec = obj.setdefault("spec", {})
+    put(spec, replicas=1)
+    template(spec)
+
+
+def replication_controller(obj: Tree) -> None:
+    """The selector is the template's labels."""
+    spec = obj.setdefault("spec", {})
+    put(spec, replicas=1)
+    template(spec)
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if labels:
+        put(spec, selector=dict(labels))
+        meta = obj.setdefault("metadata", {})
+        put(meta, labels=dict(labels))
+
+
+def stateful_set(obj: Tree) -> None:
+    """Ordered, rolling."""
+    spec = obj.setdefault("spec", {})
+    put(spec, podManagementPolicy="OrderedReady")
+    strategy = spec.setdefault("updateStrategy", {})
+    put(strategy, type="RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        put(strategy, rollingUpdate={})
+        put(strategy["rollingUpdate"], partition=0)
+    put(spec, persistentVolumeClaimRetentionPolicy={})
+    put(spec["persistentVolumeClaimRetentionPolicy"], whenDeleted="Retain", whenScaled="Retain")
+    put(spec, replicas=1, revisionHistoryLimit=10)
+    template(spec)
+    for claim in spec.get("volumeClaimTemplates") or ():
+        claim.setdefault("apiVersion", "v1")
+        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim_defaults(claim)
+
+
+def daemon_set(obj: Tree) -> None:
+    """One pod at a time."""
+    spec = obj.setdefault("spec", {})
+    template(spec)
+    strategy = spec.setdefault("updateStrategy", {})
+    put(strategy, type="RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        put(strategy, rollingUpdate={})
+        put(strategy["rollingUpdate"], maxUnavailable=1, maxSurge=0)
+    put(spec, revisionHistoryLimit=10)
+
+
+def job(obj: Tree) -> None:
+    """One completion, six tries."""
+    job_spec(obj.setdefault("spec", {}))
+    labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if labels:
+        put(obj.setdefault("metadata", {}), labels=dict(labels))
+
+
+def job_spec(spec: Tree) -> None:
+    """The spec of a job, also inside a cron job."""
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        put(spec, completions=1, parallelism=1)
+    put(spec, parallelism=1)
+    if not (spec.get("completionMode") == "Indexed" and spec.get("backoffLimitPerIndex") is not None):
+        put(spec, backoffLimit=6)
+    else:
+        put(spec, backoffLimit=2147483647)
+    put(spec, completionMode="NonIndexed", suspend=False)
+    put(spec, podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            put(pattern, status="True")
+    template(spec)
+
+
+def cron_job(obj: Tree) -> None:
+    """Allow concurrency, keep three successes and one failure."""
+    spec = obj.setdefault("spec", {})
+    put(
+        spec,
+        concurrencyPolicy="Allow",
+        suspend=False,
+        successfulJobsHistoryLimit=3,
+        failedJobsHistoryLimit=1,
+    )
+    # The job's own defaults come with the job; only the pod's are here.
+    template((spec.get("jobTemplate") or {}).get("spec") or {})
+
+
+def service(obj: Tree) -> None:
+    """Ports and affinity; addresses are allocated when it is created."""
+    spec = obj.setdefault("spec", {})
+    put(spec, sessionAffinity="None", type="ClusterIP")
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    else:
+        put(spec, sessionAffinityConfig={})
+        put(spec["sessionAffinityConfig"], clientIP={})
+        put(spec["sessionAffinityConfig"]["clientIP"], timeoutSeconds=10800)
+    for port in spec.get("ports") or ():
+        put(port, protocol="TCP", targetPort=port.get("port", 0))
+        if port["targetPort"] in ("", 0):
+            port["targetPort"] = port.get("port", 0)
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        put(spec, externalTrafficPolicy="Cluster")
+    if spec["type"] in ("NodePort", "LoadBalancer", "ClusterIP"):
+        put(spec, internalTrafficPolicy="Cluster")
+    if spec["type"] == "LoadBalancer":
+        put(spec, allocateLoadBalancerNodePorts=True)
+
+
+def secret(obj: Tree) -> None:
+    """Opaque; plain strings become data."""
+    put(obj, type="Opaque")
+    secret_strings(obj)
+
+
+def claim_defaults(obj: Tree) -> None:
+    """File systems, pending."""
+    put(obj.setdefault("spec", {}), volumeMode="Filesystem")
+    put(obj.setdefault("status", {}), phase="Pending")
+
+
+def volume(obj: Tree) -> None:
+    """Kept, a file system."""
+    spec = obj.setdefault("spec", {})
+    put(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
+    if isinstance(spec.get("hostPath"), dict):
+        put(spec["hostPath"], type="")
+
+
+def storage_class(obj: Tree) -> None:
+    """Deleted with its claim, bound at once."""
+    put(obj, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+
+
+def pod_template(obj: Tree) -> None:
+    """Like any template."""
+    template(obj)
+
+
+def endpoints(obj: Tree) -> None:
+    """Ports are TCP."""
+    for subset in obj.get("subsets") or ():
+        for port in subset.get("ports") or ():
+            put(port, protocol="TCP")
+
+
+def endpoint_slice(obj: Tree) -> None:
+    """Ports are TCP and have a name."""
+    for port in obj.get("ports") or ():
+        put(port, name="", protocol="TCP")
+
+
+def role_binding(obj: Tree) -> None:
+    """Groups of the API that subjects and roles belong to."""
+    ref = obj.setdefault("roleRef", {})
+    if not ref.get("apiGroup"):
+        ref["apiGroup"] = "rbac.authorization.k8s.io"
+    for subject in obj.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group"):
+            put(subject, apiGroup="rbac.authorization.k8s.io")
+            if not subject["apiGroup"]:
+                subject["apiGroup"] = "rbac.authorization.k8s.io"
+
+
+def network_policy(obj: Tree) -> None:
+    """Ingress, and egress where rules for it are there."""
+    spec = obj.setdefault("spec", {})
+    for rules in ("ingress", "egress"):
+        for rule in spec.get(rules) or ():
+            for port in rule.get("ports") or ():
+                put(port, protocol="TCP")
+    put(spec, policyTypes=["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
+
+
+def ingress_class(obj: Tree) -> None:
+    """Parameters are cluster-wide."""
+    parameters = (obj.get("spec") or {}).get("parameters")
+    if isinstance(parameters, dict):
+        put(parameters, scope="Cluster")
+
+
+def horizontal_pod_autoscaler(obj: Tree) -> None:
+    """At least one replica, 80 % of a CPU."""
+    spec = obj.setdefault("spec", {})
+    put(spec, minReplicas=1)
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    behavior = spec.get("behavior")
+    if isinstance(behavior, dict):
+        _scaling(behavior)
+
+
+def _scaling(behavior: Tree) -> None:
+    up = behavior.setdefault("scaleUp", {})
+    put(
+        up,
+        stabilizationWindowSeconds=0,
+        selectPolicy="Max",
+        policies=[
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+        ],
+    )
+    down = behavior.setdefault("scaleDown", {})
+    put(down, selectPolicy="Max", policies=[{"type": "Percent", "value": 100, "periodSeconds": 15}])
+
+
+def webhook_configuration(obj: Tree) -> None:
+    """Fail, equivalent, ten seconds, all objects."""
+    for hook in obj.get("webhooks") or ():
+        put(hook, failurePolicy="Fail", matchPolicy="Equivalent", timeoutSeconds=10)
+        put(hook, namespaceSelector={}, objectSelector={})
+        if obj.get("kind") == "MutatingWebhookConfiguration":
+            put(hook, reinvocationPolicy="Never")
+        service_ref = (hook.get("clientConfig") or {}).get("service")
+        if isinstance(service_ref, dict):
+            put(service_ref, port=443)
+        for rule in hook.get("rules") or ():
+            put(rule, scope="*")
+
+
+def policy(obj: Tree) -> None:
+    """Fail, equivalent, all objects."""
+    spec = obj.setdefault("spec", {})
+    put(spec, failurePolicy="Fail")
+    constraints = spec.get("matchConstraints")
+    if isinstance(constraints, dict):
+        match_resources(constraints)
+
+
+def policy_binding(obj: Tree) -> None:
+    """Where a binding narrows, it does so like a policy."""
+    resources = (obj.get("spec") or {}).get("matchResources")
+    if isinstance(resources, dict):
+        match_resources(resources)
+
+
+def match_resources(match: Tree) -> None:
+    """Equivalent versions, all namespaces, all objects, all scopes."""
+    put(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+    for key in ("resourceRules", "excludeResourceRules"):
+        for rule in match.get(key) or ():
+            put(rule, scope="*")
+
+
+def api_service(obj: Tree) -> None:
+    """HTTPS."""
+    ref = (obj.get("spec") or {}).get("service")
+    if isinstance(ref, dict):
+        put(ref, port=443)
+
+
+def signing_request(obj: Tree) -> None:
+    """What keys are used for, where nothing was said."""
+    put(obj.setdefault("spec", {}), usages=["digital signature", "key encipherment"])
+
+
+def csi_driver(obj: Tree) -> None:
+    """The careful choices."""
+    put(
+        obj.setdefault("spec", {}),
+        attachRequired=True,
+        podInfoOnMount=False,
+        storageCapacity=False,
+        fsGroupPolicy="ReadWriteOnceWithFSType",
+        volumeLifecycleModes=["Persistent"],
+        requiresRepublish=False,
+        seLinuxMount=False,
+    )
+
+
+def priority_class(obj: Tree) -> None:
+    """May preempt."""
+    put(obj, preemptionPolicy="PreemptLowerPriority")
+
+
+def limit_range(obj: Tree) -> None:
+    """Limits are defaults for requests."""
+    for item in (obj.get("spec") or {}).get("limits") or ():
+        if item.get("type") != "Container":
+            continue
+        default = item.get("default") or {}
+        for name, amount in (item.get("max") or {}).items():
+            default.setdefault(name, amount)
+        requests = item.get("defaultRequest") or {}
+        for source in (default, item.get("min") or {}):
+            for name, amount in source.items():
+                requests.setdefault(name, amount)
+        for key, value in (("default", default), ("defaultRequest", requests)):
+            if value:
+                item[key] = value
+
+
+DEFAULTS: dict[str, Defaults] = {
+    "/pods": pod,
+    "/podtemplates": pod_template,
+    "/namespaces": label_namespace,
+    "/services": service,
+    "/secrets": secret,
+    "/endpoints": endpoints,
+    "/persistentvolumeclaims": claim_defaults,
+    "/persistentvolumes": volume,
+    "/replicationcontrollers": replication_controller,
+    "/limitranges": limit_range,
+    "apps/deployments": deployment,
+    "apps/replicasets": replica_set,
+    "apps/statefulsets": stateful_set,
+    "apps/daemonsets": daemon_set,
+    "batch/jobs": job,
+    "batch/cronjobs": cron_job,
+    "storage.k8s.io/storageclasses": storage_class,
+    "storage.k8s.io/csidrivers": csi_driver,
+    "discovery.k8s.io/endpointslices": endpoint_slice,
+    "rbac.authorization.k8s.io/rolebindings": role_binding,
+    "rbac.authorization.k8s.io/clusterrolebindings": role_binding,
+    "networking.k8s.io/networkpolicies": network_policy,
+    "networking.k8s.io/ingressclasses": ingress_class,
+    "autoscaling/horizontalpodautoscalers": horizontal_pod_autoscaler,
+    "admissionregistration.k8s.io/validatingwebhookconfigurations": webhook_configuration,
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations": webhook_configuration,
+    "admissionregistration.k8s.io/validatingadmissionpolicies": policy,
+    "admissionregistration.k8s.io/mutatingadmissionpolicies": policy,
+    "admissionregistration.k8s.io/validatingadmissionpolicybindings": policy_binding,
+    "admissionregistration.k8s.io/mutatingadmissionpolicybindings": policy_binding,
+    "apiregistration.k8s.io/apiservices": api_service,
+    "certificates.k8s.io/certificatesigningrequests": signing_request,
+    "scheduling.k8s.io/priorityclasses": priority_class,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,50 @@
+"""The catalogue of this server's hand-written kinds."""
+
+from __future__ import annotations
+
+from envtest.kinds.catalogue import Catalogue
+from envtest.kinds.core import ClaimStrategy, ConfigMapStrategy, LeaseStrategy, NamespaceStrategy, SecretStrategy
+from envtest.kinds.defaults import DEFAULTS
+from envtest.kinds.events import EventStrategy
+from envtest.kinds.pods import PodStrategy
+from envtest.kinds.printers import PRINTERS
+from envtest.kinds.rbac import BindingStrategy, RoleStrategy
+from envtest.kinds.services import ServiceStrategy
+from envtest.kinds.workloads import (
+    JobStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+    WorkloadStrategy,
+)
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def catalogue() -> Catalogue:
+    """A fresh one: strategies may hold what they have allocated."""
+    return Catalogue(
+        strategies={
+            "/namespaces": NamespaceStrategy,
+            "/configmaps": ConfigMapStrategy,
+            "/secrets": SecretStrategy,
+            "/services": ServiceStrategy,
+            "/pods": PodStrategy,
+            "/events": EventStrategy,
+            "events.k8s.io/events": EventStrategy,
+            "/persistentvolumeclaims": ClaimStrategy,
+            "/persistentvolumes": ClaimStrategy,
+            "/replicationcontrollers": ReplicationControllerStrategy,
+            "apps/deployments": WorkloadStrategy,
+            "apps/replicasets": WorkloadStrategy,
+            "apps/daemonsets": WorkloadStrategy,
+            "apps/statefulsets": StatefulSetStrategy,
+            "batch/jobs": JobStrategy,
+            "coordination.k8s.io/leases": LeaseStrategy,
+            f"{RBAC}/roles": RoleStrategy,
+            f"{RBAC}/clusterroles": RoleStrategy,
+            f"{RBAC}/rolebindings": BindingStrategy,
+            f"{RBAC}/clusterrolebindings": BindingStrategy,
+        },
+        defaults=DEFAULTS,
+        printers=PRINTERS,
+    )

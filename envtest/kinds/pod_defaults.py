@@ -1,0 +1,144 @@
+"""Defaults of pods and pod templates. Each function fills in a tree that the caller owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from opsdk.apiserver.storage.ports import Tree
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def put(tree: Tree, **values: Any) -> None:
+    """Set what is missing."""
+    for key, value in values.items():
+        if tree.get(key) is None:
+            tree[key] = value
+
+
+def template(spec: Tree) -> None:
+    """The pod template of a workload's spec."""
+    inner = spec.get("template")
+    if isinstance(inner, dict):
+        pod_spec(inner.setdefault("spec", {}))
+
+
+def pod(obj: Tree) -> None:
+    """A pod; more is filled in than in templates."""
+    spec = obj.setdefault("spec", {})
+    put(spec, enableServiceLinks=True)
+    for container in containers(spec):
+        _requests_from_limits(container)
+    pod_spec(spec)
+
+
+def containers(spec: Tree) -> Iterator[Tree]:
+    """Every container, of all three sorts."""
+    for key in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(key) or ()
+
+
+def _requests_from_limits(container: Tree) -> None:
+    resources = container.get("resources") or {}
+    limits = resources.get("limits")
+    if limits:
+        requests = resources.setdefault("requests", {})
+        for name, amount in limits.items():
+            requests.setdefault(name, amount)
+
+
+def pod_spec(spec: Tree) -> None:
+    """What every pod spec has."""
+    put(
+        spec,
+        restartPolicy="Always",
+        terminationGracePeriodSeconds=30,
+        dnsPolicy="ClusterFirst",
+        securityContext={},
+        schedulerName="default-scheduler",
+    )
+    _mirror(spec)
+    for container in containers(spec):
+        _container(container, host_network=bool(spec.get("hostNetwork")))
+    for volume in spec.get("volumes") or ():
+        _volume(volume)
+
+
+def _mirror(spec: Tree) -> None:
+    """Two names for one field."""
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def pull_policy(image: str) -> str:
+    """Images that may change behind their name are pulled again."""
+    name, at, _ = image.partition("@")
+    if at:
+        return "IfNotPresent"
+    _, _, tag = name.rpartition("/")[2].partition(":")
+    return "Always" if tag in ("", "latest") else "IfNotPresent"
+
+
+def _container(container: Tree, *, host_network: bool) -> None:
+    put(
+        container,
+        resources={},
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+        imagePullPolicy=pull_policy(container.get("image", "")),
+    )
+    for port in container.get("ports") or ():
+        put(port, protocol="TCP")
+        if host_network:
+            put(port, hostPort=port.get("containerPort"))
+    for key in _PROBES:
+        if isinstance(container.get(key), dict):
+            _probe(container[key])
+    for hook in (container.get("lifecycle") or {}).values():
+        if isinstance(hook, dict):
+            _http_get(hook)
+    for variable in container.get("env") or ():
+        _field_ref(variable.get("valueFrom") or {})
+
+
+def _probe(probe: Tree) -> None:
+    _http_get(probe)
+    if isinstance(probe.get("grpc"), dict):
+        put(probe["grpc"], service="")
+    put(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
+
+
+def _http_get(handler: Tree) -> None:
+    if isinstance(handler.get("httpGet"), dict):
+        put(handler["httpGet"], path="/", scheme="HTTP")
+
+
+def _field_ref(source: Tree) -> None:
+    if isinstance(source.get("fieldRef"), dict):
+        put(source["fieldRef"], apiVersion="v1")
+
+
+def _volume(volume: Tree) -> None:
+    if set(volume) <= {"name"}:
+        volume["emptyDir"] = {}
+    for key in ("configMap", "secret", "projected", "downwardAPI"):
+        if isinstance(volume.get(key), dict):
+            put(volume[key], defaultMode=420)
+    if isinstance(volume.get("hostPath"), dict):
+        put(volume["hostPath"], type="")
+    for item in (volume.get("downwardAPI") or {}).get("items") or ():
+        _field_ref(item)
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        _projection(source)
+    claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if isinstance(claim, dict):
+        put(claim.setdefault("spec", {}), volumeMode="Filesystem")
+
+
+def _projection(source: Tree) -> None:
+    if isinstance(source.get("serviceAccountToken"), dict):
+        put(source["serviceAccountToken"], expirationSeconds=3600)
+    for item in (source.get("downwardAPI") or {}).get("items") or ():
+        _field_ref(item)

@@ -1,0 +1,118 @@
+"""The scale subresource: a small window on an object's replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import Transform, Validate, accept
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.tree_copy import copy_tree
+
+_META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+Status = Callable[[Tree], Tree]
+"""The status of a scale, from the scaled object."""
+
+
+def scale_of(obj: Tree, *, replicas: int, status: Tree) -> Tree:
+    """The ``Scale`` of an object; zero replicas are left out, as the real server does."""
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {k: obj["metadata"][k] for k in _META if k in obj["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def built_in_scale(obj: Tree) -> Tree:
+    """The scale of a built-in workload."""
+    spec = obj.get("spec") or {}
+    status: Tree = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
+    selector = selector_text(spec.get("selector") or {})
+    if selector:
+        status["selector"] = selector
+    return scale_of(obj, replicas=spec.get("replicas", 0), status=status)
+
+
+def selector_text(selector: Tree) -> str:
+    """A selector as one line."""
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        return ",".join(f"{k}={v}" for k, v in sorted(selector.items()))
+    parts = [(k, f"{k}={v}") for k, v in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], ",".join(sorted(expression.get("values") or []))
+        match expression["operator"]:
+            case "In":
+                parts.append((key, f"{key} in ({values})"))
+            case "NotIn":
+                parts.append((key, f"{key} notin ({values})"))
+            case "Exists":
+                parts.append((key, key))
+            case _:
+                parts.append((key, f"!{key}"))
+    return ",".join(text for _, text in sorted(parts))
+
+
+class ScaleStore:
+    """Gets and updates scales; an update changes the replicas of the object behind."""
+
+    def __init__(
+        self,
+        main: Store,
+        *,
+        show: Callable[[Tree], Tree] = built_in_scale,
+        put: Callable[[Tree, int], None] | None = None,
+    ) -> None:
+        self.main = main
+        self.strategy = Strategy()
+        self._show = show
+        self._put = put or _put_replicas
+
+    async def get(self, context: Context, name: str) -> Tree:
+        """See `Getter`."""
+        return self._show(await self.main.get(context, name))
+
+    async def update(
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        validate: Validate = accept,
+        *,
+        force_create: bool = False,  # noqa: ARG002 - the shape of Updater; a scale is never created
+    ) -> tuple[Tree, bool]:
+        """See `Updater`."""
+
+        async def through(current: Tree | None) -> Tree:
+            if current is None:
+                raise problems.not_found(self.main.info, name)
+            before = self._show(current)
+            wanted = await transform(before)
+            replicas = (wanted.get("spec") or {}).get("replicas", 0)
+            _check(wanted, name, replicas)
+            await validate(wanted, before)
+            obj: Tree = copy_tree(current)
+            meta = wanted["metadata"]
+            obj["metadata"]["resourceVersion"] = meta.get("resourceVersion") or obj["metadata"]["resourceVersion"]
+            if meta.get("uid"):
+                obj["metadata"]["uid"] = meta["uid"]
+            self._put(obj, replicas)
+            return obj
+
+        stored, _ = await self.main.update(context, name, through)
+        return self._show(stored), False
+
+
+def _check(wanted: Tree, name: str, replicas: int) -> None:
+    if replicas < 0:
+        cause = problems.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise problems.invalid("Scale", "autoscaling", wanted["metadata"].get("name", name), [cause])
+
+
+def _put_replicas(obj: Tree, replicas: int) -> None:
+    obj.setdefault("spec", {})["replicas"] = replicas

@@ -1,0 +1,40 @@
+"""Nothing is created in namespaces that are missing or on their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+
+class NamespaceLifecycle:
+    """Args: `find` gives a namespace, or None where there is none."""
+
+    def __init__(self, find: Callable[[str], Tree | None], namespaces: ResourceInfo) -> None:
+        self._find = find
+        self._info = namespaces
+
+    async def mutate(self, review: Review) -> None:
+        """Refuse creations."""
+        info = review.served.info
+        if review.operation != "CREATE" or not info.namespaced or not review.namespace:
+            return
+        namespace = self._find(review.namespace)
+        if namespace is None:
+            raise problems.not_found(self._info, review.namespace)
+        if (namespace.get("status") or {}).get("phase") != "Terminating":
+            return
+        text = f"unable to create new content in namespace {review.namespace} because it is being terminated"
+        cause = Cause(
+            reason="NamespaceTerminating",
+            message=f"namespace {review.namespace} is being terminated",
+            field="metadata.namespace",
+        )
+        raise problems.forbidden(info, review.name, text, causes=(cause,))
+
+    async def validate(self, review: Review) -> None:
+        """Everything was said before."""
