@@ -1,0 +1,39 @@
+"""Equality of JSON trees."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from opsdk.tree.equal import deep_equal
+from tests.tree.trees import trees
+
+
+@given(trees())
+def test_a_copy_is_equal(tree: Any) -> None:
+    """Equality does not depend on identity."""
+    assert deep_equal(tree, copy.deepcopy(tree))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (0, False, False),
+        ([1], [True], False),
+        ({"a": 1}, {"a": 1.0}, True),
+        ({"a": None}, {}, False),
+        ([1, 2], [2, 1], False),
+        ("1", 1, False),
+        (None, False, False),
+        ({}, [], False),
+    ],
+)
+def test_equality_is_that_of_json(a: Any, b: Any, same: bool) -> None:
+    """Numbers are equal by value, and booleans are no numbers."""
+    assert deep_equal(a, b) is same
+    assert deep_equal(b, a) is same

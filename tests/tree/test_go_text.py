@@ -1,0 +1,46 @@
+"""Values as Go prints them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opsdk.tree.go_text import go_json, go_quote, go_syntax, go_value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": [1, "x y"], "a": None}, "map[a:<nil> b:[1 x y]]"),
+        ({}, "map[]"),
+        (True, "true"),
+        (1.0, "1"),
+        (0.25, "0.25"),
+        (1e21, "1e+21"),
+        (1.5e-7, "1.5e-07"),
+        (123456789.125, "123456789.125"),
+        (-0.0, "-0"),
+        (2**63, "9223372036854775808"),
+    ],
+)
+def test_plain_printing(value: Any, text: str) -> None:
+    """As ``%v`` writes values."""
+    assert go_value(value) == text
+
+
+def test_quoting() -> None:
+    """As ``%q`` writes strings."""
+    assert go_quote('a"b\\\n\x01é\u200b') == '"a\\"b\\\\\\n\\x01é\\u200b"'
+
+
+def test_syntax() -> None:
+    """As ``%#v`` writes values."""
+    assert go_syntax({"a": [1, "x"], "b": {}}) == (
+        'map[string]interface {}{"a":[]interface {}{1, "x"}, "b":map[string]interface {}{}}'
+    )
+
+
+def test_json() -> None:
+    """As ``json.Marshal`` writes values."""
+    assert go_json({"b": 1.0, "a": ["<&>", None, 1.5]}) == '{"a":["\\u003c\\u0026\\u003e",null,1.5],"b":1}'

@@ -1,0 +1,196 @@
+"""Structured merge: fields, comparison, merging, removing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.errors import PatchError
+from opsdk.tree.equal import deep_equal
+from opsdk.tree.fieldset import FieldSet, format_path
+from opsdk.tree.shape import UNKNOWN, shape_of_schema
+from opsdk.tree.typed import check_typed, compare, extract_items, fields_of, merge, remove_items, with_named_fields
+from tests.tree.kinds import WIDGET_SCHEMA, WORK
+
+WIDGET = shape_of_schema(WIDGET_SCHEMA)
+UNKEYED = "associative list without keys has an element that's"
+KEYED = "associative list with keys may not have"
+NO_NUMBER = "expected numeric (int or float), got string"
+NO_STRING = "expected string, got &value.valueUnstructured{Value:1}"
+STRINGS = st.sampled_from("xyz")
+PORTS = st.lists(
+    st.fixed_dictionaries({"port": st.integers(1, 3)}, optional={"name": STRINGS, "protocol": st.just("UDP")}),
+    max_size=3,
+    unique_by=lambda port: (port["port"], port.get("protocol")),
+)
+WIDGETS = st.fixed_dictionaries(
+    {},
+    optional={
+        "spec": st.fixed_dictionaries(
+            {},
+            optional={
+                "size": st.integers(0, 2),
+                "plain": st.lists(STRINGS, max_size=2),
+                "tags": st.lists(STRINGS, unique=True, max_size=3),
+                "free": st.dictionaries(STRINGS, STRINGS, max_size=2),
+                "solid": st.dictionaries(st.sampled_from("ab"), STRINGS, max_size=2),
+                "ports": PORTS,
+                "any": st.recursive(STRINGS, lambda below: st.dictionaries(STRINGS, below, max_size=2), max_leaves=4),
+            },
+        )
+    },
+)
+
+
+def texts(fields: FieldSet) -> list[str]:
+    """The paths, readable."""
+    return [format_path(path) for path in fields]
+
+
+@given(WIDGETS)
+def test_a_value_does_not_differ_from_itself(value: Any) -> None:
+    """Comparing with a copy finds nothing."""
+    assert compare(value, copy.deepcopy(value), WIDGET).is_same
+
+
+@given(WIDGETS, WIDGETS)
+def test_comparison_has_a_direction(old: Any, new: Any) -> None:
+    """What is added one way is removed the other way."""
+    there, back = compare(old, new, WIDGET), compare(new, old, WIDGET)
+    assert (there.added, there.modified, there.removed) == (back.removed, back.modified, back.added)
+
+
+@given(WIDGETS, WIDGETS)
+def test_merging_sets_everything_applied_and_loses_nothing(live: Any, applied: Any) -> None:
+    """Afterwards every applied field has its applied value, and every live field is there."""
+    before = copy.deepcopy((live, applied))
+    merged = merge(live, applied, WIDGET)
+    assert before == (live, applied)
+    change = compare(merged, applied, WIDGET)
+    wanted = fields_of(applied, WIDGET)
+    assert not (change.modified & wanted)
+    assert not change.added
+    assert not (fields_of(live, WIDGET).leaves() - fields_of(merged, WIDGET).leaves()).leaves() & wanted.leaves()
+
+
+@given(WIDGETS, WIDGETS)
+def test_merging_twice_is_merging_once(live: Any, applied: Any) -> None:
+    """Merging is idempotent."""
+    once = merge(live, applied, WIDGET)
+    assert deep_equal(merge(once, applied, WIDGET), once)
+
+
+@given(WIDGETS)
+def test_extracting_all_fields_keeps_all_leaves(value: Any) -> None:
+    """What owns everything extracts everything that can be owned."""
+    fields = fields_of(value, WIDGET)
+    extracted = extract_items(value, fields, WIDGET)
+    assert fields_of(extracted, WIDGET) == fields or not fields
+
+
+@given(WIDGETS, WIDGETS)
+def test_merged_then_extracted_is_what_was_applied(live: Any, applied: Any) -> None:
+    """The applied fields can be had back from the merged object."""
+    fields = fields_of(applied, WIDGET)
+    extracted = extract_items(merge(live, applied, WIDGET), fields, WIDGET)
+    if fields:
+        assert fields_of(extracted, WIDGET).leaves() == fields.leaves()
+
+
+@given(WIDGETS)
+def test_removing_all_fields_leaves_none(value: Any) -> None:
+    """After removing what is owned nothing is owned."""
+    fields = with_named_fields(fields_of(value, WIDGET), WIDGET)
+    assert fields_of(remove_items(value, fields, WIDGET), WIDGET).is_empty
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        ({"data": {"x": "1"}}, [".data.x"]),
+        ({"data": {}}, [".data"]),
+        ({"data": None}, [".data"]),
+        ({"metadata": {"finalizers": []}}, []),
+        ({"metadata": {"finalizers": ["b", "a"]}}, ['.metadata.finalizers[="a"]', '.metadata.finalizers[="b"]']),
+        ({"metadata": {"ownerReferences": [{"uid": "u", "name": "n"}]}}, ['.metadata.ownerReferences[uid="u"]']),
+        ({"spec": {"nodeSelector": {"a": "1"}, "replicas": 1}}, [".spec.nodeSelector", ".spec.replicas"]),
+        (
+            {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}},
+            [
+                '.spec.containers[name="c"]',
+                '.spec.containers[name="c"].name',
+                '.spec.containers[name="c"].ports[containerPort=80,protocol="TCP"]',
+                '.spec.containers[name="c"].ports[containerPort=80,protocol="TCP"].containerPort',
+            ],
+        ),
+        ({"spec": {"anything": {"k": {"l": 1}}}}, [".spec.anything.k", ".spec.anything.k.l"]),
+        ({"spec": {"anything": [1]}}, [".spec.anything"]),
+    ],
+)
+def test_the_fields_of_a_value(value: Any, fields: list[str]) -> None:
+    """Named fields count by content, entries and elements also themselves, atomic values as a whole."""
+    assert texts(fields_of(value, WORK)) == fields
+
+
+@pytest.mark.parametrize(
+    ("live", "applied", "order"),
+    [
+        ("abc", "cd", "abcd"),
+        ("abc", "ca", "bca"),
+        ("abc", "xa", "xabc"),
+        ("", "ba", "ba"),
+        ("ab", "", "ab"),
+        ("abc", "da", "dabc"),
+    ],
+)
+def test_applied_order_wins_and_the_rest_stays_in_place(live: str, applied: str, order: str) -> None:
+    """Shared elements take the applied order; what only the live list has keeps its own."""
+    merged = merge({"spec": {"tags": list(live)}}, {"spec": {"tags": list(applied)}}, WIDGET)
+    assert "".join(merged["spec"]["tags"]) == order
+
+
+def test_null_does_not_empty_an_object() -> None:
+    """An applied null owns the field, and removes nothing that others put into it."""
+    assert merge({"data": {"x": "1"}}, {"data": None}, WORK) == {"data": {"x": "1"}}
+    assert merge({"a": {"x": "1"}}, {"a": None}, UNKNOWN) == {"a": {"x": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"spec": {"tags": ["x", "x"]}}, '.spec.tags: duplicate entries for key [="x"]'),
+        (
+            {"spec": {"ports": [{"port": 80}, {"port": 80, "protocol": "TCP"}]}},
+            '.spec.ports: duplicate entries for key [port=80,protocol="TCP"]',
+        ),
+        ({"spec": {"unknown": 1}}, ".spec.unknown: field not declared in schema"),
+        ({"spec": {"size": "x"}}, f".spec.size: {NO_NUMBER}"),
+        ({"spec": {"free": {"k": 1}}}, f".spec.free.k: {NO_STRING}"),
+        ({"spec": {"plain": {}}}, ".spec.plain: expected list, got &{map[]}"),
+        ({"spec": []}, ".spec: expected map, got &{[]}"),
+        ({"spec": {"tags": [None]}}, f".spec.tags: element 0: {UNKEYED} an explicit null"),
+        ({"spec": {"ports": ["x"]}}, f".spec.ports: element 0: {KEYED} non-map elements"),
+        (
+            {"spec": {"size": "x", "free": {"k": 1}}},
+            f"errors:\n  .spec.size: {NO_NUMBER}\n  .spec.free.k: {NO_STRING}",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_as_the_server_tells_it(value: Any, message: str) -> None:
+    """Errors name the path and what was expected."""
+    with pytest.raises(PatchError) as caught:
+        check_typed(value, WIDGET)
+    assert str(caught.value) == message
+
+
+def test_live_duplicates_are_tolerated_and_kept() -> None:
+    """An object that got duplicates before must still be writable."""
+    live = {"spec": {"tags": ["x", "x", "y"]}}
+    check_typed(live, WIDGET, allow_duplicates=True)
+    assert merge(live, {"spec": {"tags": ["z"]}}, WIDGET)["spec"]["tags"] == ["x", "x", "y", "z"]
+    assert merge(live, {"spec": {"tags": ["x"]}}, WIDGET)["spec"]["tags"] == ["x", "y"]
+    assert compare(live, {"spec": {"tags": ["x", "y"]}}, WIDGET).modified
