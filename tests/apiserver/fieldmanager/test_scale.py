@@ -1,0 +1,47 @@
+"""Owners seen through scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsdk.apiserver.fieldmanager.scale import owners_of_scale, owners_of_scaled
+
+PATH = ("f:spec", "f:replicas")
+REPLICAS = {"apps/v1": PATH}
+
+
+def entry(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
+    """An entry of ``managedFields``."""
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": "apps/v1",
+        **more,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+
+
+OWNER = entry("owner", {"f:spec": {"f:paused": {}, "f:replicas": {}}}, time="2026-01-01T00:00:00Z")
+ONLY = {"f:spec": {"f:replicas": {}}}
+
+
+def test_a_scale_shows_the_owners_of_replicas() -> None:
+    """Only they appear, with the Scale's own field."""
+    shown = owners_of_scale([OWNER, entry("other", {"f:spec": {"f:paused": {}}})], REPLICAS)
+    assert [(one["manager"], one["apiVersion"], one["fieldsV1"]) for one in shown] == [
+        ("owner", "autoscaling/v1", ONLY)
+    ]
+
+
+def test_scaling_takes_replicas() -> None:
+    """The new owner has an entry without a time; the old one keeps the rest."""
+    scaler = {
+        **entry("scaler", ONLY, time="2026-01-01T00:00:09Z"),
+        "subresource": "scale",
+        "apiVersion": "autoscaling/v1",
+    }
+    assert owners_of_scaled([OWNER], [scaler], REPLICAS, "apps/v1") == [
+        {**entry("scaler", ONLY), "subresource": "scale"},
+        entry("owner", {"f:spec": {"f:paused": {}}}, time="2026-01-01T00:00:00Z"),
+    ]

@@ -1,0 +1,74 @@
+"""Invalid fields and the answer that lists them."""
+
+from __future__ import annotations
+
+import pytest
+
+from opsdk.apiserver.field_errors import (
+    OMITTED,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    invalid_error,
+    not_found,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
+from opsdk.tree.paths import FieldPath
+
+X = FieldPath("spec", "x")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "text"),
+    [
+        (required(X), "FieldValueRequired", "Required value"),
+        (required(X, "is needed"), "FieldValueRequired", "Required value: is needed"),
+        (invalid(X, "v", "why"), "FieldValueInvalid", 'Invalid value: "v": why'),
+        (invalid(X, 0, "why"), "FieldValueInvalid", "Invalid value: 0: why"),
+        (invalid(X, {"b": 1, "a": [None]}, "why"), "FieldValueInvalid", 'Invalid value: {"a":[null],"b":1}: why'),
+        (invalid(X, None, "why"), "FieldValueInvalid", "Invalid value: null: why"),
+        (invalid(X, OMITTED, "why"), "FieldValueInvalid", "Invalid value: why"),
+        (type_invalid(X, "integer", "why"), "FieldValueTypeInvalid", 'Invalid value: "integer": why'),
+        (
+            not_supported(X, "z", ["a", "b"]),
+            "FieldValueNotSupported",
+            'Unsupported value: "z": supported values: "a", "b"',
+        ),
+        (not_found(X, "z"), "FieldValueNotFound", 'Not found: "z"'),
+        (duplicate(X, "v"), "FieldValueDuplicate", 'Duplicate value: "v"'),
+        (forbidden(X, "why"), "FieldValueForbidden", "Forbidden: why"),
+        (too_long(X, 5), "FieldValueTooLong", "Too long: may not be more than 5 bytes"),
+        (too_many(X, 3, 2), "FieldValueTooMany", "Too many: 3: must have at most 2 items"),
+    ],
+)
+def test_each_kind_of_error(error: FieldError, reason: str, text: str) -> None:
+    """The reason, the message and the field are the server's."""
+    assert str(error) == f"spec.x: {text}"
+    assert (error.cause.reason, error.cause.message, error.cause.field) == (reason, text, "spec.x")
+
+
+def test_one_error_stands_bare() -> None:
+    """A single error is not put into brackets; details name the kind."""
+    error = invalid_error("Deployment", "apps", "a", [required(X)])
+    assert error.message == 'Deployment.apps "a" is invalid: spec.x: Required value'
+    assert (error.code, error.reason) == (422, "Invalid")
+    assert (error.details.kind, error.details.group, error.details.name) == ("Deployment", "apps", "a")
+
+
+def test_the_same_text_is_said_once() -> None:
+    """The message has each text once, the causes have every error."""
+    error = invalid_error("ConfigMap", "", "a", [required(X), required(X), required("y")])
+    assert error.message == 'ConfigMap "a" is invalid: [spec.x: Required value, y: Required value]'
+    assert len(error.details.causes) == 3
+
+
+def test_errors_of_no_object() -> None:
+    """A patch that gives no object is invalid without a kind and a name."""
+    assert invalid_error("", "", "", [invalid("patch", "p", "why")]).message == (
+        ' "" is invalid: patch: Invalid value: "p": why'
+    )

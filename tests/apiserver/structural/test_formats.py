@@ -1,0 +1,82 @@
+"""String formats and patterns."""
+
+from __future__ import annotations
+
+import pytest
+
+from opsdk.apiserver.structural.formats import FORMATS
+from opsdk.apiserver.structural.patterns import compile_pattern
+from opsdk.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        (
+            "date-time",
+            ["2020-01-02T03:04:05Z", "2020-01-02t03:04:05.5+01:00"],
+            ["2020-01-02T03:04:05", "2020-13-02T03:04:05Z", "x"],
+        ),
+        ("date", ["2020-02-29"], ["2021-02-29", "2020-1-2", "20200102"]),
+        ("duration", ["1h30m", "-1.5s", "0", "2 days"], ["5 parsecs", "", "1"]),
+        ("ipv4", ["1.2.3.4"], ["1.2.3.256", "01.2.3.4", "::1"]),
+        ("ipv6", ["::1", "fe80::1"], ["1.2.3.4", "fe80::1%eth0"]),
+        ("cidr", ["10.0.0.0/8", "::/0", "10.1.2.3/8"], ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/255.0.0.0"]),
+        ("uuid", ["123e4567-e89b-12d3-a456-426614174000"], ["xyz", ""]),
+        ("uuid4", ["123e4567-e89b-42d3-a456-426614174000"], ["123e4567-e89b-12d3-a456-426614174000"]),
+        ("email", ["a@b.c"], ["nobody", "a b@c"]),
+        ("uri", ["http://x/y", "/path"], ["not a uri", "", "relative"]),
+        ("byte", ["aGk="], ["***", "aGk", ""]),
+        ("hostname", ["a.example.com", "a-b"], ["under_score", "-a", "a..b"]),
+        ("mac", ["01:23:45:67:89:ab", "0123.4567.89ab"], ["zz", "01:23:45:67:89"]),
+        ("isbn10", ["3-598-21508-8"], ["3-598-21508-9"]),
+        ("isbn13", ["978-0-306-40615-7"], ["978-0-306-40615-8"]),
+        ("creditcard", ["4111 1111 1111 1111"], ["4111 1111 1111 1112", "1"]),
+        ("hexcolor", ["#fff", "a0b1c2"], ["#ffff"]),
+        ("rgbcolor", ["rgb(1, 2,255)"], ["rgb(1,2,256)"]),
+        ("bsonobjectid", ["507f1f77bcf86cd799439011"], ["507f"]),
+        ("ssn", ["123-45-6789"], ["12-345-6789"]),
+        ("password", ["anything"], []),
+        ("k8s-short-name", ["a-b"], ["A", "-a"]),
+        ("k8s-long-name", ["a.b-c"], ["a..b"]),
+    ],
+)
+def test_formats(name: str, good: list[str], bad: list[str]) -> None:
+    """Each format accepts what it should, and refuses what comes close."""
+    assert [text for text in good if not FORMATS[name](text)] == []
+    assert [text for text in bad if FORMATS[name](text)] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        ("^a$", ["a"], ["a\n", "ba"]),
+        ("a", ["bab"], ["b"]),
+        (r"^\d+\z", ["12"], ["1x", "٣"]),
+        (r"^[[:alpha:]]+$", ["ab"], ["a1"]),
+        (r"^[^[:space:]]+$", ["ab"], ["a b"]),
+        (r"^\Qa.b\E$", ["a.b"], ["axb"]),
+        (r"^\p{L}+$", ["aé"], ["a1"]),
+        (r"^[\p{L}-]+$", [], []),
+        (r"^[$]$", ["$"], ["x"]),
+        (r"^[]a]$", ["]", "a"], ["b"]),
+        (r"^(?P<x>a)(?<y>b)$", ["ab"], ["a"]),
+        (r"(?i)^abc$", ["ABC"], ["x"]),
+    ],
+)
+def test_patterns_mean_what_re2_means(pattern: str, good: list[str], bad: list[str]) -> None:
+    """The end is the end, and classes are RE2's."""
+    if not good and not bad:
+        with pytest.raises(UsageError):
+            compile_pattern(pattern)
+        return
+    compiled = compile_pattern(pattern)
+    assert all(compiled.search(text) for text in good)
+    assert not any(compiled.search(text) for text in bad)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a**", r"(a)\1", "a(?=b)", "(?<!a)b", "[[:nope:]]"])
+def test_what_re2_refuses_is_refused(pattern: str) -> None:
+    """A schema with such a pattern must not be accepted."""
+    with pytest.raises(UsageError):
+        compile_pattern(pattern)
