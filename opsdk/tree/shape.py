@@ -67,6 +67,7 @@ class Shape:
     __slots__ = (
         "_fields",
         "_item",
+        "_key_defaults",
         "_properties",
         "_resolve",
         "_schema",
@@ -88,6 +89,7 @@ class Shape:
         self._properties: Mapping[str, Any] = schema.get("properties") or {}
         self._fields: dict[str, Shape] = {}
         self._item: Shape | None = None
+        self._key_defaults: dict[str, Any] | None = None
         site = {**schema, **(context or {})}
         self.list_keys: tuple[str, ...] = tuple(site.get("x-kubernetes-list-map-keys") or ())
         strategies = str(site.get("x-kubernetes-patch-strategy") or "")
@@ -150,11 +152,13 @@ class Shape:
         return self._item
 
     @property
-    def key_defaults(self) -> dict[str, Any]:
+    def key_defaults(self) -> Mapping[str, Any]:
         """The defaults of those `list_keys` that have one: an element without the key is identified by it."""
-        element = self.item()._properties  # noqa: SLF001 (the same class)
-        found = {key: element[key].get("default") for key in self.list_keys if key in element}
-        return {key: value for key, value in found.items() if value is not None}
+        if self._key_defaults is None:
+            element = self.item()._properties  # noqa: SLF001 (the same class)
+            found = {key: element[key].get("default") for key in self.list_keys if key in element}
+            self._key_defaults = {key: value for key, value in found.items() if value is not None}
+        return self._key_defaults
 
     def zero(self, like: Any = None) -> Any:
         """The value of this type before anything is set, as the server writes it.

@@ -171,7 +171,7 @@ def _ordered(before: list[Any] | None, change: list[Any] | None, order: list[Any
     else:
         merged = _merge_value(before, change, shape)
     listed, rest = _partition(merged, order, shape.patch_merge_key)
-    return _interleave(listed, rest, order, before or [], shape.patch_merge_key)
+    return _interleave(listed, rest, before or [], shape.patch_merge_key)
 
 
 def _merge_list(original: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
@@ -180,14 +180,14 @@ def _merge_list(original: list[Any], patch: list[Any], shape: Shape) -> list[Any
     if not _of_maps(original, patch):
         merged = _distinct([*original, *patch])
         listed, rest = _partition(merged, patch, "")
-        return _interleave(listed, rest, patch, original, "")
+        return _interleave(listed, rest, original, "")
     key = shape.patch_merge_key
     if not key:
         raise PatchError("cannot merge lists without merge key")
     original, patch = _special_elements(original, patch, key)
     merged = _merge_elements(original, patch, shape)
     listed, rest = _partition(merged, patch, key)
-    return _interleave(listed, rest, patch, original, key)
+    return _interleave(listed, rest, original, key)
 
 
 def _of_maps(original: list[Any], patch: list[Any]) -> bool:
@@ -264,9 +264,8 @@ def _partition(merged: list[Any], order: Sequence[Any], key: str) -> tuple[list[
     return [item for _, item in listed], [item for at, item in placed if at < 0]
 
 
-def _interleave(listed: list[Any], rest: list[Any], order: Sequence[Any], before: list[Any], key: str) -> list[Any]:
-    """One list: the elements of `order` in its order; one of the `rest` stays before those it stood before."""
-    del order  # `listed` is sorted by it already
+def _interleave(listed: list[Any], rest: list[Any], before: list[Any], key: str) -> list[Any]:
+    """One list: `listed` in its order, and of the `rest` each before the elements it stood before."""
     result: list[Any] = []
     others = list(rest)
     for item in listed:

@@ -328,7 +328,8 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
     left = [list_element(item, shape) for item in live]
     right = [list_element(item, shape) for item in applied]
     wanted, known = set(right), _unique(live, left)
-    shared = [element for element in right if element in left]
+    present = set(left)
+    shared = [element for element in right if element in present]
     done: set[str] = set()
     result: list[Any] = []
     i = j = 0
