@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from envtest.bootstrap import bootstrap
+from envtest.extensions.custom import CustomModel
+from envtest.extensions.definitions import DefinitionStrategy
+from envtest.extensions.publish import published
+from envtest.extensions.server import ExtensionServer
 from envtest.kinds.core import FinalizeStrategy
 from envtest.kinds.events import EventModel
-from envtest.kinds.known import catalogue
+from envtest.kinds.known import DEFINITIONS, catalogue
 from envtest.kinds.scale import ScaleStore
 from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
 from envtest.kinds.typed import TypedModel, Typing
@@ -18,13 +22,16 @@ from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
 from opsdk.apiserver.auth.authentication import Authenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.endpoints.admit import AdmissionChain
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.openapi import OpenApi
 from opsdk.apiserver.endpoints.well_known import WellKnown
 from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.server import NotFound, ResourceServer, Server
+from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.web.response import Response
 
 VERSION = {
     "major": "1",
@@ -56,6 +63,38 @@ class TableSchemas:
         return served.model.name if isinstance(served.model, TypedModel) else None
 
 
+class CustomSchemas:
+    """The schemas of custom resources, by the names that `CustomModel` gives them."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, tuple[Installed, CustomModel]] = {}
+
+    def schema(self, name: str) -> Tree | None:
+        """See `SchemaSource`."""
+        found = self._models.get(name)
+        return None if found is None else published(found[0].info, found[1].raw)
+
+    def name_of(self, served: Installed) -> str | None:
+        """See `SchemaSource`."""
+        if not isinstance(served.model, CustomModel):
+            return None
+        if not served.info.subresource:
+            self._models[served.model.schema_name] = (served, served.model)
+        return served.model.schema_name
+
+
+class _Late:
+    """A delegate that is known after the server before it."""
+
+    target: Delegate = NotFound()
+
+    async def handle(self, call: Call) -> Response:
+        return await self.target.handle(call)
+
+    def groups(self) -> Sequence[ServedGroup]:
+        return self.target.groups()
+
+
 class ControlPlane:
     """One API server with its objects.
 
@@ -79,8 +118,10 @@ class ControlPlane:
         self.typing = Typing(types())
         self.catalogue = catalogue()
         self.stores: dict[str, Store] = {}
-        self.core = ResourceServer(NotFound(), self.admission)
+        late = _Late()
+        self.core = ResourceServer(late, self.admission)
         self._install_all()
+        self.extensions = late.target = self._extensions()
         self.admission.plugins.append(NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info))
         self.server = Server(
             self.core,
@@ -93,8 +134,22 @@ class ControlPlane:
     def __repr__(self) -> str:
         return f"<ControlPlane with {self.storage!r}>"
 
+    def _extensions(self) -> ExtensionServer:
+        store = self.stores[DEFINITIONS]
+        group, _, resource = DEFINITIONS.partition("/")
+        served = self.core.find(group, "v1", resource)
+        assert served is not None
+        assert isinstance(store.strategy, DefinitionStrategy)
+        made = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.plans)
+        scale = self.core.find("apps", "v1", "deployments", "scale")
+        assert scale is not None
+        made.use_scale(scale.model)
+        store.strategy.listener = made
+        return made
+
     async def start(self) -> None:
         """Make the objects that every cluster has; harmless where they are there already."""
+        self.extensions.load()
         await bootstrap(self)
 
     def close(self) -> None:
@@ -103,7 +158,9 @@ class ControlPlane:
 
     @staticmethod
     def _well_known(server: Server) -> WellKnown:
-        openapi = OpenApi(server.groups, [TableSchemas()], title="Kubernetes", version=VERSION["gitVersion"])
+        openapi = OpenApi(
+            server.groups, [TableSchemas(), CustomSchemas()], title="Kubernetes", version=VERSION["gitVersion"]
+        )
         return WellKnown(server.groups, version=VERSION, openapi=openapi)
 
     # -------------------------------------------------------------- installing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from envtest.extensions.definitions import DefinitionStrategy
+from envtest.extensions.definitions import defaults as definition_defaults
 from envtest.kinds.catalogue import Catalogue
 from envtest.kinds.core import ClaimStrategy, ConfigMapStrategy, LeaseStrategy, NamespaceStrategy, SecretStrategy
 from envtest.kinds.defaults import DEFAULTS
@@ -17,6 +19,7 @@ from envtest.kinds.workloads import (
     WorkloadStrategy,
 )
 
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -40,11 +43,12 @@ def catalogue() -> Catalogue:
             "apps/statefulsets": StatefulSetStrategy,
             "batch/jobs": JobStrategy,
             "coordination.k8s.io/leases": LeaseStrategy,
+            DEFINITIONS: DefinitionStrategy,
             f"{RBAC}/roles": RoleStrategy,
             f"{RBAC}/clusterroles": RoleStrategy,
             f"{RBAC}/rolebindings": BindingStrategy,
             f"{RBAC}/clusterrolebindings": BindingStrategy,
         },
-        defaults=DEFAULTS,
+        defaults={**DEFAULTS, DEFINITIONS: definition_defaults},
         printers=PRINTERS,
     )

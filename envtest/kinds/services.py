@@ -175,12 +175,12 @@ class ServiceStrategy(TableStrategy):
         """Nobody else gets these."""
         self.pool.take(obj)
 
-    def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """What it has now, it has."""
         self.pool.release(old)
         self.pool.take(obj)
 
-    def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: Tree) -> None:
         """Free again."""
         self.pool.release(obj)
 

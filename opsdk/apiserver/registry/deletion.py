@@ -44,6 +44,8 @@ def mark(context: Context, strategy: Strategy, current: Tree, options: DeleteOpt
     obj: Tree = copy_tree(current)
     meta = obj["metadata"]
     finalizers = _finalizers(meta.get("finalizers") or [], options.propagation)
+    if not meta.get("deletionTimestamp"):
+        finalizers.extend(f for f in strategy.finalizers_on_delete(obj) if f not in finalizers)
     if finalizers:
         meta["finalizers"] = finalizers
     else:

@@ -137,7 +137,7 @@ class Store:
             self._begin_create(context, candidate)
             await validate(candidate, None)
             try:
-                return self._insert(context, candidate)
+                return await self._insert(context, candidate)
             except KeyExistsError:
                 taken = candidate["metadata"]["name"]
                 if generate and attempt < _NAME_TRIES - 1:
@@ -181,7 +181,7 @@ class Store:
             name = obj["metadata"].get("name", "")
             raise problems.invalid(self.info.kind, self.info.group, name, causes)
 
-    def _insert(self, context: Context, obj: Tree) -> Tree:
+    async def _insert(self, context: Context, obj: Tree) -> Tree:
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise problems.plain("resourceVersion should not be set on objects to be created")
@@ -192,7 +192,7 @@ class Store:
             return obj
         self.strategy.before_create(context, obj)
         stored = self.storage.create(key, obj)
-        self.strategy.after_create(context, stored)
+        await self.strategy.after_create(context, stored)
         return stored
 
     def _check_free(self, key: str) -> None:
@@ -235,19 +235,19 @@ class Store:
             stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)
         except _DryRunStop as stop:
             return stop.outcome, created
-        self._after_update(context, stored, before)
+        await self._after_update(context, stored, before)
         return stored, created
 
-    def _after_update(self, context: Context, stored: Tree, before: Tree | None) -> None:
+    async def _after_update(self, context: Context, stored: Tree, before: Tree | None) -> None:
         if before is None:
-            self.strategy.after_create(context, stored)
+            await self.strategy.after_create(context, stored)
             return
         if stored is before:
             return
         if not self._exists(context, stored):
-            self.strategy.after_delete(context, stored)
+            await self.strategy.after_delete(context, stored)
         else:
-            self.strategy.after_update(context, stored, before)
+            await self.strategy.after_update(context, stored, before)
 
     def _exists(self, context: Context, obj: Tree) -> bool:
         try:
@@ -326,9 +326,11 @@ class Store:
     async def delete(self, context: Context, name: str, options: DeleteOptions, validate: Validate = accept) -> Deleted:
         """See `Deleter`."""
         gone = False
+        before: Tree | None = None
 
         async def step(current: Tree | None) -> Tree | Remove:
-            nonlocal gone
+            nonlocal gone, before
+            before = current
             if current is None:
                 raise problems.not_found(self.info, name)
             try:
@@ -348,7 +350,9 @@ class Store:
         except _DryRunStop as stop:
             return Deleted(stop.outcome, gone)
         if gone:
-            self.strategy.after_delete(context, stored)
+            await self.strategy.after_delete(context, stored)
+        elif before is not None and stored is not before:
+            await self.strategy.after_update(context, stored, before)
         return Deleted(stored, gone)
 
     async def delete_collection(

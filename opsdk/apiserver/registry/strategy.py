@@ -90,6 +90,10 @@ class Strategy:
         """Seconds between the mark and the removal; 0 removes at once."""
         return 0
 
+    def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:
+        """Finalizers that a deletion adds."""
+        return ()
+
     def mark_deleted(self, context: Context, obj: Tree) -> None:
         """Change what follows from being marked, e.g. a phase."""
 
@@ -98,16 +102,16 @@ class Strategy:
         return True
 
     # -------------------------------------------------------------- side effects
-    def after_create(self, context: Context, obj: Tree) -> None:
+    async def after_create(self, context: Context, obj: Tree) -> None:
         """The object is stored."""
 
     def before_create(self, context: Context, obj: Tree) -> None:
         """The object is valid and about to be stored: allocate."""
 
-    def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """The object was replaced."""
 
-    def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: Tree) -> None:
         """The object is gone: release."""
 
 
@@ -164,13 +168,13 @@ class StatusStrategy(Strategy):
         """As for the main resource."""
         return self.main.removable(obj)
 
-    def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """As for the main resource."""
-        self.main.after_update(context, obj, old)
+        await self.main.after_update(context, obj, old)
 
-    def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: Tree) -> None:
         """As for the main resource."""
-        self.main.after_delete(context, obj)
+        await self.main.after_delete(context, obj)
 
 
 class HasStatusRules(Strategy):

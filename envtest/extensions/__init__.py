@@ -1,0 +1,1 @@
+"""Custom resources: their definitions, and the server that serves what is defined."""

@@ -1,0 +1,77 @@
+"""Printed columns of custom resources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from envtest.extensions.jsonpath import find
+from envtest.kinds.printing import NAME, seconds_of, since
+from opsdk.apiserver.resources import Column
+from opsdk.apiserver.storage.ports import Tree
+
+_AGE: Tree = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+_AGE_TEXT = (
+    "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed"
+    " to be set in happens-before order across separate operations. Clients may not set this value. It is represented"
+    " in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info:"
+    " https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+)
+
+
+class ColumnPrinter:
+    """Name, then the columns of the definition, or the age where it has none."""
+
+    def __init__(self, columns: Sequence[Tree]) -> None:
+        self._definitions = list(columns) or [{**_AGE, "description": _AGE_TEXT}]
+        self.columns = [
+            NAME,
+            *(
+                Column(
+                    name=c["name"],
+                    type=c.get("type", "string"),
+                    format=c.get("format", ""),
+                    description=c.get("description")
+                    or f"Custom resource definition column (in JSONPath format): {c['jsonPath']}",
+                    priority=c.get("priority", 0),
+                )
+                for c in self._definitions
+            ),
+        ]
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """See `Printer`."""
+        return [obj["metadata"].get("name", ""), *(self._cell(c, obj, now) for c in self._definitions)]
+
+    @staticmethod
+    def _cell(column: Tree, obj: Tree, now: float) -> Any:
+        found = find(obj, column["jsonPath"])
+        if not found or found[0] is None:
+            return None
+        return cell(column.get("type", "string"), found[0], now)
+
+
+def cell(kind: str, value: Any, now: float) -> Any:
+    """A value as a cell of a column's type; None where it does not fit."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match kind:
+        case "integer":
+            return int(value) if number else None
+        case "number":
+            return value if number else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "date":
+            if not isinstance(value, str) or seconds_of(value) is None:
+                return "<invalid>"
+            return since(value, now)
+        case _:
+            return text(value)
+
+
+def text(value: Any) -> str:
+    """A value as text: strings as they are, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

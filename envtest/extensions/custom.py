@@ -1,0 +1,185 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""One version of a custom resource: how it is read, defaulted, validated, stored, scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from envtest.extensions.columns import ColumnPrinter, text
+from envtest.extensions.jsonpath import find
+from envtest.kinds.plan import Plans, Reading
+from envtest.kinds.scale import scale_of
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.strategy import HasStatusRules
+from opsdk.apiserver.resources import Decoded, Printer
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.errors import ApiError, Cause
+from opsdk.tree.shape import Shape, shape_of_schema
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+class CustomModel:
+    """Reads bodies by the schema of a definition's version."""
+
+    typed = False
+
+    def __init__(self, definition: Tree, version: Tree, plans: Plans) -> None:
+        spec = definition["spec"]
+        self.raw: Tree = version["schema"]["openAPIV3Schema"]
+        self.api_version = f"{spec['group']}/{version['name']}"
+        self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
+        self.schema = StructuralSchema(self.raw)
+        self._stored = next(f"{spec['group']}/{v['name']}" for v in spec["versions"] if v.get("storage"))
+        self._plans = plans
+        self._printer = ColumnPrinter(version.get("additionalPrinterColumns") or ())
+
+    def __repr__(self) -> str:
+        return f"<CustomModel {self.api_version} {self.schema_name}>"
+
+    @cached_property
+    def shape(self) -> Shape:
+        """See `Model`."""
+        return shape_of_schema(self.raw)
+
+    @property
+    def printer(self) -> Printer:
+        """See `Model`."""
+        return self._printer
+
+    @property
+    def blank(self) -> Tree:
+        """See `Model`."""
+        return {}
+
+    def decode(self, body: Tree) -> Decoded:
+        """See `Model`."""
+        reading = Reading(path=["metadata"], struct="ObjectMeta")
+        meta = self._plans.struct(_META)(body.get("metadata") or {}, reading)
+        pruned, unknown = self.schema.prune({**body, "metadata": meta})
+        found = [*reading.problems, *(f'unknown field "{path}"' for path in unknown)]
+        return Decoded(pruned, found)
+
+    def default(self, obj: Tree) -> Tree:
+        """See `Model`."""
+        made: Tree = self.schema.default(obj)
+        return made
+
+    def to_storage(self, obj: Tree) -> Tree:
+        """See `Model`."""
+        return {**obj, "apiVersion": self._stored}
+
+    def from_storage(self, obj: Tree) -> Tree:
+        """See `Model`: pruned and defaulted by the schema of now, whatever it was when the object was stored."""
+        pruned, _ = self.schema.prune({**obj, "apiVersion": self.api_version})
+        made: Tree = self.schema.default(pruned)
+        return made
+
+
+def schema_name(group: str, version: str, kind: str) -> str:
+    """The name of a schema in OpenAPI documents: the group backwards."""
+    return ".".join([*reversed(group.split(".")), version, kind])
+
+
+Gone = Callable[[Context], Awaitable[None]]
+
+
+class CustomStrategy(HasStatusRules):
+    """The rules of custom resources: their schema, and little else."""
+
+    custom = True
+    has_generation = True
+    allow_unconditional_update = False
+
+    def __init__(self, definition: Tree, version: Tree, schema: StructuralSchema, gone: Gone) -> None:
+        spec = definition["spec"]
+        self.namespaced = spec["scope"] == "Namespaced"
+        self.has_status = (version.get("subresources") or {}).get("status") is not None
+        self._schema = schema
+        self._gone = gone
+        self.selectable = {
+            field["jsonPath"].removeprefix("."): _selectable(field["jsonPath"])
+            for field in version.get("selectableFields") or ()
+        }
+
+    def unknown_field(self, key: str) -> ApiError:
+        """Custom resources have words of their own."""
+        return problems.bad_request(f"field label not supported: {key}")
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """The status is the controller's."""
+        if self.has_status:
+            obj.pop("status", None)
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """The status is changed by its own resource."""
+        if self.has_status:
+            obj.pop("status", None)
+            if "status" in old:
+                obj["status"] = old["status"]
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """By the schema."""
+        return [error.cause for error in self._schema.validate(obj)]
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """By the schema; what was wrong before may stay wrong."""
+        return [error.cause for error in self._schema.validate(obj, old)]
+
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """By the schema too."""
+        return self.validate_update(context, obj, old)
+
+    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+        """Finalizers should have a path."""
+        before = ((old or {}).get("metadata") or {}).get("finalizers") or []
+        return [
+            f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name including a path (/) to avoid'
+            " accidental conflicts with other finalizer writers"
+            for name in obj["metadata"].get("finalizers") or ()
+            if name not in before and "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes")
+        ]
+
+    async def after_delete(self, context: Context, obj: Tree) -> None:
+        """The definition may be waiting for this."""
+        await self._gone(context)
+
+
+def _selectable(path: str) -> Callable[[Tree], str]:
+    def read(obj: Tree) -> str:
+        found = find(obj, path)
+        return text(found[0]) if found and found[0] is not None else ""
+
+    return read
+
+
+# ------------------------------------------------------------------ scale
+class ScalePaths:
+    """Where a custom resource keeps its replicas."""
+
+    def __init__(self, paths: Mapping[str, Any]) -> None:
+        self._spec = paths["specReplicasPath"]
+        self._status = paths["statusReplicasPath"]
+        self._selector = paths.get("labelSelectorPath") or ""
+
+    def show(self, obj: Tree) -> Tree:
+        """The scale of an object."""
+        found = find(obj, self._spec)
+        if not found:
+            raise problems.internal(f'the spec replicas field "{self._spec}" does not exist')
+        status: Tree = {"replicas": next(iter(find(obj, self._status)), 0)}
+        selector = next(iter(find(obj, self._selector)), "") if self._selector else ""
+        if selector:
+            status["selector"] = selector
+        return scale_of(obj, replicas=found[0], status=status)
+
+    def put(self, obj: Tree, replicas: int) -> None:
+        """Set the replicas."""
+        *parents, last = self._spec.removeprefix(".").split(".")
+        for key in parents:
+            obj = obj.setdefault(key, {})
+        obj[last] = replicas

@@ -1,0 +1,281 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""CustomResourceDefinitions: defaults, rules, and what happens when one comes, changes, goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from envtest.extensions.jsonpath import valid
+from envtest.kinds.base import TableStrategy
+from envtest.kinds.pod_defaults import put
+from envtest.tables.load import Row
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.structural.check import check_structural
+from opsdk.errors import Cause
+from opsdk.tree.paths import FieldPath
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_COLUMN_TYPES = ("integer", "number", "string", "boolean", "date")
+
+
+class Listener(Protocol):
+    """Who serves what is defined."""
+
+    async def changed(self, context: Context, name: str) -> None:
+        """A definition came, changed or went."""
+        ...
+
+
+def defaults(obj: Tree) -> None:
+    """Singular and list kind from the kind; no conversion."""
+    spec = obj.setdefault("spec", {})
+    spoken = spec.setdefault("names", {})
+    kind = spoken.get("kind", "")
+    if kind:
+        for key, value in (("singular", kind.lower()), ("listKind", f"{kind}List")):
+            if not spoken.get(key):
+                spoken[key] = value
+    put(spec, conversion={"strategy": "None"})
+    webhook = (spec["conversion"].get("webhook") or {}).get("clientConfig") or {}
+    if isinstance(webhook.get("service"), dict):
+        put(webhook["service"], port=443)
+    for version in spec.get("versions") or ():
+        for column in version.get("additionalPrinterColumns") or ():
+            column.setdefault("type", "")
+
+
+class DefinitionStrategy(TableStrategy):
+    """See the module; `listener` is set when the extension server exists."""
+
+    listener: Listener | None = None
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.returns_deleted = True
+
+    # -------------------------------------------------------------- writing
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """Nothing is accepted yet."""
+        obj["status"] = {
+            "conditions": None,
+            "acceptedNames": {"plural": "", "kind": ""},
+            "storedVersions": _storage_versions(obj) or None,
+        }
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """A new storage version is remembered."""
+        status = dict(old.get("status") or {})
+        stored = list(status.get("storedVersions") or [])
+        stored.extend(v for v in _storage_versions(obj) if v not in stored)
+        obj["status"] = {**status, "storedVersions": stored}
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """Names, versions, schemas, columns."""
+        spec = obj["spec"]
+        return [
+            *_validate_name(obj),
+            *_validate_group(spec),
+            *_validate_scope(spec),
+            *_validate_versions(spec),
+            *_validate_names(spec.get("names") or {}),
+            *_validate_stored(obj),
+        ]
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """Group, plural, scope and kind stay."""
+        spec, before = obj["spec"], old["spec"]
+        fixed = [("group", spec.get("group"), before.get("group"))]
+        fixed.append(("names.plural", spec["names"].get("plural"), before["names"].get("plural")))
+        if any(c["type"] == "Established" and c["status"] == "True" for c in old["status"].get("conditions") or ()):
+            fixed.append(("scope", spec.get("scope"), before.get("scope")))
+            fixed.append(("names.kind", spec["names"].get("kind"), before["names"].get("kind")))
+        found = [
+            problems.invalid_value(f"spec.{field}", now, "field is immutable")
+            for field, now, was in fixed
+            if now != was
+        ]
+        return [*self.validate(context, obj), *found]
+
+    # -------------------------------------------------------------- deleting
+    def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:
+        """Its objects go first."""
+        return (CLEANUP,)
+
+    def mark_deleted(self, context: Context, obj: Tree) -> None:
+        """The mark shows no grace, and is no change of the wish."""
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)
+        obj["metadata"]["generation"] -= 1
+
+    # -------------------------------------------------------------- side effects
+    async def after_create(self, context: Context, obj: Tree) -> None:
+        """Serve it."""
+        await self._tell(context, obj)
+
+    async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """Serve it as it is now."""
+        await self._tell(context, obj)
+
+    async def after_delete(self, context: Context, obj: Tree) -> None:
+        """Serve it no more."""
+        await self._tell(context, obj)
+
+    async def _tell(self, context: Context, obj: Tree) -> None:
+        if self.listener is not None:
+            await self.listener.changed(context, obj["metadata"]["name"])
+
+
+def _storage_versions(obj: Tree) -> list[str]:
+    return [v["name"] for v in obj["spec"].get("versions") or () if v.get("storage")]
+
+
+# ------------------------------------------------------------------ validation
+def _validate_name(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
+    if obj["metadata"].get("name") != wanted:
+        text = 'must be spec.names.plural+"."+spec.group'
+        yield problems.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
+
+
+def _validate_group(spec: Tree) -> Iterator[Cause]:
+    group = spec.get("group", "")
+    if not group:
+        yield problems.required("spec.group")
+        return
+    found = names.dns_subdomain(group)
+    for text in found:
+        yield problems.invalid_value("spec.group", group, text)
+    if not found and "." not in group:
+        yield problems.invalid_value("spec.group", group, "should be a domain with at least one dot")
+
+
+def _validate_scope(spec: Tree) -> Iterator[Cause]:
+    if spec.get("scope") not in ("Cluster", "Namespaced"):
+        yield problems.unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
+
+
+def _validate_versions(spec: Tree) -> Iterator[Cause]:
+    versions = spec.get("versions") or []
+    field = "spec.versions"
+    alike = all(_schema(v) == _schema(versions[0]) for v in versions) if versions else False
+    for index, version in enumerate(versions):
+        where = f"{field}[{index}]"
+        for text in names.dns_1035_label(version.get("name", "")):
+            yield problems.invalid_value(f"{where}.name", version.get("name", ""), text)
+        yield from _validate_deprecation(version, where)
+        yield from _validate_columns(version, where)
+        if not _schema(version):
+            yield problems.required(f"{where}.schema.openAPIV3Schema")
+    seen = [v.get("name") for v in versions]
+    if len(set(seen)) != len(seen):
+        yield problems.invalid_value(field, _shown(versions), "must contain unique version names")
+    if sum(1 for v in versions if v.get("storage")) != 1:
+        text = "must have exactly one version marked as storage version"
+        yield problems.invalid_value(field, _shown(versions) if "versions" in spec else None, text)
+    if spec.get("preserveUnknownFields"):
+        text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        yield problems.invalid_value("spec.preserveUnknownFields", True, text)
+    for index, version in enumerate(versions[:1] if alike else versions):
+        # Schemas that all versions share stand at the top in the server's own form.
+        at = ("spec", "validation") if alike else ("spec", f"versions[{index}]", "schema")
+        schema = _schema(version)
+        if schema:
+            yield from (error.cause for error in check_structural(schema, FieldPath(*at, "openAPIV3Schema")))
+
+
+def _schema(version: Tree) -> Tree | None:
+    found: Tree | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return found
+
+
+def _shown(versions: list[Tree]) -> list[Tree]:
+    """Versions as messages show them, without what is long."""
+    return [
+        {
+            "Name": v.get("name", ""),
+            "Served": bool(v.get("served")),
+            "Storage": bool(v.get("storage")),
+            "Deprecated": bool(v.get("deprecated")),
+            "DeprecationWarning": v.get("deprecationWarning"),
+            "Schema": None,
+            "Subresources": None,
+            "AdditionalPrinterColumns": None,
+            "SelectableFields": None,
+        }
+        for v in versions
+    ]
+
+
+def _validate_deprecation(version: Tree, field: str) -> Iterator[Cause]:
+    warning = version.get("deprecationWarning")
+    if warning is None:
+        return
+    if not version.get("deprecated"):
+        yield problems.invalid_value(f"{field}.deprecationWarning", warning, "can only be set for deprecated versions")
+    elif not warning:
+        yield problems.invalid_value(f"{field}.deprecationWarning", "", "must not be an empty string")
+
+
+def _validate_columns(version: Tree, field: str) -> Iterator[Cause]:
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        where = f"{field}.additionalPrinterColumns[{index}]"
+        if not column.get("name"):
+            yield problems.required(f"{where}.name")
+        if not column.get("type"):
+            yield problems.required(f"{where}.type", f"must be one of {','.join(sorted(_COLUMN_TYPES))}")
+        elif column["type"] not in _COLUMN_TYPES:
+            text = f"must be one of {','.join(sorted(_COLUMN_TYPES))}"
+            yield problems.invalid_value(f"{where}.type", column["type"], text)
+        path = column.get("jsonPath", "")
+        if not path:
+            yield problems.required(f"{where}.jsonPath")
+        elif not valid(path):
+            yield problems.invalid_value(f"{where}.jsonPath", path, "is an invalid path")
+
+
+def _validate_names(spoken: Tree) -> Iterator[Cause]:
+    field = "spec.names"
+    for key in ("plural", "singular"):
+        yield from _label(spoken.get(key, ""), f"{field}.{key}")
+    for key in ("kind", "listKind"):
+        yield from _mixed(spoken.get(key, ""), f"{field}.{key}")
+    for key in ("shortNames", "categories"):
+        for index, name in enumerate(spoken.get(key) or ()):
+            for text in names.dns_1035_label(name):
+                yield problems.invalid_value(f"{field}.{key}[{index}]", name, text)
+    if spoken.get("kind") and spoken.get("kind") == spoken.get("listKind"):
+        text = "kind and listKind may not be the same"
+        yield problems.invalid_value(f"{field}.listKind", spoken["listKind"], text)
+
+
+def _label(name: str, field: str) -> Iterator[Cause]:
+    if not name:
+        yield problems.required(field)
+    else:
+        for text in names.dns_1035_label(name):
+            yield problems.invalid_value(field, name, text)
+
+
+def _mixed(name: str, field: str) -> Iterator[Cause]:
+    if not name:
+        yield problems.required(field)
+    else:
+        for text in names.dns_1035_label(name.lower()):
+            why = f"may have mixed case, but should otherwise match: {text}"
+            yield problems.invalid_value(field, name, why)
+
+
+def _validate_stored(obj: Tree) -> Iterator[Cause]:
+    stored = (obj.get("status") or {}).get("storedVersions")
+    if not stored:
+        yield problems.invalid_value("status.storedVersions", stored, "must have at least one stored version")
+        return
+    served = [v.get("name") for v in obj["spec"].get("versions") or ()]
+    for index, name in enumerate(stored):
+        if name not in served:
+            text = "must appear in spec.versions"
+            yield problems.invalid_value(f"status.storedVersions[{index}]", name, text)

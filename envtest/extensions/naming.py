@@ -1,0 +1,84 @@
+"""Whether the names of a definition are free, and what its status says about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from opsdk.apiserver.storage.ports import Tree
+
+_LISTS = ("shortNames", "categories")
+
+
+def _used(others: Iterable[Tree]) -> tuple[set[str], set[str]]:
+    """Names of resources and names of kinds that are taken."""
+    resources: set[str] = set()
+    kinds: set[str] = set()
+    for other in others:
+        names = (other.get("status") or {}).get("acceptedNames") or {}
+        resources |= {n for n in (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ())) if n}
+        kinds |= {n for n in (names.get("kind"), names.get("listKind")) if n}
+    return resources, kinds
+
+
+def _conflicts(names: Tree, resources: set[str], kinds: set[str]) -> Iterator[tuple[str, str, str]]:
+    """Field, reason and name of each that is taken."""
+    for field, reason, used in (
+        ("plural", "PluralConflict", resources),
+        ("singular", "SingularConflict", resources),
+        ("kind", "KindConflict", kinds),
+        ("listKind", "ListKindConflict", kinds),
+    ):
+        if names.get(field) in used:
+            yield field, reason, names[field]
+    for short in names.get("shortNames") or ():
+        if short in resources:
+            yield "shortNames", "ShortNamesConflict", short
+
+
+def condition(kind: str, status: str, reason: str, message: str, now: str) -> Tree:
+    """One condition."""
+    return {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
+
+
+def put_condition(conditions: list[Tree], new: Tree) -> list[Tree]:
+    """The conditions with `new` in the place of the one of its type; the time stays where its status does."""
+    made, done = [], False
+    for old in conditions:
+        if old["type"] != new["type"]:
+            made.append(old)
+            continue
+        done = True
+        same = old["status"] == new["status"]
+        made.append({**new, "lastTransitionTime": old["lastTransitionTime"]} if same else new)
+    return made if done else [*made, new]
+
+
+def accepted(definition: Tree, others: Iterable[Tree], now: str) -> Tree:
+    """The status that follows from the names of `definition` and of the others in its group."""
+    wanted = definition["spec"]["names"]
+    status = dict(definition.get("status") or {})
+    resources, kinds = _used(others)
+    found = list(_conflicts(wanted, resources, kinds))
+    taken = {field for field, _, _ in found}
+    names = {"plural": "", "kind": "", **(status.get("acceptedNames") or {})}
+    names |= {k: v for k, v in wanted.items() if k not in taken and (v or k in names)}
+    conditions = list(status.get("conditions") or [])
+    if found:
+        _, reason, name = found[-1]
+        names_accepted = condition("NamesAccepted", "False", reason, f'"{name}" is already in use', now)
+        established = condition("Established", "False", "NotAccepted", "not all names are accepted", now)
+    else:
+        names_accepted = condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
+        text = "the initial names have been accepted"
+        established = condition("Established", "True", "InitialNamesAccepted", text, now)
+    before = next((c for c in conditions if c["type"] == "Established"), None)
+    conditions = put_condition(conditions, names_accepted)
+    if before is None or before["status"] != "True":
+        conditions = put_condition(conditions, established)
+    return {**status, "acceptedNames": names, "conditions": conditions}
+
+
+def is_true(definition: Tree, kind: str) -> bool:
+    """Whether a condition holds."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == kind and c["status"] == "True" for c in conditions)

@@ -1,0 +1,299 @@
+"""Serves custom resources: each request looks up the definition, so a change takes effect at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from envtest.extensions.custom import CustomModel, CustomStrategy, ScalePaths
+from envtest.extensions.definitions import CLEANUP
+from envtest.extensions.naming import accepted, condition, is_true, put_condition
+from envtest.kinds.plan import Plans
+from envtest.kinds.scale import ScaleStore
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints import director
+from opsdk.apiserver.endpoints.admit import Admission
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
+from opsdk.apiserver.fieldmanager.manager import FieldManager
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import DeleteOptions, ListQuery
+from opsdk.apiserver.registry.store import StatusStore, Store
+from opsdk.apiserver.resources import Installed, Model, ResourceInfo
+from opsdk.apiserver.server import Delegate
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Tree
+from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.errors import NotFoundError
+from opsdk.web.response import Response
+
+_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_SUB_VERBS = ("get", "patch", "update")
+
+
+@dataclass(slots=True)
+class _Defined:
+    """A definition and what was compiled from it."""
+
+    definition: Tree
+    served: dict[tuple[str, str], Installed]
+    order: list[str]
+
+    @property
+    def group(self) -> str:
+        return str(self.definition["spec"]["group"])
+
+    @property
+    def terminating(self) -> bool:
+        return bool(self.definition["metadata"].get("deletionTimestamp"))
+
+
+class ExtensionServer:
+    """One delegate of the chain; hears of definitions from their strategy."""
+
+    def __init__(
+        self, definitions: Store, model: Model, delegate: Delegate, admission: Admission, plans: Plans
+    ) -> None:
+        self._definitions = definitions
+        self._model = model
+        self._delegate = delegate
+        self._admission = admission
+        self._plans = plans
+        self._defined: dict[str, _Defined] = {}
+
+    def __repr__(self) -> str:
+        return f"<ExtensionServer of {', '.join(sorted(self._defined)) or 'nothing'}>"
+
+    def load(self) -> None:
+        """Serve what is stored already."""
+        for obj in self._definitions.list_now("", ListQuery()).items:
+            self._compile(obj)
+
+    # -------------------------------------------------------------- definitions come and go
+    async def changed(self, context: Context, name: str) -> None:
+        """See `Listener`."""
+        obj = self._find(name)
+        if obj is None:
+            self._defined.pop(name, None)
+            await self._recheck(context)
+            return
+        if obj["metadata"].get("deletionTimestamp"):
+            self._compile(obj)
+            await self._clean(context, name)
+            return
+        await self._establish(context, obj)
+        self._compile(self._find(name) or obj)
+
+    def _find(self, name: str) -> Tree | None:
+        try:
+            return self._definitions.storage.get(self._definitions.key("", name))
+        except KeyNotFoundError:
+            return None
+
+    async def _recheck(self, context: Context) -> None:
+        """Names have become free: some definition may have waited for them."""
+        for defined in list(self._defined.values()):
+            if not is_true(defined.definition, "NamesAccepted"):
+                await self.changed(context, defined.definition["metadata"]["name"])
+
+    async def _establish(self, context: Context, obj: Tree) -> None:
+        others = [
+            d.definition
+            for d in self._defined.values()
+            if d.group == obj["spec"]["group"] and d.definition["metadata"]["name"] != obj["metadata"]["name"]
+        ]
+        status = accepted(obj, others, context.timestamp())
+        if status != obj.get("status"):
+            await self._write_status(context, obj, status)
+
+    async def _write_status(self, context: Context, obj: Tree, status: Tree) -> None:
+        manager = FieldManager(shape=self._model.shape, api_version="apiextensions.k8s.io/v1", subresource="status")
+
+        async def put(current: Tree | None) -> Tree:
+            base = obj if current is None else current
+            wanted: Tree = copy_tree({**base, "status": status})
+            return manager.update(base, wanted, manager="kube-apiserver", now=context.timestamp())
+
+        await self._definitions.storage.guaranteed_update(self._definitions.key("", obj["metadata"]["name"]), put)
+
+    async def _clean(self, context: Context, name: str) -> None:
+        """Delete every object of a definition that is going; then let it go."""
+        defined = self._defined.get(name)
+        if defined is None or CLEANUP not in (defined.definition["metadata"].get("finalizers") or ()):
+            return
+        if not is_true(defined.definition, "Terminating"):
+            await self._terminate(context, defined.definition)
+        store = self._any_store(defined)
+        for obj in store.list_now("", ListQuery()).items:
+            meta = obj["metadata"]
+            if meta.get("deletionTimestamp"):
+                continue
+            try:
+                await store.delete(replace(context, namespace=meta.get("namespace", "")), meta["name"], DeleteOptions())
+            except NotFoundError:
+                continue
+        if not store.list_now("", ListQuery()).items:
+            await self._release(context, name)
+
+    async def _terminate(self, context: Context, obj: Tree) -> None:
+        text = "CustomResource deletion is in progress"
+        new = condition("Terminating", "True", "InstanceDeletionInProgress", text, context.timestamp())
+        conditions = put_condition(list((obj.get("status") or {}).get("conditions") or []), new)
+        await self._write_status(context, obj, {**(obj.get("status") or {}), "conditions": conditions})
+        found = self._find(obj["metadata"]["name"])
+        if found is not None:
+            self._compile(found)
+
+    async def _release(self, context: Context, name: str) -> None:
+        async def drop(current: Tree | None) -> Tree | Remove:
+            if current is None:
+                raise NotFoundError(name)
+            wanted: Tree = copy_tree(current)
+            left = [f for f in wanted["metadata"].get("finalizers") or () if f != CLEANUP]
+            wanted["metadata"]["finalizers"] = left
+            if left:
+                return wanted
+            del wanted["metadata"]["finalizers"]
+            return Remove(wanted)
+
+        try:
+            await self._definitions.storage.guaranteed_update(self._definitions.key("", name), drop)
+        except NotFoundError:
+            return
+        if self._find(name) is None:
+            defined = self._defined.pop(name, None)
+            if defined is not None:
+                self._any_store(defined).storage.close_watches(self._any_store(defined).prefix)
+            await self._recheck(context)
+
+    @staticmethod
+    def _any_store(defined: _Defined) -> Store:
+        found = next(s.storage for (_, sub), s in defined.served.items() if not sub)
+        assert isinstance(found, Store)
+        return found
+
+    # -------------------------------------------------------------- compiling
+    def _compile(self, obj: Tree) -> None:
+        name = obj["metadata"]["name"]
+        before = self._defined.get(name)
+        same = before is not None and (
+            before.definition["spec"] == obj["spec"] and before.definition["metadata"]["uid"] == obj["metadata"]["uid"]
+        )
+        if before is not None and same:
+            before.definition = obj
+            return
+        versions = obj["spec"]["versions"]
+        served = {key: found for version in versions for key, found in self._version(obj, version)}
+        order = sorted((v["name"] for v in versions if v.get("served")), key=version_priority)
+        self._defined[name] = _Defined(obj, served, order)
+        if before is not None:
+            store = self._any_store(before)
+            store.storage.close_watches(store.prefix)
+
+    def _version(self, obj: Tree, version: Tree) -> Iterator[tuple[tuple[str, str], Installed]]:
+        spec, names = obj["spec"], obj["spec"]["names"]
+        info = ResourceInfo(
+            group=spec["group"],
+            version=version["name"],
+            resource=names["plural"],
+            kind=names["kind"],
+            namespaced=spec["scope"] == "Namespaced",
+            singular=names.get("singular", ""),
+            list_kind=names.get("listKind", ""),
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+        )
+        model = CustomModel(obj, version, self._plans)
+        name = obj["metadata"]["name"]
+
+        async def gone(context: Context) -> None:
+            found = self._defined.get(name)
+            if found is not None and found.terminating:
+                await self._clean(context, name)
+
+        store = Store(self._definitions.storage, info, CustomStrategy(obj, version, model.schema, gone))
+        yield (version["name"], ""), Installed(info, store, model, _VERBS)
+        subresources = version.get("subresources") or {}
+        if subresources.get("status") is not None:
+            status = replace(info, subresource="status")
+            yield (version["name"], "status"), Installed(status, StatusStore(store), model, _SUB_VERBS)
+        if subresources.get("scale"):
+            paths = ScalePaths(subresources["scale"])
+            scale = replace(info, subresource="scale", kind="Scale", kind_group="autoscaling", kind_version="v1")
+            storage = ScaleStore(store, show=paths.show, put=paths.put)
+            yield (version["name"], "scale"), Installed(scale, storage, self._scale_model, _SUB_VERBS)
+
+    @property
+    def _scale_model(self) -> Model:
+        if self._scale is None:
+            raise LookupError("no model for scales")
+        return self._scale
+
+    _scale: Model | None = None
+
+    def use_scale(self, model: Model) -> None:
+        """The model of ``autoscaling/v1 Scale``."""
+        self._scale = model
+
+    # -------------------------------------------------------------- serving
+    async def handle(self, call: Call) -> Response:
+        """See `Delegate`."""
+        info = call.info
+        defined = self._defined.get(f"{info.resource}.{info.group}") if info.is_resource else None
+        if defined is None or info.version not in defined.order or not is_true(defined.definition, "Established"):
+            return await self._delegate.handle(call)
+        spec = defined.definition["spec"]
+        if bool(info.namespace) and spec["scope"] != "Namespaced":
+            return await self._delegate.handle(call)
+        if spec["scope"] == "Namespaced" and not info.namespace and info.verb not in ("list", "watch"):
+            return await self._delegate.handle(call)
+        served = defined.served.get((info.version, info.subresource))
+        if served is None:
+            raise problems.no_such_resource()
+        self._check_terminating(call, defined, served)
+        self._warn(call, defined)
+        return await director.direct(call, served, self._admission)
+
+    @staticmethod
+    def _check_terminating(call: Call, defined: _Defined, served: Installed) -> None:
+        if call.info.verb == "create" and defined.terminating:
+            text = "create not allowed while custom resource definition is terminating"
+            raise problems.forbidden(served.info, call.info.name, text)
+
+    @staticmethod
+    def _warn(call: Call, defined: _Defined) -> None:
+        version = next(v for v in defined.definition["spec"]["versions"] if v["name"] == call.info.version)
+        if version.get("deprecated"):
+            kind = defined.definition["spec"]["names"]["kind"]
+            call.warn(version.get("deprecationWarning") or f"{defined.group}/{version['name']} {kind} is deprecated")
+
+    def groups(self) -> Sequence[ServedGroup]:
+        """See `Delegate`."""
+        found: dict[str, dict[str, list[Installed]]] = {}
+        for defined in self._defined.values():
+            if defined.terminating or not is_true(defined.definition, "Established"):
+                continue
+            for version in defined.order:
+                resources = [s for (v, _), s in defined.served.items() if v == version]
+                found.setdefault(defined.group, {}).setdefault(version, []).extend(resources)
+        made = [
+            ServedGroup(group, [ServedVersion(v, versions[v]) for v in sorted(versions, key=version_priority)])
+            for group, versions in sorted(found.items())
+        ]
+        return [*made, *self._delegate.groups()]
+
+
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+
+
+def version_priority(version: str) -> tuple[int, int, int, str]:
+    """Sorts versions: stable before beta before alpha, higher numbers first, the rest by name.
+
+    >>> sorted(["v1", "v1beta1", "v2", "v1alpha3", "foo"], key=version_priority)
+    ['v2', 'v1', 'v1beta1', 'v1alpha3', 'foo']
+    """
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (3, 0, 0, version)
+    level = {"": 0, "beta": 1, "alpha": 2}[match[2] or ""]
+    return (level, -int(match[1]), -int(match[3] or 0), version)
