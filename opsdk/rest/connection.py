@@ -14,7 +14,7 @@ import httptools
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConnectionLostError, UsageError
-from opsdk.rest.failures import FOREIGN, translate
+from opsdk.rest.failures import FOREIGN, NO_HTTP, translate
 
 # Above this many unread bytes the socket is not read any more, until a half is left.
 _HIGH_WATER = 1 << 20
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         """Bytes came."""
         try:
             self.reader.feed(data)
-        except httptools.HttpParserError as error:
+        except NO_HTTP as error:
             self._fail(error)
             return
         if self.reader.buffered > _HIGH_WATER and not self._paused and self.transport is not None:

@@ -189,7 +189,7 @@ def _aggregated(group: str, version: str, found: _AggResource) -> ApiResource:
         gvk = sub.response_kind or _Gvk()
         subresources[sub.subresource] = ApiSubresource(
             name=sub.subresource,
-            group=gvk.group if gvk.kind else group,
+            group=gvk.group if gvk.version else group,
             version=gvk.version or version,
             kind=gvk.kind,
             verbs=tuple(sub.verbs or ()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 import zlib
@@ -13,7 +12,9 @@ from opsdk.errors import ConnectError, ConnectionLostError, DecodeError, OpsdkEr
 
 # OpenSSL's names for "the peer went away", which say nothing about trust.
 _CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-FOREIGN = (OSError, EOFError, UnicodeError, httptools.HttpParserError, asyncio.InvalidStateError, zlib.error)
+NO_HTTP = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+"""What the parser raises; the second, on an answer 101, is not derived from the first."""
+FOREIGN = (OSError, EOFError, UnicodeError, *NO_HTTP, zlib.error)
 """What sockets, TLS, the parser and the decoder raise. Anything else is a bug and passes untouched."""
 
 
@@ -28,7 +29,7 @@ def translate(error: BaseException, *, sent: bool, where: str) -> OpsdkError:
         return TlsError(f"{where}: {_tls_words(error)}")
     if isinstance(error, zlib.error):
         return DecodeError(f"{where}: the answer is no gzip: {error}")
-    if isinstance(error, httptools.HttpParserError):
+    if isinstance(error, NO_HTTP):
         return ConnectionLostError(f"{where}: the answer is no HTTP: {error}")
     if sent:
         return ConnectionLostError(f"{where}: the connection broke: {_words(error)}")
@@ -43,5 +44,8 @@ def _words(error: BaseException) -> str:
 
 def _tls_words(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not trusted ({error.verify_message}); check the CA and the server name"
-    return f"TLS failed ({error.reason or error}); check that the server speaks TLS and knows our certificate"
+        # Hand-made ones, such as asyncio's, lack the attribute.
+        why = getattr(error, "verify_message", "") or _words(error)
+        return f"the server's certificate is not trusted ({why}); check the CA and the server name"
+    why = getattr(error, "reason", "") or _words(error)
+    return f"TLS failed ({why}); check that the server speaks TLS and knows our certificate"

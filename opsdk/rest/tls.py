@@ -111,7 +111,8 @@ def _build(config: Config, material: _Material) -> ssl.SSLContext:
     if config.insecure_skip_tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif material.ca:
+    elif material.ca or config.ca_file:
+        # An empty file trusts nobody: it must not mean that everybody the system trusts will do.
         _trust(context, material.ca, config.ca_file or "ca_data")
     else:
         context.load_default_certs()

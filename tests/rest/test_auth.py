@@ -1,0 +1,309 @@
+"""Laws of `opsdk.rest.auth` and `opsdk.rest.execplugin`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.errors import ConfigError, UnauthorizedError
+from opsdk.rest.auth import TOKEN_FILE_PERIOD, StaticSource, TokenFileSource, source_for
+from opsdk.rest.config import Config, ExecConfig
+from opsdk.rest.execplugin import ExecSource, exec_info, parse_credential
+from opsdk.rest.request import Request
+from opsdk.rest.transport import Transport
+from tests.rest.servers import make_ca
+
+GET = Request("GET", "/")
+V1 = "client.authentication.k8s.io/v1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers"),
+    [
+        ({}, {}),
+        ({"token": "t"}, {"Authorization": "Bearer t"}),
+        ({"username": "u", "password": "p:ä"}, {"Authorization": "Basic dTpwOsOk"}),
+        ({"token": "t", "exec": ExecConfig(command="/none")}, {"Authorization": "Bearer t"}),
+    ],
+)
+async def test_static_credentials(settings: dict[str, Any], headers: dict[str, str]) -> None:
+    """What never changes is sent as it is, and a 401 cannot be healed."""
+    source = source_for(Config(host="https://x", **settings))
+    assert isinstance(source, StaticSource)
+    assert await source.headers() == headers
+    assert not source.invalidate()
+    assert "t" not in repr(source).replace("StaticSource", "").replace("set", "").replace("anonymous", "")
+
+
+# ------------------------------------------------------------------ token files
+async def _token(source: TokenFileSource) -> str:
+    return (await source.headers())["Authorization"].removeprefix("Bearer ")
+
+
+async def test_a_token_file_is_read_each_minute(tmp_path: Path) -> None:
+    """A new token is used within a minute, without asking the disk for each request."""
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    source = TokenFileSource(file)
+    assert await _token(source) == "one"
+    file.write_text("two")
+    await asyncio.sleep(TOKEN_FILE_PERIOD - 1)
+    assert await _token(source) == "one"
+    await asyncio.sleep(1)
+    assert await _token(source) == "two"
+
+
+@pytest.mark.parametrize("broken", [None, "", " \n"])
+async def test_a_broken_token_file_keeps_the_old_token(tmp_path: Path, broken: str | None) -> None:
+    """A file that is gone or empty for a moment costs nothing; the next request looks again."""
+    file = tmp_path / "token"
+    file.write_text("one")
+    source = TokenFileSource(file)
+    await source.headers()
+    file.unlink()
+    if broken is not None:
+        file.write_text(broken)
+    await asyncio.sleep(TOKEN_FILE_PERIOD)
+    assert await _token(source) == "one"
+    file.write_text("two")
+    assert await _token(source) == "two"
+
+
+async def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
+    """Without any token the error names the file; a configured token stands in for it."""
+    with pytest.raises(ConfigError, match=r"token file .*none"):
+        await TokenFileSource(tmp_path / "none").headers()
+    assert await _token(TokenFileSource(tmp_path / "none", fallback="f")) == "f"
+
+
+class _Guard:
+    """An application that lets some tokens in."""
+
+    def __init__(self, *good: str) -> None:
+        self.good = {f"Bearer {token}".encode() for token in good}
+        self.seen: list[bytes | None] = []
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        shown = dict(scope["headers"]).get(b"authorization")
+        self.seen.append(shown)
+        self.bodies.append((await receive())["body"])
+        await send({"type": "http.response.start", "status": 200 if shown in self.good else 401, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def test_a_401_reads_the_token_file_again(tmp_path: Path) -> None:
+    """A token that the server refuses is read again at once, and the same request repeated once."""
+    file, app = tmp_path / "token", _Guard("new")
+    file.write_text("old")
+    async with Transport(Config(app=app, token_file=str(file))) as transport:
+        assert (await transport.send(GET)).status == 401
+        file.write_text("new")
+        assert (await transport.send(Request("POST", "/", body=b"x"))).status == 200
+    assert app.seen == [b"Bearer old", b"Bearer old", b"Bearer old", b"Bearer new"]
+    assert app.bodies[2:] == [b"x", b"x"]
+
+
+async def test_a_401_is_final_for_static_credentials() -> None:
+    """Nothing is repeated where nothing can change."""
+    app = _Guard()
+    async with Transport(Config(app=app, token="t")) as transport:
+        assert (await transport.send(GET)).status == 401
+    assert len(app.seen) == 1
+
+
+# ------------------------------------------------------------------ plugins
+PluginMaker = Callable[..., ExecConfig]
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> PluginMaker:
+    """Makes a plugin out of Python statements; `runs()` counts, `say(**status)` prints."""
+
+    def make(body: str, **settings: Any) -> ExecConfig:
+        script = tmp_path / "plugin.py"
+        script.write_text(
+            "import json, os, sys, time\n"
+            f"log = {str(tmp_path / 'runs')!r}\n"
+            "def runs():\n"
+            "    open(log, 'a').write('x')\n"
+            "    return len(open(log).read())\n"
+            "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+            "def say(**status):\n"
+            "    print(json.dumps({'kind': 'ExecCredential', 'apiVersion': info['apiVersion'], 'status': status}))\n"
+            f"{body}\n"
+        )
+        defaults: dict[str, Any] = {"command": sys.executable, "args": [str(script)], "interactive_mode": "Never"}
+        return ExecConfig(**{**defaults, **settings})
+
+    return make
+
+
+class _HandClock:
+    """A clock that a test sets; the plugins run in real time, which no loop can skip."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def _source(plugin: ExecConfig, *, clock: Clock = LOOP_CLOCK, **settings: Any) -> ExecSource:
+    return ExecSource(plugin, Config(host="https://x", exec=plugin, **settings), clock=clock)
+
+
+@pytest.mark.realtime
+async def test_a_plugin_runs_once_for_all_who_wait(plugin: PluginMaker) -> None:
+    """Concurrent requests share one run, and later ones its credential."""
+    source = _source(plugin("say(token=f'run-{runs()}')"))
+    got = await asyncio.gather(*(source.headers() for _ in range(5)))
+    assert got == [{"Authorization": "Bearer run-1"}] * 5
+    assert await source.headers() == {"Authorization": "Bearer run-1"}
+    assert "run-1" not in repr(source)
+
+
+@pytest.mark.realtime
+async def test_a_plugin_runs_again_when_its_credential_expires(plugin: PluginMaker) -> None:
+    """A credential is used until the second it names, and no longer."""
+    clock = _HandClock()
+    source = _source(plugin("say(token=f'run-{runs()}', expirationTimestamp='2026-01-01T00:10:00Z')"), clock=clock)
+    assert await source.headers() == {"Authorization": "Bearer run-1"}
+    await clock.sleep(599)
+    assert await source.headers() == {"Authorization": "Bearer run-1"}
+    await clock.sleep(1)
+    assert await source.headers() == {"Authorization": "Bearer run-2"}
+
+
+@pytest.mark.realtime
+async def test_a_401_runs_the_plugin_again(plugin: PluginMaker) -> None:
+    """A refused credential is fetched again, and the request repeated once."""
+    app = _Guard("run-2")
+    async with Transport(Config(app=app, exec=plugin("say(token=f'run-{runs()}')"))) as transport:
+        assert (await transport.send(GET)).status == 200
+    assert app.seen == [b"Bearer run-1", b"Bearer run-2"]
+
+
+@pytest.mark.realtime
+async def test_a_plugin_sees_arguments_environment_and_cluster(plugin: PluginMaker) -> None:
+    """Arguments, variables and, where asked for, the cluster reach the plugin."""
+    made = plugin("say(token=json.dumps([os.environ['K'], 'PATH' in os.environ, info['spec']]))")
+    made = ExecConfig(
+        command=made.command, args=made.args, env={"K": "V"}, interactive_mode="Never",
+        provide_cluster_info=True, cluster_config={"audience": "me"},
+    )  # fmt: skip
+    token = (await _source(made, ca_data=b"CA").headers())["Authorization"].removeprefix("Bearer ")
+    assert json.loads(token) == [
+        "V",
+        True,
+        {
+            "interactive": False,
+            "cluster": {
+                "server": "https://x",
+                "certificate-authority-data": base64.b64encode(b"CA").decode(),
+                "config": {"audience": "me"},
+            },
+        },
+    ]
+
+
+@pytest.mark.realtime
+async def test_a_plugin_may_issue_a_certificate(plugin: PluginMaker) -> None:
+    """A certificate and key are kept for the TLS of new connections; no header is needed then."""
+    pair = make_ca()
+    body = f"say(clientCertificateData={pair.cert.decode()!r}, clientKeyData={pair.key.decode()!r})"
+    source = _source(plugin(body))
+    assert await source.headers() == {}
+    assert source.client_cert is not None
+    assert (source.client_cert.cert, source.client_cert.key) == (pair.cert, pair.key)
+    assert "PRIVATE" not in repr(source.client_cert)
+
+
+@pytest.mark.realtime
+async def test_a_failing_plugin_says_why(plugin: PluginMaker) -> None:
+    """The plugin's own words, its exit code and the hint stand in the error; the next call tries again."""
+    made = plugin("runs(); sys.stderr.write('log in first'); sys.exit(3)", install_hint="see https://login")
+    source = _source(made)
+    for _ in range(2):
+        with pytest.raises(UnauthorizedError, match=r"exit code 3: log in first\nsee https://login"):
+            await source.headers()
+
+
+@pytest.mark.realtime
+async def test_a_missing_plugin_shows_its_hint() -> None:
+    """A command that is not there is a configuration error with the install hint."""
+    source = _source(ExecConfig(command="no-such-plugin", install_hint="brew install it", interactive_mode="Never"))
+    with pytest.raises(ConfigError, match=r"'no-such-plugin' cannot be run: .*\nbrew install it"):
+        await source.headers()
+
+
+@pytest.mark.realtime
+async def test_always_interactive_needs_a_terminal(plugin: PluginMaker) -> None:
+    """A plugin that must ask a human is not run where there is none."""
+    with pytest.raises(ConfigError, match="terminal"):
+        await _source(plugin("say(token='t')", interactive_mode="Always")).headers()
+
+
+@pytest.mark.realtime
+async def test_cancelling_kills_the_plugin(plugin: PluginMaker, tmp_path: Path) -> None:
+    """A caller that goes away takes its plugin along, and the next waiter runs it anew."""
+    source = _source(plugin("time.sleep(30) if runs() == 1 else say(token='second')"))
+    first = asyncio.create_task(source.headers())
+    for _ in range(500):
+        if (tmp_path / "runs").exists():
+            break
+        await asyncio.sleep(0.01)
+    second = asyncio.create_task(source.headers())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert await second == {"Authorization": "Bearer second"}
+
+
+def _printed(**changes: Any) -> bytes:
+    return json.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": {"token": "s3cret"}, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        (b"", "printed no ExecCredential"),
+        (b"s3cret", "printed no ExecCredential"),
+        (b'{"kind": "ExecCredential", "status": {"token": 3}}', "printed no ExecCredential"),
+        (_printed(kind="Pod"), "instead of"),
+        (_printed(apiVersion=V1 + "beta1"), "instead of"),
+        (_printed(status=None), "printed no status"),
+        (_printed(status={}), "neither a token nor"),
+        (_printed(status={"token": "s3cret", "clientKeyData": "s3cret"}), "only one of"),
+        (_printed(status={"token": "s3cret", "expirationTimestamp": "tomorrow"}), "printed no ExecCredential"),
+        (_printed(status={"token": "s3cret", "expirationTimestamp": "2026-01-01T00:00:00"}), "without a time zone"),
+    ],
+)
+def test_unusable_output_is_described_and_not_quoted(printed: bytes, words: str) -> None:
+    """What a plugin prints wrongly is named without its text, which may hold a secret."""
+    with pytest.raises(ConfigError, match=words) as caught:
+        parse_credential(printed, ExecConfig(command="x", install_hint="hint"))
+    assert "s3cret" not in str(caught.value)
+    assert str(caught.value).endswith("hint")
+
+
+def test_no_cluster_unless_asked_for() -> None:
+    """The cluster is told only to plugins that ask for it."""
+    info = json.loads(exec_info(ExecConfig(command="x"), Config(host="https://x"), interactive=True))
+    assert info == {"kind": "ExecCredential", "apiVersion": V1, "spec": {"interactive": True}}
