@@ -21,7 +21,8 @@ _HIGH_WATER = 1 << 20
 # Go's numbers, which servers are used to.
 MAX_IDLE = 25
 IDLE_TIMEOUT = 90.0
-_KEEPALIVE = 30
+# Seconds and counts after which the kernel gives up a silent peer: 45 in all, what HTTP/2's pings give client-go.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 45_000}
 _BODYLESS = frozenset({204, 304})
 
 Pairs = Sequence[tuple[str, str]]
@@ -260,9 +261,9 @@ def _keep_alive(sock: Any) -> None:
     if sock is None or sock.family not in {socket.AF_INET, socket.AF_INET6}:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+    for name, value in _KEEPALIVE.items():
         if (option := getattr(socket, name, None)) is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, _KEEPALIVE)
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class ConnectionExchange:

@@ -22,7 +22,8 @@ class Proxy:
     authorization: str = field(default="", repr=False)
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 def parse_proxy(url: str) -> Proxy:

@@ -33,7 +33,7 @@ class Request:
     method: str
     path: str
     query: Sequence[tuple[str, str]] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes = field(default=b"", repr=False)
     verb: str = ""
     group: str = ""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
 from typing import Self
@@ -31,6 +32,24 @@ from opsdk.rest.retry import TokenBucket, retry_delay
 from opsdk.rest.tls import TlsContexts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One try of a request has its answer (for a stream: its head), or none.
+
+    Attributes:
+        host: name and port of the server.
+        status: the HTTP status, 0 where no answer came.
+        seconds: from sending to the whole answer, client-side throttling left out.
+        throttled: seconds that the client-side limit held the request back.
+    """
+
+    request: Request
+    host: str
+    status: int
+    seconds: float
+    throttled: float = 0.0
+
+
 class Stream:
     """An answer whose body is still coming; iterate over it for the bytes as they arrive."""
 
@@ -47,13 +66,20 @@ class Stream:
 
     async def __anext__(self) -> bytes:
         while data := await self._read():
-            try:
-                decoded = self._decoder.feed(data)
-            except FOREIGN as error:
-                raise translate(error, sent=True, where=self._request.described) from error
-            if decoded:
+            if decoded := self._decode(data):
                 return decoded
+        self._decode(None)
         raise StopAsyncIteration
+
+    def _decode(self, data: bytes | None) -> bytes:
+        """Through the decoder; None at the end."""
+        try:
+            if data is not None:
+                return self._decoder.feed(data)
+            self._decoder.finish()
+        except FOREIGN as error:
+            raise translate(error, sent=True, where=self._request.described) from error
+        return b""
 
     async def _read(self) -> bytes:
         if self._idle_timeout is None:
@@ -75,11 +101,15 @@ class Transport:
     ...     async with Transport(Config(app=app)) as transport:
     ...         return (await transport.send(Request("GET", "/version"))).status
 
-    Cancelling a call closes its connection and leaves no task behind.
+    Cancelling a call closes its connection and leaves no task behind. `observe` is called after each try, repeated
+    ones included; it must not block.
     """
 
-    def __init__(self, config: Config, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(
+        self, config: Config, *, clock: Clock = LOOP_CLOCK, observe: Callable[[Answered], None] | None = None
+    ) -> None:
         self.config = config
+        self._observe = observe
         self.endpoint = config.endpoint
         self._clock = clock
         self._credentials = source_for(config, clock=clock)
@@ -191,14 +221,22 @@ class Transport:
         return self._tls is not None and self._tls.refresh(now_at_once=True)
 
     async def _outcome(self, request: Request, *, whole: bool) -> Response | Exchange | TransportError:
-        """One try."""
+        """One try, after its turn has come."""
+        throttled = await self._throttle(request)
+        started = self._clock.now()
+        outcome: Response | Exchange | TransportError
         try:
-            return await self._once(request, whole=whole)
+            outcome = await self._once(request, whole=whole)
         except TransportError as error:
-            return error
+            outcome = error
+        if self._observe is not None:
+            status = 0 if isinstance(outcome, TransportError) else outcome.status
+            seconds = self._clock.now() - started
+            host = self.endpoint.authority
+            self._observe(Answered(request=request, host=host, status=status, seconds=seconds, throttled=throttled))
+        return outcome
 
     async def _once(self, request: Request, *, whole: bool) -> Response | Exchange:
-        await self._throttle(request)
         exchange = await self.exchange(request)
         if not whole and 200 <= exchange.status < 300:
             return exchange
@@ -226,22 +264,24 @@ class Transport:
         try:
             while data := await exchange.read():
                 pieces.append(decoder.feed(data))
+            decoder.finish()
         except FOREIGN as error:
             raise translate(error, sent=True, where=request.described) from error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _throttle(self, request: Request) -> None:
-        """Wait for the client-side limit, from which watches are free."""
+    async def _throttle(self, request: Request) -> float:
+        """Wait for the client-side limit, from which watches are free; how long."""
         if self._bucket is None or request.verb == "watch":
-            return
+            return 0.0
         wait = self._bucket.reserve(self._clock.now())
         if wait <= 0:
-            return
+            return 0.0
         try:
             await self._clock.sleep(wait)
         except asyncio.CancelledError:
             self._bucket.give_back()
             raise
+        return wait
 
     # -- the edge
     def httpx_client(self) -> httpx.AsyncClient:

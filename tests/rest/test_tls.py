@@ -88,9 +88,9 @@ async def test_plain_server_behind_https(tmp_path: Path) -> None:
 async def test_replaced_certificates_are_used_within_five_minutes(tmp_path: Path) -> None:
     """New files mean new connections, also where the old one is still open."""
     cert, key = CLIENT.files(tmp_path, "client")
-    config = {"client_cert_file": str(cert), "client_key_file": str(key)}
     async with _server(tmp_path, clients=CA) as server:
-        async with Transport(Config(host=server.host, ca_data=CA.cert, **config)) as transport:
+        config = Config(host=server.host, ca_data=CA.cert, client_cert_file=str(cert), client_key_file=str(key))
+        async with Transport(config) as transport:
             await transport.send(GET)
             CA.issue("joe").files(tmp_path, "client")
             await transport.send(GET)

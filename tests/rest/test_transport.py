@@ -27,7 +27,7 @@ from opsdk.errors import (
 from opsdk.rest import failures
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import Request
-from opsdk.rest.transport import Transport
+from opsdk.rest.transport import Answered, Transport
 from tests.rest.servers import Seen, Server, always, answer, in_turn
 
 GET = Request("GET", "/a", verb="get", resource="things", name="a")
@@ -192,6 +192,20 @@ async def test_garbage_gzip_is_a_decode_error() -> None:
             await transport.send(GET)
 
 
+async def test_a_gzip_without_its_end_is_a_decode_error() -> None:
+    """A compressed answer that stops early is no shorter answer, whole or as a stream."""
+    short = gzip.compress(b"hello world" * 100)[:-9]
+    async with (
+        Server(always(answer(body=short, Content_Encoding="gzip"))) as server,
+        Transport(Config(host=server.host)) as transport,
+    ):
+        with pytest.raises(DecodeError, match="ends before"):
+            await transport.send(GET)
+        async with transport.stream(GET) as stream:
+            with pytest.raises(DecodeError, match="ends before"):
+                _ = [piece async for piece in stream]
+
+
 async def test_large_bodies_go_both_ways() -> None:
     """Three megabytes arrive as they were sent, in both directions."""
     big = bytes(range(256)) * 12_000
@@ -303,6 +317,18 @@ async def test_qps_limits_all_but_watches() -> None:
         assert 1.0 <= LOOP_CLOCK.now() - started < 1.1
         await transport.send(Request("GET", "/", verb="watch"))
         assert LOOP_CLOCK.now() - started < 1.1
+
+
+async def test_each_try_is_observed() -> None:
+    """Whoever counts requests hears of every try, also of those without an answer, and of the throttle."""
+    seen: list[Answered] = []
+    async with Server(in_turn(answer(429, Retry_After="1"), None, answer(201))) as server:
+        config = Config(host=server.host, qps=0.5, burst=1)
+        async with Transport(config, observe=seen.append) as transport:
+            assert (await transport.send(GET)).status == 201
+    assert [record.status for record in seen] == [429, 0, 201]
+    assert [record.throttled for record in seen] == pytest.approx([0, 1, 1], abs=0.1)
+    assert seen[0].host == f"127.0.0.1:{server.port}"
 
 
 # ------------------------------------------------------------------ deadlines
