@@ -99,7 +99,7 @@ class LeaseRules:
 
     def check(self, now: float) -> Role:
         """The role at this moment: a leader that could not renew in time has lost."""
-        if self.role is Role.LEADING and now - self._renewed_at >= self.options.renew_deadline:
+        if self.role is Role.LEADING and now >= self.deadline():
             self.role = Role.LOST
         return self.role
 

@@ -8,6 +8,7 @@ ends with `DeadlockError` instead of hanging.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -82,8 +83,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
         self._jumping.deadlocked = self._describe
-        # Virtual seconds are whole after whole sleeps only if the selector need not "round up" to its resolution.
-        self._clock_resolution = 1e-9
+
+    @property
+    def _clock_resolution(self) -> float:
+        # The base class runs timers early by this much, without moving the clock: a loop that waits for the last
+        # nanosecond before its deadline would spin for ever. As little as floats allow keeps time moving.
+        return 2 * math.ulp(self._jumping.skipped + 1.0)
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, value: float) -> None:
+        """The base class sets the real clock's; ours is computed."""
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""

@@ -1,0 +1,284 @@
+"""Elections: at most one leads at any moment, and before long one does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from opsdk.api.coordination.v1 import Lease, LeaseSpec
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.object import deep_copy
+from opsdk.api.time import MicroTime
+from opsdk.client.client import Client
+from opsdk.client.operations import Create, Get, Operation, Update
+from opsdk.election.elector import Elector
+from opsdk.election.lease import ElectionOptions, LeaseRules, Role
+from opsdk.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ConnectionLostError,
+    ForbiddenError,
+    LeaderElectionLostError,
+    NotFoundError,
+    UsageError,
+)
+from opsdk.testing.loop import VirtualLoop
+
+
+class LeaseServer:
+    """A performer that knows one lease. Answers may be late, lost after the write, or refused."""
+
+    scheme: Any = None
+    mapper: Any = None
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self.rng = rng or random.Random(0)
+        self.lease: Lease | None = None
+        self.revision = 0
+        self.fault_rate = 0.0
+        self.cut_off: set[str] = set()
+        self.denied = False
+
+    def client(self, identity: str) -> Client:
+        return Client(_Link(self, identity))
+
+    async def perform(self, operation: Operation, identity: str) -> Any:
+        if self.denied:
+            raise ForbiddenError("no leases for you")
+        await self._trouble(identity)
+        result = self._do(operation)
+        await self._trouble(identity)
+        return result
+
+    async def _trouble(self, identity: str) -> None:
+        if identity in self.cut_off:
+            await asyncio.sleep(3600)
+        if self.rng.random() < self.fault_rate:
+            await asyncio.sleep(self.rng.choice([0.01, 1, 4, 9]))
+            if self.rng.random() < 0.5:
+                raise ConnectionLostError("cut")
+
+    def _do(self, operation: Operation) -> Any:
+        if isinstance(operation, Get):
+            if self.lease is None:
+                raise NotFoundError("no lease")
+            return deep_copy(self.lease)
+        assert isinstance(operation, Create | Update)
+        obj = operation.obj
+        assert isinstance(obj, Lease)
+        if isinstance(operation, Create) and self.lease is not None:
+            raise AlreadyExistsError("there is one")
+        if isinstance(operation, Update):
+            if self.lease is None:
+                raise NotFoundError("no lease")
+            if obj.metadata.resource_version != self.lease.metadata.resource_version:
+                raise ConflictError("changed meanwhile")
+        self.revision += 1
+        obj.metadata.resource_version = str(self.revision)
+        obj.metadata.uid = obj.metadata.uid or "uid"
+        self.lease = deep_copy(obj)
+        return obj
+
+
+class _Link:
+    scheme: Any = None
+    mapper: Any = None
+
+    def __init__(self, server: LeaseServer, identity: str) -> None:
+        self.server, self.identity = server, identity
+
+    async def perform(self, operation: Operation) -> Any:
+        return await self.server.perform(operation, self.identity)
+
+    def watch(self, operation: Any) -> Any:
+        raise NotImplementedError
+
+
+def options(identity: str) -> ElectionOptions:
+    """The usual times."""
+    return ElectionOptions(name="lock", namespace="ns", identity=identity)
+
+
+async def leading(elector: Elector) -> bool:
+    """Whether it leads within a minute."""
+    for _ in range(600):
+        if elector.is_leader:
+            return True
+        await asyncio.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_never_two_leaders(seed: int) -> None:
+    """Slow and lost answers, partitions, crashes and releases: never do two lead; when it calms down, one does."""
+    rng = random.Random(seed)
+    server = LeaseServer(rng)
+    server.fault_rate = 0.2
+    electors: dict[str, Elector] = {}
+    tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def replica(name: str) -> None:
+        while True:
+            electors[name] = Elector(server.client(name), options(name), seed=rng.randrange(1 << 30))
+            try:
+                await electors[name].run()
+            except LeaderElectionLostError:
+                await asyncio.sleep(rng.random())
+
+    for name in "abc":
+        tasks[name] = asyncio.create_task(replica(name))
+    for _ in range(3000):
+        await asyncio.sleep(0.1)
+        assert sum(e.is_leader for e in electors.values()) <= 1
+        roll = rng.random()
+        name = rng.choice("abc")
+        if roll < 0.003:
+            server.cut_off ^= {name}
+        elif roll < 0.006:  # dies without a word, comes back under a new name of the same slot
+            tasks[name].cancel()
+            await asyncio.gather(tasks[name], return_exceptions=True)
+            electors.pop(name, None)
+            tasks[name] = asyncio.create_task(replica(name))
+    server.cut_off.clear()
+    server.fault_rate = 0
+    for _ in range(700):
+        await asyncio.sleep(0.1)
+        assert sum(e.is_leader for e in electors.values()) <= 1
+    assert sum(e.is_leader for e in electors.values()) == 1
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+async def test_the_next_one_takes_over_after_the_lease_has_run_out() -> None:
+    """A leader that dies is followed after the lease duration, not before."""
+    server = LeaseServer()
+    first, second = (Elector(server.client(n), options(n), seed=1) for n in "ab")
+    dying = asyncio.create_task(first.run())
+    assert await leading(first)
+    waiting = asyncio.create_task(second.run())
+    await asyncio.sleep(60)
+    assert not second.is_leader
+    renewed_at = asyncio.get_running_loop().time()
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
+    assert await leading(second)
+    waited = asyncio.get_running_loop().time() - renewed_at
+    assert 12 <= waited <= 20
+    assert server.lease is not None
+    assert server.lease.spec.lease_transitions == 1
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_released_lease_is_taken_at_once() -> None:
+    """Giving the lease back lets the next one win within a retry period."""
+    server = LeaseServer()
+    first, second = (Elector(server.client(n), options(n), seed=2) for n in "ab")
+    one = asyncio.create_task(first.run())
+    assert await leading(first)
+    two = asyncio.create_task(second.run())
+    await asyncio.sleep(10)
+    one.cancel()
+    await asyncio.gather(one, return_exceptions=True)
+    await first.release()
+    assert not first.is_leader
+    began = asyncio.get_running_loop().time()
+    assert await leading(second)
+    assert asyncio.get_running_loop().time() - began < 2 * 2.2 + 0.2
+    two.cancel()
+    await asyncio.gather(two, return_exceptions=True)
+
+
+async def test_a_cut_off_leader_gives_up_before_others_may_begin() -> None:
+    """Without an answer for the renew deadline the leader says so itself, even while a request hangs."""
+    server = LeaseServer()
+    elector = Elector(server.client("a"), options("a"))
+    task = asyncio.create_task(elector.run())
+    assert await leading(elector)
+    await asyncio.sleep(5)
+    server.cut_off.add("a")
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(LeaderElectionLostError, match="could not renew ns/lock"):
+        await task
+    assert asyncio.get_running_loop().time() - began <= 10.1
+    assert not elector.is_leader
+
+
+async def test_what_others_wrote_on_the_lease_stays() -> None:
+    """Foreign labels survive renewals; ours are added; holder changes count as transitions, renewals do not."""
+    server = LeaseServer()
+    server.lease = Lease(
+        metadata=ObjectMeta(name="lock", namespace="ns", uid="u", resource_version="0", labels={"team": "x"}),
+        spec=LeaseSpec(holder_identity="", lease_transitions=4),
+    )
+    wanted = ElectionOptions(name="lock", namespace="ns", identity="a", labels=(("mine", "y"),))
+    elector = Elector(server.client("a"), wanted)
+    task = asyncio.create_task(elector.run())
+    assert await leading(elector)
+    acquired = server.lease.spec.acquire_time
+    await asyncio.sleep(30)
+    assert server.lease.metadata.labels == {"team": "x", "mine": "y"}
+    assert server.lease.spec.lease_transitions == 5
+    assert server.lease.spec.acquire_time == acquired
+    assert server.lease.spec.renew_time != acquired
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_denied_candidate_keeps_trying() -> None:
+    """No right to the lease is logged and retried, not a crash."""
+    server = LeaseServer()
+    server.denied = True
+    elector = Elector(server.client("a"), options("a"))
+    task = asyncio.create_task(elector.run())
+    await asyncio.sleep(100)
+    assert not task.done()
+    server.denied = False
+    assert await leading(elector)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_remote_clocks_are_not_believed() -> None:
+    """A lease whose renew time lies in the far past or future is only free when we saw it unchanged long enough."""
+    for year in (1999, 2099):
+        rules = LeaseRules(options("a"))
+        spec = LeaseSpec(holder_identity="b", lease_duration_seconds=15, renew_time=MicroTime(year, 1, 1))
+        rules.observed(Lease(spec=spec), now=100.0)
+        assert not rules.may_take(114.9)
+        assert rules.may_take(115.0)
+        assert rules.check(115.0) is Role.WAITING
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": ""}, "leader_election_id"),
+        ({"namespace": ""}, "leader_election_namespace"),
+        ({"renew_deadline": 15.0}, "lease_duration > renew_deadline"),
+        ({"retry_period": 9.0}, "retry_period"),
+    ],
+)
+def test_bad_options_are_refused_at_once(changes: dict[str, Any], words: str) -> None:
+    """Times that cannot work, and missing names, say so at construction."""
+    with pytest.raises(UsageError, match=words):
+        ElectionOptions(**{"name": "n", "namespace": "ns", "identity": "i", **changes})
+
+
+def test_the_loop_is_virtual() -> None:
+    """These tests take no real time: an hour of election is instant."""
+
+    async def hour() -> float:
+        server = LeaseServer()
+        task = asyncio.create_task(Elector(server.client("a"), options("a")).run())
+        await asyncio.sleep(3600)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert runner.run(hour()) == 3600
