@@ -17,6 +17,7 @@ from opsdk.client.options import ListOptions, WatchOptions
 from opsdk.client.requests import build, build_watch
 from opsdk.errors import ConnectionLostError
 from opsdk.rest.frames import FrameSplitter, parse_frame
+from opsdk.rest.response import raise_for
 from opsdk.rest.transport import Transport
 from opsdk.scheme.codec import split_list
 from opsdk.scheme.mapper import RestMapping
@@ -90,7 +91,10 @@ class RestListWatch:
             resource_version="" if continue_ else resource_version,
         )
         request = build(List(kind=self._kind, options=options), self._mapping)
-        items, meta = split_list((await self._transport.send(request)).body)
+        # No retries below us: the reflection waits by its own rules, and must know of every failure.
+        response = await self._transport.send(request, retry=False)
+        raise_for(response, request)
+        items, meta = split_list(response.body)
         return [self._transformed(item) for item in items], meta
 
     @asynccontextmanager
@@ -106,7 +110,7 @@ class RestListWatch:
             timeout=seconds,
         )
         request = build_watch(Watch(kind=self._kind, options=options), self._mapping)
-        async with self._transport.stream(request, idle_timeout=_DEAD_AFTER) as stream:
+        async with self._transport.stream(request, idle_timeout=_DEAD_AFTER, retry=False) as stream:
             yield self._events(stream)
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[RawEvent]:

@@ -30,7 +30,7 @@ from opsdk.client.requests import build, build_watch
 from opsdk.errors import DecodeError, NotFoundError, api_error_from_status
 from opsdk.rest.frames import FrameSplitter, parse_frame
 from opsdk.rest.request import Request
-from opsdk.rest.response import Response, warnings_of
+from opsdk.rest.response import Response, raise_for, warnings_of
 from opsdk.rest.transport import Transport
 from opsdk.scheme.codec import decode, decode_list
 from opsdk.scheme.mapper import RestMapper
@@ -90,6 +90,7 @@ class DirectClient:
         response = await self.transport.send(request)
         for warning in warnings_of(response):
             self._on_warning(request, warning.text)
+        raise_for(response, request)
         return response
 
     async def _list(self, request: Request, kind: Kind[Any]) -> ObjectList[Any]:
