@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from envtest.kinds.core import label_namespace
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
@@ -22,7 +23,9 @@ async def bootstrap(plane: ControlPlane) -> None:
 
 def namespace_object(name: str) -> Tree:
     """A namespace as the server makes it for itself."""
-    return {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}, "spec": {}, "status": {}}
+    obj: Tree = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}, "spec": {}, "status": {}}
+    label_namespace(obj)
+    return obj
 
 
 async def ensure(plane: ControlPlane, resource: str, obj: Tree, *, namespace: str = "") -> None:

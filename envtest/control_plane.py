@@ -195,7 +195,7 @@ class ControlPlane:
         prefix = "core/events/" if row.info.kind == "Event" else ""
         store = Store(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store
-        self.core.install(Installed(row.info, store, self._model(row)))
+        self.core.install(Installed(row.info, store, self._model(row), row.verbs))
 
     def _install_subresource(self, row: Row) -> None:
         """Those that are built; discovery lists no others."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from envtest.extensions.jsonpath import valid
+from envtest.extensions.naming import condition, put_condition
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.pod_defaults import put
 from envtest.tables.load import Row
@@ -77,6 +78,7 @@ class DefinitionStrategy(TableStrategy):
         """Names, versions, schemas, columns."""
         spec = obj["spec"]
         return [
+            *_validate_approval(obj),
             *_validate_name(obj),
             *_validate_group(spec),
             *_validate_scope(spec),
@@ -109,6 +111,10 @@ class DefinitionStrategy(TableStrategy):
         """The mark shows no grace, and is no change of the wish."""
         obj["metadata"].pop("deletionGracePeriodSeconds", None)
         obj["metadata"]["generation"] -= 1
+        text = "CustomResource deletion is pending"
+        new = condition("Terminating", "True", "InstanceDeletionPending", text, context.timestamp())
+        status = obj.get("status") or {}
+        obj["status"] = {**status, "conditions": put_condition(list(status.get("conditions") or []), new)}
 
     # -------------------------------------------------------------- side effects
     async def after_create(self, context: Context, obj: Tree) -> None:
@@ -133,6 +139,23 @@ def _storage_versions(obj: Tree) -> list[str]:
 
 
 # ------------------------------------------------------------------ validation
+_APPROVAL = "api-approved.kubernetes.io"
+
+
+def _validate_approval(obj: Tree) -> Iterator[Cause]:
+    group = obj["spec"].get("group", "")
+    if not any(group == g or group.endswith(f".{g}") for g in ("k8s.io", "kubernetes.io")):
+        return
+    approval = (obj["metadata"].get("annotations") or {}).get(_APPROVAL, "")
+    field = f"metadata.annotations[{_APPROVAL}]"
+    if not approval:
+        why = f'protected groups must have approval annotation "{_APPROVAL}",'
+        yield problems.required(field, f"{why} see https://github.com/kubernetes/enhancements/pull/1111")
+    elif not approval.startswith(("unapproved", "https://")):
+        why = f'protected groups must have approval annotation "{_APPROVAL}" with either a URL or a reason starting'
+        yield problems.invalid_value(field, approval, f'{why} with "unapproved"')
+
+
 def _validate_name(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
@@ -154,7 +177,9 @@ def _validate_group(spec: Tree) -> Iterator[Cause]:
 
 
 def _validate_scope(spec: Tree) -> Iterator[Cause]:
-    if spec.get("scope") not in ("Cluster", "Namespaced"):
+    if not spec.get("scope"):
+        yield problems.required("spec.scope")
+    elif spec["scope"] not in ("Cluster", "Namespaced"):
         yield problems.unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
 
 
@@ -167,8 +192,8 @@ def _validate_versions(spec: Tree) -> Iterator[Cause]:
         for text in names.dns_1035_label(version.get("name", "")):
             yield problems.invalid_value(f"{where}.name", version.get("name", ""), text)
         yield from _validate_deprecation(version, where)
-        yield from _validate_columns(version, where)
-        if not _schema(version):
+        yield from _validate_columns(version, "spec" if len(versions) == 1 else where)
+        if _schema(version) is None:
             yield problems.required(f"{where}.schema.openAPIV3Schema")
     seen = [v.get("name") for v in versions]
     if len(set(seen)) != len(seen):
@@ -183,7 +208,7 @@ def _validate_versions(spec: Tree) -> Iterator[Cause]:
         # Schemas that all versions share stand at the top in the server's own form.
         at = ("spec", "validation") if alike else ("spec", f"versions[{index}]", "schema")
         schema = _schema(version)
-        if schema:
+        if schema is not None:
             yield from (error.cause for error in check_structural(schema, FieldPath(*at, "openAPIV3Schema")))
 
 
@@ -275,6 +300,9 @@ def _validate_stored(obj: Tree) -> Iterator[Cause]:
         yield problems.invalid_value("status.storedVersions", stored, "must have at least one stored version")
         return
     served = [v.get("name") for v in obj["spec"].get("versions") or ()]
+    wanted = _storage_versions(obj)
+    if len(wanted) != 1 and len(wanted) > 0:
+        yield problems.invalid_value("status.storedVersions", stored[:1], f"must have the storage version {wanted[-1]}")
     for index, name in enumerate(stored):
         if name not in served:
             text = "must appear in spec.versions"

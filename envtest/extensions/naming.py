@@ -61,6 +61,8 @@ def accepted(definition: Tree, others: Iterable[Tree], now: str) -> Tree:
     found = list(_conflicts(wanted, resources, kinds))
     taken = {field for field, _, _ in found}
     names = {"plural": "", "kind": "", **(status.get("acceptedNames") or {})}
+    for key in _LISTS:
+        names.pop(key, None)
     names |= {k: v for k, v in wanted.items() if k not in taken and (v or k in names)}
     conditions = list(status.get("conditions") or [])
     if found:

@@ -121,7 +121,7 @@ class ExtensionServer:
         defined = self._defined.get(name)
         if defined is None or CLEANUP not in (defined.definition["metadata"].get("finalizers") or ()):
             return
-        if not is_true(defined.definition, "Terminating"):
+        if _reason(defined.definition, "Terminating") != "InstanceDeletionInProgress":
             await self._terminate(context, defined.definition)
         store = self._any_store(defined)
         for obj in store.list_now("", ListQuery()).items:
@@ -163,7 +163,7 @@ class ExtensionServer:
         if self._find(name) is None:
             defined = self._defined.pop(name, None)
             if defined is not None:
-                self._any_store(defined).storage.close_watches(self._any_store(defined).prefix)
+                self._any_store(defined).storage.forget(self._any_store(defined).prefix)
             await self._recheck(context)
 
     @staticmethod
@@ -186,9 +186,9 @@ class ExtensionServer:
         served = {key: found for version in versions for key, found in self._version(obj, version)}
         order = sorted((v["name"] for v in versions if v.get("served")), key=version_priority)
         self._defined[name] = _Defined(obj, served, order)
-        if before is not None:
-            store = self._any_store(before)
-            store.storage.close_watches(store.prefix)
+        # What was watched under another schema, or before there was one, cannot be resumed.
+        store = self._any_store(self._defined[name])
+        store.storage.forget(store.prefix)
 
     def _version(self, obj: Tree, version: Tree) -> Iterator[tuple[tuple[str, str], Installed]]:
         spec, names = obj["spec"], obj["spec"]["names"]
@@ -281,6 +281,11 @@ class ExtensionServer:
             for group, versions in sorted(found.items())
         ]
         return [*made, *self._delegate.groups()]
+
+
+def _reason(definition: Tree, kind: str) -> str:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return next((str(c.get("reason", "")) for c in conditions if c["type"] == kind), "")
 
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")

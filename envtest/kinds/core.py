@@ -118,7 +118,7 @@ class ConfigMapStrategy(TableStrategy):
         found.extend(_key_problems("binaryData", binary))
         size = sum(len(v.encode()) for v in data.values()) + sum(len(v) * 3 // 4 for v in binary.values())
         if size > _MEBIBYTE:
-            found.append(problems.too_long("", _MEBIBYTE))
+            found.append(problems.too_long("[]", _MEBIBYTE))
         return found
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:

@@ -54,15 +54,15 @@ class EventStrategy(TableStrategy):
         if (involved or "default") != namespace and (involved or namespace not in ("default", "kube-system")):
             text = "does not match event.namespace"
             found.append(problems.invalid_value("involvedObject.namespace", involved, text))
-        if self.info.group:
-            found.extend(_strict(obj))
+        if self.info.group or obj.get("eventTime"):
+            found.extend(_strict(obj, new=bool(self.info.group)))
         return found
 
 
-def _strict(obj: Tree) -> list[Cause]:
+def _strict(obj: Tree, *, new: bool) -> list[Cause]:
     found = [] if obj.get("eventTime") else [problems.required("eventTime")]
     for field, key in (
-        ("reportingController", "reportingComponent"),
+        ("reportingController" if new else "reportingComponent", "reportingComponent"),
         ("reportingInstance", "reportingInstance"),
         ("action", "action"),
         ("reason", "reason"),

@@ -7,6 +7,7 @@ Unknown fields are dropped and reported; nulls and empty optional lists, maps an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,21 @@ def _mismatch(value: Any, reading: Reading, go_type: str) -> DecodeError:
 def _string(value: Any, reading: Reading) -> Any:
     if not isinstance(value, str):
         raise _mismatch(value, reading, "string")
+    return value
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*")
+
+
+def _bytes(value: Any, reading: Reading) -> Any:
+    if not isinstance(value, str):
+        raise _mismatch(value, reading, "[]uint8")
+    plain = value.replace("\n", "").replace("\r", "")
+    body = plain.rstrip("=")
+    good = _BASE64.match(body)
+    end = good.end() if good else 0
+    if end < len(body) or len(plain) % 4 or len(plain) - len(body) > 2:
+        raise DecodeError(f"illegal base64 data at input byte {min(end, max(len(plain) - 1, 0))}")
     return value
 
 
@@ -161,7 +177,7 @@ class Plans:
             return self._reference(str(ref).removeprefix(_REF))
         match schema.get("type"):
             case "string":
-                return (_string, "string") if schema.get("format") != "byte" else (_string, "[]uint8")
+                return (_string, "string") if schema.get("format") != "byte" else (_bytes, "[]uint8")
             case "boolean":
                 return _boolean, "bool"
             case "integer":
@@ -250,14 +266,14 @@ class Struct:
         self._short = name.rpartition(".")[2]
         required = frozenset(schema.get("required", ()))
         self._fields = {
-            key: self._field(key, inner, plans, required=key in required)
+            key: self._field(key, inner, plans, required=key in required, condition=self._short.endswith("Condition"))
             for key, inner in schema.get("properties", {}).items()
         }
         self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
 
     @staticmethod
-    def _field(key: str, schema: Mapping[str, Any], plans: Plans, *, required: bool) -> _Field:
-        plan, _ = plans.of(schema)
+    def _field(key: str, schema: Mapping[str, Any], plans: Plans, *, required: bool, condition: bool) -> _Field:
+        plan, go_type = plans.of(schema)
         default = schema.get("default")
         struct = default == {}
         zero = _GONE
@@ -265,6 +281,9 @@ class Struct:
             zero = {}
         elif required and default is not None and default in ("", 0, False):
             zero = default
+        elif (condition and go_type == "v1.Time") or (required and schema.get("type") == "array"):
+            # These are written even where nothing was given, unlike most.
+            zero = None
         return _Field(plan, required, struct, zero)
 
     def __call__(self, value: Any, reading: Reading) -> Any:

@@ -57,6 +57,8 @@ _TOLERATIONS = tuple(
 class PodStrategy(TableStrategy):
     """See the module."""
 
+    graceful = True
+
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {

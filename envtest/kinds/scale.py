@@ -94,7 +94,7 @@ class ScaleStore:
             before = self._show(current)
             wanted = await transform(before)
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
-            _check(wanted, name, replicas)
+            self._check(wanted, name, replicas)
             await validate(wanted, before)
             obj: Tree = copy_tree(current)
             meta = wanted["metadata"]
@@ -107,9 +107,13 @@ class ScaleStore:
         stored, _ = await self.main.update(context, name, through)
         return self._show(stored), False
 
-
-def _check(wanted: Tree, name: str, replicas: int) -> None:
-    if replicas < 0:
+    def _check(self, wanted: Tree, name: str, replicas: int) -> None:
+        if replicas >= 0:
+            return
+        info = self.main.info
+        if self.main.strategy.custom:
+            cause = problems.invalid_value(".spec.replicas", replicas, "should be a non-negative integer")
+            raise problems.invalid(info.kind, info.group, name, [cause])
         cause = problems.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise problems.invalid("Scale", "autoscaling", wanted["metadata"].get("name", name), [cause])
 

@@ -100,7 +100,8 @@ class ServiceStrategy(TableStrategy):
         if not spec.get("clusterIP"):
             before = ((old or {}).get("spec") or {}).get("clusterIP")
             spec["clusterIP"] = before or self.pool.address()
-        spec["clusterIPs"] = spec.get("clusterIPs") or [spec["clusterIP"]]
+        if not spec.get("clusterIPs") or spec["clusterIPs"][0] != spec["clusterIP"]:
+            spec["clusterIPs"] = [spec["clusterIP"], *(spec.get("clusterIPs") or [])[1:]]
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         self._allocate_ports(spec, old)

@@ -54,7 +54,12 @@ class BindingStore:
                 why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
                 raise problems.conflict(self._pods.info, name, why)
             pod["spec"]["nodeName"] = target["name"]
-            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": context.timestamp()}
+            scheduled = {
+                "type": "PodScheduled",
+                "status": "True",
+                "lastProbeTime": None,
+                "lastTransitionTime": context.timestamp(),
+            }
             conditions = [c for c in pod["status"].get("conditions") or [] if c.get("type") != "PodScheduled"]
             pod["status"]["conditions"] = [*conditions, scheduled]
             return pod
@@ -71,7 +76,7 @@ class BindingStore:
 class _Anything(Strategy):
     """No rules: the caller knows what it does."""
 
-    has_generation = True
+    allow_unconditional_update = True
 
 
 class EvictionStore:

@@ -47,6 +47,8 @@ class WorkloadStrategy(TableStrategy):
 
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
+        if row.info.resource == "deployments":
+            self.status_keeps = ("ownerReferences", "labels")
         if row.info.resource in ("replicasets", "replicationcontrollers"):
             self.selectable = {"status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
 

@@ -21,6 +21,9 @@ from opsdk.errors import (
     ServerTimeoutError,
 )
 
+EMPTY = Details()
+"""Details that are shown although nothing stands in them; clients' libraries put them there."""
+
 
 def _qualified(info: ResourceInfo) -> str:
     return f"{info.resource}.{info.group}" if info.group else info.resource
@@ -47,6 +50,13 @@ def generated_name_taken(info: ResourceInfo, name: str) -> AlreadyExistsError:
     )
     details = Details(name=name, group=info.group, kind=info.resource, retry_after_seconds=1)
     return AlreadyExistsError(text, details=details)
+
+
+def precondition_failed(info: ResourceInfo, name: str, why: str) -> ConflictError:
+    """The object is not the one that was meant; named by its kind."""
+    what = f"{info.kind}.{info.group}" if info.group else info.kind
+    details = Details(name=name, group=info.group, kind=info.kind)
+    return ConflictError(f'Operation cannot be fulfilled on {what} "{name}": {why}', details=details)
 
 
 def conflict(info: ResourceInfo, name: str, why: str) -> ConflictError:
@@ -87,12 +97,12 @@ def internal(text: str) -> ApiError:
 
 def method_not_allowed() -> MethodNotAllowedError:
     """The route knows no such method."""
-    return MethodNotAllowedError("the server does not allow this method on the requested resource", details=Details())
+    return MethodNotAllowedError("the server does not allow this method on the requested resource", details=EMPTY)
 
 
 def no_such_resource() -> NotFoundError:
     """The path names no resource of this group and version."""
-    return NotFoundError("the server could not find the requested resource", details=Details())
+    return NotFoundError("the server could not find the requested resource", details=EMPTY)
 
 
 def bad_request(text: str) -> BadRequestError:

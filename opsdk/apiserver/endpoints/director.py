@@ -31,7 +31,7 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
         if info.method not in served.storage.connect_methods:
             raise problems.method_not_allowed()
         return await verb_connect.handle(call, served)
-    if info.verb not in served.verbs:
+    if not info.verb or info.verb not in served.verbs:
         raise problems.method_not_allowed()
     reading = _READING.get(info.verb)
     if reading is not None:

@@ -80,9 +80,9 @@ def _api_resource(served: Installed) -> Tree:
         found |= {"group": info.kind_group, "version": info.kind_version or info.version}
         found = {k: v for k, v in found.items() if v or k != "group"}
     found |= {"kind": info.kind, "verbs": list(served.verbs)}
-    if info.short_names:
+    if info.short_names and not info.subresource:
         found["shortNames"] = list(info.short_names)
-    if info.categories:
+    if info.categories and not info.subresource:
         found["categories"] = list(info.categories)
     if not info.subresource and "get" in served.verbs and "list" in served.verbs and served.storage_hashed:
         found["storageVersionHash"] = _hash(info.group, info.version, info.kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +13,8 @@ from opsdk.apiserver import problems
 from opsdk.apiserver.auth.authentication import UnionAuthenticator
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
 from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.negotiate import negotiate
+from opsdk.apiserver.endpoints.render import encode
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.endpoints.verb_list import ExpiredListError
@@ -76,10 +79,22 @@ async def recover(call: Call, handler: Handler) -> Response:
         status["metadata"] = {"continue": error.token}
         return Response(error.code, [("content-type", "application/json")], encode_json(status))
     except ApiError as error:
-        return error_response(error)
+        return negotiated_error(call, error)
     except Exception as error:  # noqa: BLE001 - the last resort: no request may take the server down
         _LOG.exception("%s %s failed", call.info.method, call.info.path)
         return error_response(problems.internal(f"{type(error).__name__}: {error}"))
+
+
+def negotiated_error(call: Call, error: ApiError) -> Response:
+    """An error in YAML for those who asked for that, else in JSON."""
+    response = error_response(error)
+    if "yaml" not in call.http.header("accept"):
+        return response
+    with suppress(ApiError):
+        accepted = negotiate(call.http.header("accept"))
+        response.headers[0] = ("content-type", accepted.media)
+        response.body = encode(status_of(error), accepted)
+    return response
 
 
 async def headers(call: Call, handler: Handler) -> Response:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from opsdk.errors import Details, NotAcceptableError
+from opsdk.apiserver.problems import EMPTY
+from opsdk.errors import NotAcceptableError
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -54,17 +55,19 @@ def _clauses(header: str) -> Iterator[Accepted]:
             yield Accepted(media.lower(), params, quality)
 
 
-def not_acceptable() -> NotAcceptableError:
-    """The answer where nothing fits."""
+def not_acceptable(header: str) -> NotAcceptableError:
+    """The answer where nothing fits: no known encoding, or none with these parameters."""
     listed = f"{JSON}, {YAML}, {PROTOBUF}"
-    return NotAcceptableError(f"406: Not Acceptable\n\nAvailable representations: {listed}", details=Details())
+    if any(c.media in (JSON, YAML, PROTOBUF, "*/*") for c in clauses(header)):
+        return NotAcceptableError(f"only the following media types are accepted: {listed}")
+    return NotAcceptableError(f"406: Not Acceptable\n\nAvailable representations: {listed}", details=EMPTY)
 
 
 def _serves(clause: Accepted, kinds: Mapping[str, tuple[str, tuple[str, ...]]]) -> bool:
     if clause.media not in (JSON, YAML, "*/*"):
         return False
     if not clause.kind:
-        return True
+        return not clause.group and not clause.version
     known = kinds.get(clause.kind)
     return known is not None and clause.group == known[0] and clause.version in known[1]
 
@@ -80,11 +83,11 @@ def negotiate(header: str, kinds: Mapping[str, tuple[str, tuple[str, ...]]] | No
     for clause in clauses(header):
         if _serves(clause, kinds or {}):
             return Accepted(JSON, clause.params) if clause.media == "*/*" else clause
-    raise not_acceptable()
+    raise not_acceptable(header)
 
 
 OBJECT_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadata": (META_GROUP, ("v1", "v1beta1"))}
-"""Transformations of one object."""
+"""Transformations of objects and lists."""
 
-LIST_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadataList": (META_GROUP, ("v1", "v1beta1"))}
-"""Transformations of a list."""
+OBJECT_KINDS["PartialObjectMetadataList"] = OBJECT_KINDS["PartialObjectMetadata"]
+"""The wrong one of the two is understood, and refused in other words."""

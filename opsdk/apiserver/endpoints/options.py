@@ -106,15 +106,11 @@ def check_watch(options: ListOptions) -> None:
     if options.initial_events is not None and options.match != "NotOlderThan":
         text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         found.append(_forbidden(field, text))
-        if options.match and options.match != "Exact":
-            found.append(problems.unsupported(field, options.match, ["NotOlderThan"]))
     if options.initial_events is None and options.match:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         found.append(_forbidden(field, text))
-    if options.initial_events and not options.bookmarks:
-        # The end of the initial events is told by a bookmark.
-        text = "sendInitialEvents is forbidden for watch unless allowWatchBookmarks is true"
-        found.append(_forbidden("sendInitialEvents", text))
+    if options.match and options.match != "NotOlderThan":
+        found.append(problems.unsupported(field, options.match, ["NotOlderThan"]))
     if found:
         raise problems.invalid_options("ListOptions", tuple(found))
 

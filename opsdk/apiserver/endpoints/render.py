@@ -7,10 +7,12 @@ from typing import Any
 
 import yaml
 
+from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.negotiate import JSON, LIST_KINDS, META_GROUP, OBJECT_KINDS, YAML, Accepted, negotiate
+from opsdk.apiserver.endpoints.negotiate import JSON, META_GROUP, OBJECT_KINDS, YAML, Accepted, negotiate
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import NotAcceptableError
 from opsdk.web.response import Response, encode_json
 
 
@@ -39,9 +41,28 @@ def wants_pretty(call: Call) -> bool:
     return agent.startswith(("curl", "wget", "mozilla/5.0"))
 
 
-def accepted_for(call: Call, *, many: bool) -> Accepted:
-    """Negotiate for one object or a list; raises early, before anything is done."""
-    return negotiate(call.http.header("accept"), LIST_KINDS if many else OBJECT_KINDS)
+def accepted_for(call: Call) -> Accepted:
+    """Negotiate; raises early, before anything is done."""
+    accepted = negotiate(call.http.header("accept"), OBJECT_KINDS)
+    include = call.http.query.get("includeObject")
+    if accepted.kind == "Table" and include not in ("", "None", "Object", "Metadata"):
+        why = f"includeObject: Invalid value: {problems.quoted(include)}"
+        text = f"Unable to convert to Table as requested: {why}: must be 'Metadata', 'Object', 'None', or empty"
+        raise problems.bad_request(text)
+    return accepted
+
+
+def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
+    """The metadata of an object, or of a list, but not the one for the other."""
+    wrong = "PartialObjectMetadata" if many else "PartialObjectMetadataList"
+    if accepted.kind != wrong:
+        return
+    kind = f"core.{served.info.kind}" if served.model.typed else "unstructured.Unstructured"
+    if many:
+        text = f"you requested {wrong}, but the requested object is a list (*{kind}List)"
+    else:
+        text = f"you requested {wrong}, but the requested object is not a list (*{kind})"
+    raise NotAcceptableError(text)
 
 
 def object_response(call: Call, served: Installed, obj: Tree, accepted: Accepted, *, status: int = 200) -> Response:
@@ -54,6 +75,7 @@ def object_response(call: Call, served: Installed, obj: Tree, accepted: Accepted
 
 def shape_object(call: Call, served: Installed, visible: Tree, accepted: Accepted) -> Tree:
     """One object of the served version, transformed as asked."""
+    check_number(accepted, served, many=False)
     if accepted.kind == "Table":
         meta = {"resourceVersion": (visible.get("metadata") or {}).get("resourceVersion", "")}
         return table(call, served, [visible], meta, version=accepted.version)
@@ -70,6 +92,7 @@ def list_response(call: Call, served: Installed, items: Sequence[Tree], meta: Tr
 
 def shape_list(call: Call, served: Installed, visible: Sequence[Tree], meta: Tree, accepted: Accepted) -> Tree:
     """A list of objects of the served version, transformed as asked."""
+    check_number(accepted, served, many=True)
     if accepted.kind == "Table":
         return table(call, served, visible, meta, version=accepted.version)
     if accepted.kind == "PartialObjectMetadataList":

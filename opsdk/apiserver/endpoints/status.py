@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opsdk.apiserver.problems import EMPTY
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, Details
 from opsdk.web.response import Response, json_response
@@ -15,14 +16,10 @@ def status_of(error: ApiError) -> Tree:
     if error.reason:
         status["reason"] = error.reason
     details = _details(error.details)
-    if details or error.reason in _EMPTY_DETAILS:
+    if details or error.details is EMPTY or error.reason == "Invalid":
         status["details"] = details
     status["code"] = error.code
     return status
-
-
-# These answers carry an empty object there.
-_EMPTY_DETAILS = frozenset({"MethodNotAllowed", "NotFound", "NotAcceptable"})
 
 
 def _details(details: Details) -> Tree:

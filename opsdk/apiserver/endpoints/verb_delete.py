@@ -20,12 +20,16 @@ from opsdk.apiserver.storage.ports import Preconditions, Tree
 from opsdk.errors import Cause
 from opsdk.web.response import Response
 
+_UNKNOWN = (
+    'no kind "{kind}" is registered for version "{version}" in scheme'
+    ' "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
+)
 _POLICIES = ("Background", "Foreground", "Orphan")
 
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Delete it: a Status, or the object where it is only marked or its kind says so."""
-    accepted = accepted_for(call, many=False)
+    accepted = accepted_for(call)
     options, dry_run = await delete_options(call)
     name = call.info.name
     check = validator(admission, call, served, "DELETE", dry_run=dry_run, name=name)
@@ -39,7 +43,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
 
 async def handle_collection(call: Call, served: Installed, admission: Admission) -> Response:
     """Delete the selected ones; answers with the list of what was deleted."""
-    accepted = accepted_for(call, many=True)
+    accepted = accepted_for(call)
     selected = list_options(call.http.query)
     options, dry_run = await delete_options(call)
     query = await list_query(call, served, selected)
@@ -76,6 +80,8 @@ def _from_body(call: Call, raw: bytes) -> Tree:
         parsed: Any = body.parse_yaml(raw).tree if media == YAML else body.parse_json(raw).tree
     except body.SyntaxProblemError as error:
         raise body.unrecognized("DeleteOptions", f"couldn't get version/kind; json parse error: {error}", raw) from None
+    if isinstance(parsed, dict) and parsed.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise problems.bad_request(_UNKNOWN.format(kind=parsed["kind"], version=parsed.get("apiVersion", "")))
     if not isinstance(parsed, dict):
         raise body.unrecognized("DeleteOptions", "couldn't get version/kind; json parse error", raw)
     return parsed

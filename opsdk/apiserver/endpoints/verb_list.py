@@ -31,7 +31,7 @@ class ExpiredListError(GoneError):
 
 async def handle(call: Call, served: Installed) -> Response:
     """Answer with the list."""
-    accepted = accepted_for(call, many=True)
+    accepted = accepted_for(call)
     options = list_options(call.http.query)
     check_list(options)
     listed = await fetch(call, served, options)
@@ -65,6 +65,8 @@ async def list_query(call: Call, served: Installed, options: ListOptions) -> Lis
         if options.version and options.version != "0":
             raise problems.bad_request("specifying resource version is not allowed when using continue")
         at = Continue.decode(options.token)
+        if options.version == "0":
+            return ListQuery(selection=options.selection, start=at.start)
         revision = None if at.revision < 0 else at.revision
         return ListQuery(selection=options.selection, revision=revision, start=at.start, limit=options.limit)
     revision = None
@@ -73,4 +75,7 @@ async def list_query(call: Call, served: Installed, options: ListOptions) -> Lis
         await wait_for_revision(call, served, options.version)
         exact = options.match == "Exact" or (not options.match and options.limit > 0)
         revision = wanted if exact and wanted else None
+        if not wanted:
+            # "Any revision" is answered from a cache that knows no pages.
+            return ListQuery(selection=options.selection)
     return ListQuery(selection=options.selection, revision=revision, limit=options.limit)

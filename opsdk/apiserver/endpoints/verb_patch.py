@@ -6,6 +6,7 @@ when somebody else was faster.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ def patch_types(served: Installed) -> tuple[str, ...]:
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Patch it; 200, or 201 where apply created it."""
-    accepted = accepted_for(call, many=False)
+    accepted = accepted_for(call)
     check_timeout(call.http.query)
     media = call.http.header("content-type").partition(";")[0].strip().lower()
     if media not in patch_types(served):
@@ -121,23 +122,48 @@ def _run(patch: Patch, doc: Tree) -> Tree:
 
 
 def _refused(error: PatchError) -> ApiError:
-    return InvalidError(f"the server rejected our request due to an error in our request: {error}")
+    text = str(error)
+    if "does not contain declared merge key" in text:
+        return problems.plain(text)
+    return InvalidError("the server rejected our request due to an error in our request")
+
+
+def _undecodable(patched: Tree, why: str) -> ApiError:
+    text = json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
+    return problems.invalid("", "", "", [problems.invalid_value("patch", text, why)])
 
 
 def _decoded(call: Call, served: Installed, options: WriteOptions, patched: Tree) -> Tree:
-    body.check_kind(patched, served.info)
-    meta = patched.get("metadata")
-    if isinstance(meta, dict) and meta.get("name", call.info.name) != call.info.name:
-        raise problems.bad_request(
-            f"the name of the object ({meta.get('name')}) does not match the name on the URL ({call.info.name})"
-        )
+    info = served.info
+    for key, wanted in (("apiVersion", info.kind_api_version), ("kind", info.kind)):
+        if patched.get(key) != wanted:
+            raise _undecodable(patched, f"wrong {key}: {patched.get(key)}")
     try:
         decoded = served.model.decode(patched)
     except DecodeError as error:
-        cause = problems.invalid_value("patch", patched, str(error))
-        raise problems.invalid(served.info.kind, served.info.group, call.info.name, [cause]) from None
-    body.report(call, served.info, list(decoded.problems), options.validation)
+        raise _undecodable(patched, str(error)) from None
+    if decoded.problems and options.validation == "Strict":
+        raise _undecodable(patched, f"strict decoding error: {', '.join(decoded.problems)}")
+    check_identity(call, served, decoded.obj)
+    body.report(call, info, list(decoded.problems), options.validation)
     return decoded.obj
+
+
+def check_identity(call: Call, served: Installed, obj: Tree) -> None:
+    """A patch changes neither name nor namespace."""
+    meta = obj.get("metadata") or {}
+    name = meta.get("name")
+    if not name:
+        text = f"the name of the object ({call.info.name} based on URL) was undeterminable: name must be provided"
+        raise problems.bad_request(text)
+    if name != call.info.name:
+        raise problems.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
+        )
+    if served.info.namespaced and meta.get("namespace", call.info.namespace) != call.info.namespace:
+        raise problems.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
 async def _apply(
@@ -145,8 +171,7 @@ async def _apply(
 ) -> tuple[Tree, bool]:
     parsed = _configuration(call, served, raw)
     config = parsed.tree
-    # Refuses wrong types and tells of unknown fields; what is applied is what was sent, empty parts and all.
-    body.decode(call, served, copy_tree(config), validation=options.validation, duplicates=parsed.duplicates)
+    body.report(call, served.info, [f'duplicate field "{key}"' for key in parsed.duplicates], options.validation)
     manager = ownership.field_manager(served)
 
     async def transform(current: Tree | None) -> Tree:
@@ -182,13 +207,17 @@ def _configuration(call: Call, served: Installed, raw: bytes) -> body.Parsed:
         raise problems.bad_request(
             f"Incorrect version specified in apply patch. Specified patch version: {found}, expected: {wanted}"
         )
-    body.check_kind(config, info)
-    meta = config.setdefault("metadata", {})
-    for key, value in (("name", call.info.name), ("namespace", call.info.namespace if info.namespaced else "")):
-        if value and meta.setdefault(key, value) != value:
-            what = "name of the object" if key == "name" else "namespace of the object"
-            raise problems.bad_request(f"the {what} ({meta[key]}) does not match the {key} on the URL ({value})")
+    if config.get("kind") != info.kind:
+        raise problems.bad_request(f"invalid object type: {_gvk_text(found, config.get('kind', ''))}")
+    check_identity(call, served, config)
+    if info.namespaced:
+        config["metadata"].setdefault("namespace", call.info.namespace)
     return parsed
+
+
+def _gvk_text(version: str, kind: str) -> str:
+    group, _, name = version.rpartition("/")
+    return f"{group}/{name}, Kind={kind}"
 
 
 async def _update(

@@ -13,7 +13,6 @@ from opsdk.apiserver.endpoints.negotiate import Accepted
 from opsdk.apiserver.endpoints.options import ListOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.render import PLAIN, accepted_for, encode, partial, table
 from opsdk.apiserver.endpoints.status import status_of
-from opsdk.apiserver.endpoints.verb_get import wait_for_revision
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
@@ -35,7 +34,7 @@ class Event:
 
 async def handle(call: Call, served: Installed) -> Response:
     """Begin the stream; what can be refused is refused before."""
-    accepted = accepted_for(call, many=False)
+    accepted = accepted_for(call)
     options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")
     check_watch(options)
     served.storage.check_fields(options.selection)
@@ -49,8 +48,6 @@ async def _open(call: Call, served: Installed, options: ListOptions) -> tuple[li
     storage = served.storage
     context = call.context()
     revision = resource_version(options.version) if options.version else 0
-    if revision:
-        await wait_for_revision(call, served, options.version)
     synthetic = revision == 0 if options.initial_events is None else options.initial_events
     if synthetic:
         listed = await storage.list(context, ListQuery(selection=options.selection))

@@ -41,7 +41,7 @@ class WellKnown:
         handler = self._handler(parts)
         if handler is None:
             return None
-        if call.info.method not in ("GET", "HEAD"):
+        if call.info.method not in ("GET", "HEAD") and parts[0] not in ("healthz", "livez", "readyz"):
             raise problems.method_not_allowed()
         return handler(call, parts[1:])
 

@@ -50,7 +50,8 @@ def mark(context: Context, strategy: Strategy, current: Tree, options: DeleteOpt
         meta["finalizers"] = finalizers
     else:
         meta.pop("finalizers", None)
-    if not finalizers and not grace and strategy.removable(obj):
+    immediate = not finalizers and not grace and strategy.removable(obj)
+    if immediate and (not strategy.graceful or meta.get("deletionTimestamp")):
         return Remove(obj)
     previous = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (previous is None or grace >= previous):
@@ -61,6 +62,4 @@ def mark(context: Context, strategy: Strategy, current: Tree, options: DeleteOpt
     meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     meta["deletionGracePeriodSeconds"] = grace
     strategy.mark_deleted(context, obj)
-    if not finalizers and not grace and strategy.removable(obj):
-        return Remove(obj)
     return obj

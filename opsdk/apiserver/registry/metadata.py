@@ -13,7 +13,7 @@ from opsdk.errors import Cause
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 _RANDOM = "bcdfghjklmnpqrstvwxz2456789"
-_SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation")
+_SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
@@ -29,9 +29,12 @@ def wipe(meta: Tree) -> None:
 
 
 def validate(strategy: Strategy, meta: Tree, namespace: str) -> list[Cause]:
-    """What is wrong with the metadata of any object."""
+    """What is wrong with the metadata of a new object."""
+    return [*_validate_names(strategy, meta, namespace), *_validate_common(meta)]
+
+
+def _validate_common(meta: Tree) -> list[Cause]:
     return [
-        *_validate_names(strategy, meta, namespace),
         *_labels(meta.get("labels") or {}, "metadata.labels"),
         *_annotations(meta.get("annotations") or {}),
         *_owners(meta.get("ownerReferences") or []),
@@ -76,8 +79,8 @@ def _annotations(found: Mapping[str, str]) -> Iterator[Cause]:
 
 def _owners(owners: list[Tree]) -> Iterator[Cause]:
     controllers: list[Tree] = []
-    for index, owner in enumerate(owners):
-        field = f"metadata.ownerReferences[{index}]"
+    for owner in owners:
+        field = "metadata.ownerReferences"
         if not owner.get("apiVersion"):
             yield problems.invalid_value(f"{field}.apiVersion", "", "version must not be empty")
         for key in ("kind", "name", "uid"):
@@ -135,7 +138,9 @@ def validate_update(meta: Tree, old: Tree) -> list[Cause]:
                 f" []string{{{listed}}}"
             )
             found.append(problems.not_allowed("metadata.finalizers", text))
-    return found
+    found.extend(_validate_common(meta))
+    # The server checks metadata once for all kinds and once for each kind, and tells of both.
+    return found * 2
 
 
 def duplicate_owners(meta: Tree) -> list[str]:

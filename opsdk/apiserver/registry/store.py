@@ -30,6 +30,7 @@ from opsdk.apiserver.storage.ports import (
     Remove,
     Storage,
     Tree,
+    Update,
     Watch,
 )
 from opsdk.apiserver.tree_copy import copy_tree
@@ -42,6 +43,19 @@ _CHUNK = 500
 class _DryRunStop(Exception):  # noqa: N818 - no error: carries the outcome past the write
     def __init__(self, outcome: Tree) -> None:
         self.outcome = outcome
+
+
+def remember(step: Update, removed: list[Tree]) -> Update:
+    """The same step; the final states that it decides on are put into `removed`, without a revision of their own."""
+
+    async def remembering(current: Tree | None) -> Tree | Remove:
+        outcome = await step(current)
+        removed.clear()
+        if isinstance(outcome, Remove):
+            removed.append(outcome.last)
+        return outcome
+
+    return remembering
 
 
 class Store:
@@ -231,12 +245,13 @@ class Store:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
             return outcome
 
+        removed: list[Tree] = []
         try:
-            stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)
+            stored = await self.storage.guaranteed_update(self.key(context.namespace, name), remember(step, removed))
         except _DryRunStop as stop:
             return stop.outcome, created
         await self._after_update(context, stored, before)
-        return stored, created
+        return (removed[-1] if removed else stored), created
 
     async def _after_update(self, context: Context, stored: Tree, before: Tree | None) -> None:
         if before is None:
@@ -259,8 +274,6 @@ class Store:
     async def _step_create(self, context: Context, name: str, obj: Tree, validate: Validate) -> Tree:
         meta = obj.setdefault("metadata", {})
         meta.setdefault("name", name)
-        if meta.get("resourceVersion"):
-            raise problems.not_found(self.info, name)
         if meta.get("uid"):
             raise problems.conflict(
                 self.info,
@@ -287,7 +300,6 @@ class Store:
             obj["metadata"]["generation"] = old_meta.get("generation", 0) + 1
         found = [
             *metadata.validate_update(obj["metadata"], old_meta),
-            *metadata.validate(self.strategy, obj["metadata"], context.namespace),
             *self.strategy.validate_update(context, obj, current),
         ]
         self._refuse(obj, found)
@@ -310,17 +322,19 @@ class Store:
             )
             raise problems.conflict(self.info, name, why)
         version = meta.get("resourceVersion", "")
-        if not version:
+        if version in ("", "0"):
             if not self.strategy.allow_unconditional_update:
-                self._refuse(obj, [self._version_missing()])
+                raise self._version_missing(name)
             meta["resourceVersion"] = old_meta["resourceVersion"]
         elif version != old_meta["resourceVersion"]:
             raise problems.modified(self.info, name)
 
-    def _version_missing(self) -> Cause:
-        shown = "0x0" if self.strategy.custom else "0"
-        text = f"Invalid value: {shown}: must be specified for an update"
-        return Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
+    def _version_missing(self, name: str) -> Exception:
+        custom = self.strategy.custom and not isinstance(self.strategy, StatusStrategy)
+        text = f"Invalid value: {'0x0' if custom else '0'}: must be specified for an update"
+        cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
+        # The generic part of the server speaks of the resource, that of custom resources of the kind.
+        return problems.invalid(self.info.kind if custom else self.info.resource, self.info.group, name, [cause])
 
     # -------------------------------------------------------------- deleting
     async def delete(self, context: Context, name: str, options: DeleteOptions, validate: Validate = accept) -> Deleted:
@@ -336,7 +350,7 @@ class Store:
             try:
                 options.preconditions.check(current)
             except PreconditionError as error:
-                raise problems.conflict(self.info, name, str(error)) from None
+                raise problems.precondition_failed(self.info, name, str(error)) from None
             self.strategy.check_delete(context, current)
             await validate(current, current)
             outcome = deletion.mark(context, self.strategy, current, options)
@@ -349,6 +363,10 @@ class Store:
             stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)
         except _DryRunStop as stop:
             return Deleted(stop.outcome, gone)
+        if not gone and deletion.finished(stored, self.strategy):
+            # Marked and done in one request: watchers see both.
+            self.storage.delete(self.key(context.namespace, name))
+            gone = True
         if gone:
             await self.strategy.after_delete(context, stored)
         elif before is not None and stored is not before:
@@ -358,14 +376,18 @@ class Store:
     async def delete_collection(
         self, context: Context, options: DeleteOptions, query: ListQuery, validate: Validate = accept
     ) -> Listed:
-        """See `CollectionDeleter`; objects that vanish meanwhile are passed over."""
+        """See `CollectionDeleter`; answers with the objects as they were.
+
+        Objects that vanish meanwhile are passed over.
+        """
         found = self.list_now(context.namespace, query)
         deleted: list[Tree] = []
         for obj in found.items:
             meta = obj["metadata"]
             inner = deletion.in_namespace(context, meta.get("namespace", ""))
             try:
-                deleted.append((await self.delete(inner, meta["name"], options, validate)).obj)
+                await self.delete(inner, meta["name"], options, validate)
+                deleted.append(obj)
             except NotFoundError:
                 continue
         return Listed(deleted, found.revision, found.next_key, found.remaining)

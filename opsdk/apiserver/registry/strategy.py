@@ -24,8 +24,10 @@ class Strategy:
         has_generation: ``metadata.generation`` counts changes outside metadata and status.
         allow_create_on_update: PUT on a missing object creates it.
         allow_unconditional_update: PUT without a resourceVersion overwrites.
+        graceful: objects are marked before they go, even if they may go at once.
         returns_deleted: DELETE answers with the object rather than with a Status.
         name_rule: returns why a name is bad, or nothing.
+        status_keeps: metadata that an update of the status leaves as it is.
         selectable: field selectors besides name and namespace.
         missing_version_text: how an absent resourceVersion is shown.
     """
@@ -36,9 +38,11 @@ class Strategy:
     allow_create_on_update: bool = False
     allow_unconditional_update: bool = True
     returns_deleted: bool = False
+    graceful: bool = False
     custom: bool = False
     selectable: Mapping[str, FieldGetter] = {}
     default_propagation: str = "Background"
+    status_keeps: Sequence[str] = ("ownerReferences",)
 
     @property
     def reset_fields(self) -> Sequence[str]:
@@ -151,7 +155,7 @@ class StatusStrategy(Strategy):
             kept = {k: meta[k] for k in ("managedFields", "resourceVersion") if k in meta}
             obj["metadata"] = {**{k: v for k, v in old_meta.items() if k != "managedFields"}, **kept}
         else:
-            for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"):
+            for key in ("deletionTimestamp", "deletionGracePeriodSeconds", *self.main.status_keeps):
                 meta.pop(key, None)
                 if key in old_meta:
                     meta[key] = old_meta[key]

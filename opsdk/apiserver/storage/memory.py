@@ -151,7 +151,7 @@ class MemoryStorage:
             if isinstance(wanted, Remove):
                 if current is None:
                     raise KeyNotFoundError(key)
-                return self._remove(key, wanted.last)
+                return self._remove(key, current)
             if current is not None and same_but_revision(current, wanted):
                 return current
             return self._put(key, wanted, current)
@@ -198,21 +198,24 @@ class MemoryStorage:
         """See `Storage.watch`."""
         bucket = self._bucket(prefix)
         since = self._revision if revision is None else revision
-        bucket.history.check(since, self._revision)
+        bucket.history.check(since, max(self._revision, since))
         backlog = [c for c in bucket.history.since(since) if c.key.startswith(prefix)]
         watch = QueueWatch(
             prefix,
             backlog,
             limit=self.watch_limit,
+            after=since,
             current=lambda: self._revision,
             on_close=bucket.watches.discard,
         )
         bucket.watches.add(watch)
         return watch
 
-    def close_watches(self, prefix: str) -> None:
-        """End the watches of one bucket: its readers list again."""
-        for watch in tuple(self._bucket(prefix).watches):
+    def forget(self, prefix: str) -> None:
+        """See `Storage.forget`."""
+        bucket = self._bucket(prefix)
+        bucket.history.compact(self._revision)
+        for watch in tuple(bucket.watches):
             watch.close()
 
     def compact(self, revision: int) -> None:

@@ -107,7 +107,10 @@ class Preconditions:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """What an update returns to remove the object; `last` is the final state that watchers see."""
+    """What an update returns to remove the object.
+
+    Watchers see the state before; `last` is what the update would have made of it, for the one who asked.
+    """
 
     last: Tree
 
@@ -168,7 +171,7 @@ class Storage(Protocol):
         """Replace the object by what `update` makes of it, as one step.
 
         `update` runs again when the object changed meanwhile. An equal result writes nothing and keeps the revision.
-        Returns the stored object, or its last state with the revision of its removal where `update` asked for that.
+        Returns the stored object, or the one before with the revision of its removal where `update` asked for that.
         """
         ...
 
@@ -177,11 +180,14 @@ class Storage(Protocol):
         ...
 
     def watch(self, prefix: str, revision: int | None = None) -> Watch:
-        """Changes below `prefix` after `revision` (None: from now on); `CompactedError` where those are forgotten."""
+        """Changes below `prefix` after `revision` (None: from now on); `CompactedError` where those are forgotten.
+
+        A revision that has not happened yet is waited for.
+        """
         ...
 
-    def close_watches(self, prefix: str) -> None:
-        """End the watches of the bucket that `prefix` lies in."""
+    def forget(self, prefix: str) -> None:
+        """Forget the history of the bucket that `prefix` lies in, and end its watches: readers list again."""
         ...
 
     def compact(self, revision: int) -> None:

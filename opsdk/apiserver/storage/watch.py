@@ -18,6 +18,7 @@ class QueueWatch:
         backlog: Iterable[Change],
         *,
         limit: int,
+        after: int,
         current: Callable[[], int],
         on_close: Callable[[QueueWatch], None],
     ) -> None:
@@ -26,6 +27,7 @@ class QueueWatch:
         self._queue: deque[Change] = deque(backlog)
         # The backlog was there before the reader had a chance to be slow.
         self._limit = limit + len(self._queue)
+        self._after = after
         self._current = current
         self._on_close = on_close
         self._wake = asyncio.Event()
@@ -37,6 +39,8 @@ class QueueWatch:
 
     def offer(self, change: Change) -> None:
         """Called by the writer for each change below the prefix."""
+        if change.revision <= self._after:
+            return  # it asked for a revision that has not happened yet
         if len(self._queue) >= self._limit:
             self.overflowed = True
             self._queue.clear()
