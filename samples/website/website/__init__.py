@@ -1,0 +1,1 @@
+"""An operator for websites: a sample to copy."""

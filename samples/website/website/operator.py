@@ -1,0 +1,101 @@
+"""The reconciler."""
+
+from __future__ import annotations
+
+from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.api.apps.v1 import Deployment
+from opsdk.api.core.v1 import ConfigMap, Service
+from opsdk.api.object import deep_copy
+from opsdk.client.patch import merge_patch
+from opsdk.recipes.conditions import is_condition_true, set_condition
+from opsdk.recipes.finalizers import add_finalizer, is_deleting, remove_finalizer
+from website.api import FINALIZER, Website, WebsiteStatus
+from website.children import config_map, deployment, is_rolled_out, service
+
+DIRECTORY = "website-directory"
+"""A ConfigMap in each namespace that lists its sites. Nobody owns it, so leaving it is the finalizer's work."""
+
+
+class WebsiteReconciler:
+    """Makes a Website's world as it wants it."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    async def reconcile(self, request: Request) -> None:
+        """Look at one Website."""
+        client = self.operator.client
+        site = await client.get_or_none(Website, request.key)
+        if site is None:
+            return
+        if is_deleting(site):
+            await self._clean_up(site)
+            return
+        before = deep_copy(site)
+        if add_finalizer(site, FINALIZER):
+            await client.patch(site, MergeFrom(before, optimistic_lock=True))
+        await self._list(site, site.spec.image)
+        await self.operator.ensure(config_map(site), owner=site)
+        await self.operator.ensure(service(site), owner=site)
+        live = await self.operator.ensure(deployment(site), owner=site)
+        await self._tell(site, live)
+
+    async def _tell(self, site: Website, live: Deployment) -> None:
+        """Write the status, if it changed, and an Event when the site becomes ready or stops being so."""
+        before = deep_copy(site)
+        status = site.status = site.status or WebsiteStatus()
+        ready = is_rolled_out(live, site)
+        was_ready = is_condition_true(status.conditions, "Ready")
+        status.ready_replicas = live.status.ready_replicas or 0
+        status.observed_generation = site.metadata.generation
+        if ready:
+            status.image = site.spec.image
+        set_condition(
+            status.conditions,
+            "Ready",
+            ready,
+            "Available" if ready else "RollingOut",
+            f"{status.ready_replicas} of {site.spec.replicas} replicas are ready",
+            now=LOOP_CLOCK.wall(),
+            observed_generation=site.metadata.generation,
+        )
+        if before.status != site.status:
+            await self.operator.client.status().patch(site, MergeFrom(before))
+        if ready and not was_ready:
+            self.operator.recorder.event(site, "Normal", "Available", f"serves {site.spec.image}")
+
+    async def _clean_up(self, site: Website) -> None:
+        """Leave the directory, then let go."""
+        if FINALIZER not in site.metadata.finalizers:
+            return
+        await self._list(site, None)
+        before = deep_copy(site)
+        remove_finalizer(site, FINALIZER)
+        await self.operator.client.patch(site, MergeFrom(before, optimistic_lock=True))
+
+    async def _list(self, site: Website, entry: str | None) -> None:
+        """Make the directory say `entry` about the site; None takes it out."""
+        client, where = self.operator.client, site.metadata.namespace
+        directory = await client.get_or_none(ConfigMap, DIRECTORY, namespace=where)
+        if directory is None:
+            if entry is None:
+                return
+            directory = ConfigMap(metadata=ObjectMeta(name=DIRECTORY, namespace=where), data={})
+            await client.apply(directory, field_owner=self.operator.name)
+        if directory.data.get(site.metadata.name) != entry:
+            await client.patch(directory, merge_patch({"data": {site.metadata.name: entry}}))
+
+
+def make_operator(options: OperatorOptions | None = None) -> Operator:
+    """The operator, ready to run."""
+    operator = Operator("website-operator", options)
+
+    @operator.setup
+    def controllers(operator: Operator) -> None:
+        builder = operator.controller_for(Website).reconciler(WebsiteReconciler(operator))
+        for kind in (Deployment, Service, ConfigMap):
+            builder.owns(kind)
+        builder.complete()
+
+    return operator
