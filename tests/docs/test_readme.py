@@ -1,0 +1,27 @@
+"""What the README shows is what runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import greeter
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def test_the_operator_on_the_first_screen_is_the_sample() -> None:
+    """The README's operator is samples/greeter to the letter, in at most 25 lines, on the first screen."""
+    shown = BLOCKS[0]
+    assert shown == (ROOT / "samples/greeter/greeter.py").read_text()
+    assert len(shown.splitlines()) <= 25
+    assert (ROOT / "README.md").read_text().splitlines().index("```python") < 10
+
+
+async def test_the_test_in_the_readme_passes() -> None:
+    """The README's test, as it stands there, passes."""
+    scope: dict[str, Any] = {"greeter": greeter}
+    exec(BLOCKS[1], scope)
+    await scope["test_greeting"]()
