@@ -14,6 +14,7 @@ from envtest.kinds.core import FinalizeStrategy
 from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
 from envtest.kinds.scale import ScaleStore
+from envtest.kinds.services import ServiceStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
 from envtest.kinds.typed import TypedModel, Typing
 from envtest.tables.load import Row, rows, types
@@ -26,6 +27,7 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.openapi import OpenApi
 from opsdk.apiserver.endpoints.well_known import WellKnown
+from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
@@ -147,13 +149,25 @@ class ControlPlane:
         store.strategy.listener = made
         return made
 
+    def _reserve(self) -> None:
+        """What stored services have is not handed out again."""
+        services = self.stores["/services"]
+        assert isinstance(services.strategy, ServiceStrategy)
+        for obj in services.list_now("", ListQuery()).items:
+            services.strategy.pool.take(obj)
+
     async def start(self) -> None:
         """Make the objects that every cluster has; harmless where they are there already."""
+        self._reserve()
         self.extensions.load()
         await bootstrap(self)
 
+    def end_watches(self) -> None:
+        """Every stream ends; the storage still answers."""
+        self.storage.end_watches()
+
     def close(self) -> None:
-        """End every watch."""
+        """End every watch and let go of files."""
         self.storage.close()
 
     @staticmethod

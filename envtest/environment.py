@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from envtest.control_plane import ControlPlane
+from envtest.controllers.runner import Controllers
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
@@ -126,11 +127,14 @@ class Environment:
         """Make the bootstrap objects, start the controllers."""
         await self.plane.start()
         self._stack.callback(self.plane.close)
+        controllers = Controllers(self.plane, self._controllers)
+        self._stack.push_async_callback(controllers.aclose)
+        await controllers.start()
 
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""
         # Watches end first: then streams end by themselves and the web server need not wait for them.
-        self.plane.close()
+        self.plane.end_watches()
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
@@ -143,5 +147,9 @@ class Environment:
         await self.aclose()
 
 
-def _open_storage(data_dir: Path | None) -> Storage | None:  # noqa: ARG001 - durable storage follows
-    return None
+def _open_storage(data_dir: Path | None) -> Storage | None:
+    if data_dir is None:
+        return None
+    from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - tests keep nothing
+
+    return SqliteStorage(data_dir / "objects.db")

@@ -1,4 +1,1 @@
-"""Simulated controllers: small loops over storage watches, each switchable.
-
-(Written now by another engineer of the team, 06:20 on; the server's author leaves this folder to them.)
-"""
+"""Simulated controllers: what a real cluster's controllers and kubelets would do, at once and in a simple form."""

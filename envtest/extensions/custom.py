@@ -12,6 +12,8 @@ from envtest.extensions.jsonpath import find
 from envtest.kinds.plan import Plans, Reading
 from envtest.kinds.scale import scale_of
 from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.body import unsupported_media
+from opsdk.apiserver.endpoints.negotiate import JSON, YAML
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import HasStatusRules
 from opsdk.apiserver.resources import Decoded, Printer
@@ -63,6 +65,10 @@ class CustomModel:
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
         found = [*reading.problems, *(f'unknown field "{path}"' for path in unknown)]
         return Decoded(pruned, found)
+
+    def from_protobuf(self, body: bytes) -> Tree:
+        """See `Model`: schemas have no numbers."""
+        raise unsupported_media(f"{JSON}, {YAML}")
 
     def default(self, obj: Tree) -> Tree:
         """See `Model`."""

@@ -243,7 +243,7 @@ _KEEP_EMPTY = frozenset(
     {
         "apiGroup", "storageClassName", "ingressClassName", "loadBalancerClass", "volumeName", "runtimeClassName",
         "holderIdentity", "strategy", "volumeAttributesClassName", "timeZone", "preemptionPolicy", "hostnameOverride",
-        "value", "subdomain",
+
     }
 )  # fmt: skip
 

@@ -9,6 +9,8 @@ from typing import Any
 from envtest.kinds.plan import Plans, Reading
 from envtest.kinds.printing import DefaultPrinter
 from envtest.tables.load import Types
+from envtest.tables.messages import READER, message_of
+from opsdk.apiserver.protobuf import envelope
 from opsdk.apiserver.resources import Decoded, Printer
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.tree.shape import Shape, Shapes
@@ -63,6 +65,14 @@ class TypedModel:
         reading = Reading()
         obj: Tree = self._typing.plans.struct(self.name)(body, reading)
         return Decoded(obj, reading.problems)
+
+    def from_protobuf(self, body: bytes) -> Tree:
+        """See `Model`; options of deletions come this way too."""
+        unknown = envelope(body)
+        options = unknown.kind == "DeleteOptions"
+        name = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions" if options else self.name
+        tree = READER.read(unknown.raw, message_of(name))
+        return {"kind": unknown.kind, "apiVersion": unknown.api_version, **tree}
 
     def default(self, obj: Tree) -> Tree:
         """See `Model`."""

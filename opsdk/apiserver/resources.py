@@ -116,6 +116,10 @@ class Model(Protocol):
         """Check types and drop unknown fields; `DecodeError` names what does not fit."""
         ...
 
+    def from_protobuf(self, body: bytes) -> Tree:
+        """A protobuf body as a tree; `UnsupportedMediaTypeError` where the kind has no such form."""
+        ...
+
     def default(self, obj: Tree) -> Tree:
         """With defaults filled in; may change `obj`, which the caller owns."""
         ...

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import uvicorn
 
 
+_CUT = 0.2
+"""Seconds that an answer which is cut gets to end in good form."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
     """Certificates of a server.
@@ -143,8 +147,12 @@ class WebServer:
             self._server.should_exit = True
             if self._open:
                 await asyncio.wait(self._open, timeout=self.options.grace)
-            for task in tuple(self._open):
-                task.cancel()
+            if self._open:
+                for task in tuple(self._open):
+                    task.cancel()
+                await asyncio.wait(self._open, timeout=_CUT)
+            # What is open now is idle: nobody waits for an answer on it.
+            self._server.force_exit = True
             if self._serving is not None:
                 await asyncio.wait((self._serving,))
         await self._tasks.aclose()

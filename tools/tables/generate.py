@@ -1,9 +1,10 @@
 """Make envtest's tables from the published description of an API server.
 
-usage: python tools/tables/generate.py SCHEMAS.json DISCOVERY.json OUTPUT_DIRECTORY
+usage: python tools/tables/generate.py SCHEMAS.json DISCOVERY.json PROTOBUF.json OUTPUT_DIRECTORY
 
 SCHEMAS is an OpenAPI v3 document with every schema; DISCOVERY holds the aggregated discovery documents under ``api``
-and ``apis``. The outcome is two text files, one line for each field and each resource, made to be read and compared:
+and ``apis``; PROTOBUF the fields of each message by name. The outcome is three text files, one line for each field and
+each resource, made to be read and compared:
 
     type io.k8s.api.core.v1.Container
       env [io.k8s.api.core.v1.EnvVar] list=map keys=name patch=merge merge=name
@@ -99,8 +100,19 @@ def subresource_row(resource: dict[str, Any], sub: dict[str, Any]) -> dict[str, 
     return row
 
 
-def main(schemas: Path, discovery: Path, output: Path) -> None:
-    """Write ``schemas.txt`` and ``resources.txt``."""
+def message_lines(messages: dict[str, list[list[Any]]]) -> Iterator[str]:
+    """The messages of stable versions: number, name, type and label of each field."""
+    for name, fields in sorted(messages.items()):
+        if "alpha" in name or "beta" in name or name.startswith("k8s.io.api.imagepolicy"):
+            continue
+        yield f"message {name}"
+        for number, field, kind, label in fields:
+            mark = {"optional": "", "repeated": " *", "map": " map"}[label]
+            yield f"  {number} {field} {kind.replace(', ', ',')}{mark}"
+
+
+def main(schemas: Path, discovery: Path, protobuf: Path, output: Path) -> None:
+    """Write ``schemas.txt``, ``resources.txt`` and ``messages.txt``."""
     found = json.loads(schemas.read_text())
     blocks = ["\n".join(type_lines(n, s)) for n, s in sorted(found["components"]["schemas"].items())]
     version = found["info"]["version"]
@@ -108,8 +120,10 @@ def main(schemas: Path, discovery: Path, output: Path) -> None:
     documents = json.loads(discovery.read_text())
     rows = [json.dumps(row) for part in ("api", "apis") for row in resource_rows(documents[part])]
     (output / "resources.txt").write_text("\n".join(rows) + "\n")
+    lines = list(message_lines(json.loads(protobuf.read_text())))
+    (output / "messages.txt").write_text("\n".join(lines) + "\n")
     print(f"{len(blocks)} types, {len(rows)} resources of {version}")
 
 
 if __name__ == "__main__":
-    main(*(Path(argument) for argument in sys.argv[1:4]))
+    main(*(Path(argument) for argument in sys.argv[1:5]))

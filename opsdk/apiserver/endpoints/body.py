@@ -129,12 +129,15 @@ def unrecognized(kind: str, why: str, raw: bytes) -> ApiError:
     return problems.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({_shown(raw)})")
 
 
-async def read_tree(call: Call, info: ResourceInfo) -> Parsed:
-    """The body of a create or update as an object of `info`'s kind, with apiVersion and kind filled in and checked."""
+async def read_tree(call: Call, served: Installed) -> Parsed:
+    """The body of a create or update."""
+    info = served.info
     media = media_type(call)
-    if media not in (JSON, YAML):
+    if media not in (JSON, YAML, PROTOBUF):
         raise unsupported_media()
     raw = await call.http.body(LIMIT)
+    if media == PROTOBUF:
+        return Parsed(read_protobuf(served, raw))
     try:
         parsed = parse_yaml(raw) if media == YAML else parse_json(raw)
     except SyntaxProblemError as error:
@@ -149,6 +152,15 @@ async def read_tree(call: Call, info: ResourceInfo) -> Parsed:
         )
         raise unrecognized(info.kind, why, raw)
     return Parsed(tree, parsed.duplicates)
+
+
+def read_protobuf(served: Installed, raw: bytes) -> Tree:
+    """A protobuf body as a tree."""
+    try:
+        return served.model.from_protobuf(raw)
+    except (DecodeError, UnicodeDecodeError, ValueError) as error:
+        why = f"the object provided is unrecognized (must be of type {served.info.kind}): {error}"
+        raise problems.bad_request(why) from None
 
 
 def check_kind(tree: Tree, info: ResourceInfo) -> None:

@@ -20,7 +20,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     accepted = accepted_for(call)
     check_timeout(call.http.query)
     options = write_options(call.http.query, "CreateOptions")
-    parsed = await read_tree(call, served.info)
+    parsed = await read_tree(call, served)
     check_kind(parsed.tree, served.info)
     obj = decode(call, served, parsed.tree, validation=options.validation, duplicates=parsed.duplicates)
     check_namespace(call, served, obj)

@@ -8,7 +8,7 @@ from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import body
 from opsdk.apiserver.endpoints.admit import Admission, validator
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.negotiate import JSON, YAML
+from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
 from opsdk.apiserver.endpoints.options import dry_run_problems, list_options
 from opsdk.apiserver.endpoints.render import accepted_for, body_response, list_response, object_response
 from opsdk.apiserver.endpoints.request_info import is_true
@@ -30,7 +30,7 @@ _POLICIES = ("Background", "Foreground", "Orphan")
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Delete it: a Status, or the object where it is only marked or its kind says so."""
     accepted = accepted_for(call)
-    options, dry_run = await delete_options(call)
+    options, dry_run = await delete_options(call, served)
     name = call.info.name
     check = validator(admission, call, served, "DELETE", dry_run=dry_run, name=name)
     deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, check)
@@ -45,17 +45,17 @@ async def handle_collection(call: Call, served: Installed, admission: Admission)
     """Delete the selected ones; answers with the list of what was deleted."""
     accepted = accepted_for(call)
     selected = list_options(call.http.query)
-    options, dry_run = await delete_options(call)
+    options, dry_run = await delete_options(call, served)
     query = await list_query(call, served, selected)
     check = validator(admission, call, served, "DELETE", dry_run=dry_run)
     listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, check)
     return list_response(call, served, listed.items, list_meta(listed), accepted)
 
 
-async def delete_options(call: Call) -> tuple[DeleteOptions, bool]:
+async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, bool]:
     """The options from the body, else from the query, and whether it is a dry run."""
     raw = await call.http.body(body.LIMIT)
-    found = _from_body(call, raw) if raw.strip() else _from_query(call)
+    found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
     causes = _problems(found)
     if causes:
         raise problems.invalid_options("DeleteOptions", tuple(causes))
@@ -72,8 +72,10 @@ async def delete_options(call: Call) -> tuple[DeleteOptions, bool]:
     return options, bool(found.get("dryRun"))
 
 
-def _from_body(call: Call, raw: bytes) -> Tree:
+def _from_body(call: Call, served: Installed, raw: bytes) -> Tree:
     media = body.media_type(call)
+    if media == PROTOBUF:
+        return body.read_protobuf(served, raw)
     if media not in (JSON, YAML):
         raise body.unsupported_media()
     try:

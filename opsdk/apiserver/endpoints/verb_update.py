@@ -21,7 +21,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     accepted = accepted_for(call)
     check_timeout(call.http.query)
     options = write_options(call.http.query, "UpdateOptions")
-    parsed = await read_tree(call, served.info)
+    parsed = await read_tree(call, served)
     check_kind(parsed.tree, served.info)
     wanted = decode(call, served, parsed.tree, validation=options.validation, duplicates=parsed.duplicates)
     check_name(call, wanted)

@@ -86,6 +86,7 @@ class MemoryStorage:
         self._floor = 0
         self._journal = journal
         self._buckets: dict[str, _Bucket] = {}
+        self._listeners: list[Callable[[Change], None]] = []
 
     def __repr__(self) -> str:
         count = sum(len(b.objects) for b in self._buckets.values())
@@ -192,6 +193,8 @@ class MemoryStorage:
         for watch in tuple(bucket.watches):
             if change.key.startswith(watch.prefix):
                 watch.offer(change)
+        for listener in tuple(self._listeners):
+            listener(change)
 
     # -------------------------------------------------------------- watches and history
     def watch(self, prefix: str, revision: int | None = None) -> QueueWatch:
@@ -226,8 +229,21 @@ class MemoryStorage:
         for bucket in self._buckets.values():
             bucket.history.compact(revision)
 
+    def subscribe(self, listener: Callable[[Change], None]) -> None:
+        """See `Storage.subscribe`."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[[Change], None]) -> None:
+        """See `Storage.unsubscribe`."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
     def close(self) -> None:
-        """End every watch."""
+        """See `Storage.close`."""
+        self.end_watches()
+
+    def end_watches(self) -> None:
+        """See `Storage.end_watches`."""
         for bucket in self._buckets.values():
             for watch in tuple(bucket.watches):
                 with suppress(KeyError):

@@ -71,6 +71,11 @@ class Change:
     value: Tree | None = None
     previous: Tree | None = None
 
+    @classmethod
+    def of(cls, key: str, value: Tree) -> Change:
+        """The change that a present object stands for."""
+        return cls(Kind.PUT, key, int(value["metadata"].get("resourceVersion", "0")), value)
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -192,6 +197,18 @@ class Storage(Protocol):
 
     def compact(self, revision: int) -> None:
         """Forget the history up to `revision`, included; the present state stays."""
+        ...
+
+    def subscribe(self, listener: Callable[[Change], None]) -> None:
+        """Call `listener` with every change of every bucket, in order; it must not block or raise."""
+        ...
+
+    def unsubscribe(self, listener: Callable[[Change], None]) -> None:
+        """Call it no more; fine if it is not called."""
+        ...
+
+    def end_watches(self) -> None:
+        """End every watch; new ones may begin."""
         ...
 
     def close(self) -> None:

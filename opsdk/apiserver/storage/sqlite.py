@@ -1,0 +1,69 @@
+"""A durable storage: memory in front, SQLite behind.
+
+Every change is committed to the write-ahead log before it is visible, so an acknowledged write survives ``kill -9``.
+Objects are loaded when it is opened; the history of changes is not kept: watches from before a restart list again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import Change, Kind
+from opsdk.errors import ConfigError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 0), number INTEGER NOT NULL);
+INSERT OR IGNORE INTO revision VALUES (0, 1);
+"""
+
+
+class SqliteStorage(MemoryStorage):
+    """A `MemoryStorage` whose objects are kept in the file `path`; one process at a time."""
+
+    def __init__(self, path: Path, *, history_limit: int = 10_000, watch_limit: int = 10_000) -> None:
+        self._path = path
+        try:
+            self._db: sqlite3.Connection | None = _open(path)
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot open the database {path}: {error}; is another server using it?") from error
+        revision = int(self._db.execute("SELECT number FROM revision").fetchone()[0])
+        super().__init__(revision=revision, history_limit=history_limit, watch_limit=watch_limit, journal=self._write)
+        for key, value in self._db.execute("SELECT key, value FROM objects"):
+            self.load(key, msgspec.json.decode(value), floor=revision)
+        self._floor = revision
+
+    def _write(self, change: Change) -> None:
+        db = self._db
+        if db is None:
+            raise RuntimeError(f"{self._path} is closed and takes no writes")
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            if change.kind is Kind.PUT:
+                raw = msgspec.json.encode(change.value)
+                db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?)", (change.key, raw))
+            else:
+                db.execute("DELETE FROM objects WHERE key = ?", (change.key,))
+            db.execute("UPDATE revision SET number = ?", (change.revision,))
+
+    def close(self) -> None:
+        """See `Storage.close`; the log is folded into the file."""
+        super().close()
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path, isolation_level=None, timeout=2)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    # One server for one file: a second one would hand out the same revisions.
+    db.execute("PRAGMA locking_mode = EXCLUSIVE")
+    db.executescript(_SCHEMA)
+    return db
