@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.waiting import finish
 from opsdk.api.gvk import GroupVersionKind
 from opsdk.api.kinds import Kind, KindLike, kind_of
 from opsdk.api.object import AnyObject, PartialObjectMetadata
@@ -16,7 +17,7 @@ from opsdk.api.selectors import FieldSelector, Selector
 from opsdk.cache.informer import Handler, Informer, Registration
 from opsdk.cache.listwatch import ListWatch
 from opsdk.cache.store import Entry, Indexer, Store
-from opsdk.errors import CacheNotStartedError, CacheSyncError, NotCachedError, UnknownNamespaceError, UsageError
+from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UnknownNamespaceError, UsageError
 from opsdk.scheme.codec import decode
 from opsdk.scheme.mapper import RestMapper, RestMapping
 from opsdk.scheme.registry import Scheme
@@ -114,11 +115,11 @@ class CachedKind:
                 raise error
 
     @staticmethod
-    async def _wait(informer: Informer, timeout: float | None) -> CacheSyncError | None:  # noqa: ASYNC109
+    async def _wait(informer: Informer, timeout: float | None) -> CacheError | None:  # noqa: ASYNC109
         # Returned, not raised: a task group would wrap it, and callers want the plain error.
         try:
             await informer.wait_synced(timeout)
-        except CacheSyncError as error:
+        except CacheError as error:
             return error
         return None
 
@@ -192,6 +193,7 @@ class Cache:
         self._making: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
         self._running = False
         self._stopped = False
+        self._began = asyncio.Event()
 
     # -------------------------------------------------------------- life
     def needs_leader_election(self) -> bool:
@@ -208,6 +210,7 @@ class Cache:
         if self._running or self._stopped:
             raise UsageError("the cache is started already: give each manager its own")
         self._running = True
+        self._began.set()
         try:
             for kind in self._kinds.values():
                 _start(kind)
@@ -217,18 +220,18 @@ class Cache:
 
     async def wait_ready(self) -> None:
         """Return when the cache runs and every informer asked for so far has its initial list."""
-        while not self._running:
-            await self._clock.sleep(0)
+        await self._began.wait()
+        self.check_running()
         for kind in tuple(self._kinds.values()):
             await kind.wait_synced()
 
     async def aclose(self) -> None:
         """Stop every informer. Idempotent."""
         self._running, self._stopped = False, True
+        self._began.set()  # who waits for the start must hear that there will be none
         kinds, self._kinds = self._kinds, {}
-        for kind in kinds.values():
-            for informer in kind.informers.values():
-                await informer.aclose()
+        informers = [informer for kind in kinds.values() for informer in kind.informers.values()]
+        await finish(_close(informers), name="cache/close informers")
 
     # -------------------------------------------------------------- kinds
     async def informer_for(self, kind: KindLike[Any], *, implicitly: bool = False) -> CachedKind:
@@ -340,6 +343,12 @@ class Cache:
     def __repr__(self) -> str:
         state = "running" if self._running else "stopped" if self._stopped else "not started"
         return f"<Cache {state}: {', '.join(str(k.gvk.group_kind) for k in self._kinds.values()) or 'no kinds'}>"
+
+
+async def _close(informers: Iterable[Informer]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for informer in informers:
+            group.create_task(informer.aclose(), name=f"close {informer.name}")
 
 
 def _start(kind: CachedKind) -> None:

@@ -11,18 +11,22 @@ from enum import Enum
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.waiting import ended, finish
 from opsdk.controller.reconcile import RECONCILE_ID, ReconcileFunction, Reconciler, Result, as_reconciler
-from opsdk.errors import ConflictError, OpsdkError, ShutdownTimeoutError, TerminalError, UsageError
+from opsdk.errors import CacheSyncError, ConflictError, OpsdkError, ShutdownTimeoutError, TerminalError, UsageError
 from opsdk.flow.request import Request
 from opsdk.flow.source import Source
 from opsdk.queue.core import Handout
 from opsdk.queue.ratelimit import RateLimiter
 from opsdk.queue.workqueue import QueueHooks, ShutDownError, WorkQueue
 from opsdk.telemetry.context import log_context
-from opsdk.telemetry.records import Hook, Queued, Reconciled, Workers
+from opsdk.telemetry.records import Hook, Hooks, Queued, Reconciled, Workers
 from opsdk.telemetry.records import Result as Outcome
 
 log = logging.getLogger(__name__)
+
+# Seconds that what was told to end gets to say something.
+_LAST_WORDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +91,12 @@ class Controller:
         self.options = options or ControllerOptions()
         self.stage = Stage.NEW
         self.reconciler = as_reconciler(reconciler)
-        self._hook = hook or Hook()
+        self._hook = Hooks([hook] if hook is not None else [])  # one that raises is logged, and stops no worker
         self._clock = clock
         self._sources = list(sources)
+        self._begun: set[int] = set()
         self.queue: WorkQueue[Request] = WorkQueue(name, limiter=self.options.limiter, clock=clock, hooks=_Hooks(self))
-        self._tasks = TaskOwner(f"controller {name}", on_error=lambda *_: None)  # `_work` looks at each itself
+        self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
         self._active = 0
         self._ready = asyncio.Event()
 
@@ -100,10 +105,12 @@ class Controller:
         return self.options.needs_leader_election
 
     async def watch(self, source: Source) -> None:
-        """Add a source; one added after the start begins at once."""
+        """Add a source; one added after the start begins at once. `UsageError` once the controller has ended."""
+        if self.stage is Stage.STOPPED:
+            raise UsageError(f"controller {self.name} has stopped: it takes no source")
         self._sources.append(source)
         if self.stage in (Stage.SYNCING, Stage.RUNNING):
-            await source.start(self.queue)
+            await self._start_source(source)
 
     async def wait_ready(self) -> None:
         """Return when the workers run."""
@@ -124,19 +131,51 @@ class Controller:
         finally:
             self.stage = Stage.STOPPED
             self.queue.shut_down()
-            for source in self._sources:
+            await finish(self._close_sources(), name=f"controller {self.name}/close sources")
+
+    async def _close_sources(self) -> None:
+        for source in self._sources:
+            try:
                 await source.aclose()
+            except Exception:
+                log.exception("controller %s: %r did not close well", self.name, source)
 
     async def _sync(self) -> None:
-        for source in self._sources:
-            await source.start(self.queue)
-        waiting = [source.wait_synced(self.options.cache_sync_timeout) for source in self._sources]
-        results = await asyncio.gather(*waiting, return_exceptions=True)
+        results = await asyncio.gather(*map(self._sync_source, self._sources), return_exceptions=True)
         failed = next((r for r in results if isinstance(r, BaseException)), None)
         if failed is not None:
-            if isinstance(failed, OpsdkError):
-                failed.add_note(f"while controller {self.name} waited for its caches")
+            failed.add_note(f"while controller {self.name} waited for its sources")
             raise failed
+
+    async def _sync_source(self, source: Source) -> None:
+        limit = self.options.cache_sync_timeout
+        scope = asyncio.timeout(limit)
+        try:
+            async with scope:
+                await self._start_source(source)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise CacheSyncError(
+                f"controller {self.name}: {source!r} did not start within {limit:g} s: its start() must not block"
+            ) from error
+        # The source itself knows best why it is late: it is given a moment to say so.
+        scope = asyncio.timeout(limit + _LAST_WORDS)
+        try:
+            async with scope:
+                await source.wait_synced(limit)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise CacheSyncError(f"controller {self.name}: {source!r} did not sync within {limit:g} s") from error
+        except CacheSyncError as error:
+            raise CacheSyncError(f"controller {self.name} cannot start: {error}") from error.__cause__ or error
+
+    async def _start_source(self, source: Source) -> None:
+        # By identity: one added while others sync must not be started twice.
+        if id(source) not in self._begun:
+            self._begun.add(id(source))
+            await source.start(self.queue)
 
     async def _work(self) -> None:
         limit = self.options.max_concurrent_reconciles
@@ -170,9 +209,13 @@ class Controller:
         log.warning("controller %s cancels reconciles that did not finish in time: %s", self.name, stuck)
         for worker in pending:
             worker.cancel()
-        _, pending_still = await asyncio.wait(pending, timeout=5.0)
-        if pending_still:
+        if await ended(pending, _LAST_WORDS):
+            stuck = ", ".join(str(item) for item in self.queue.core.processing())
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
+
+    def _on_worker_error(self, worker: str, error: BaseException) -> None:
+        """While running, `_work` raises it; while stopping, this line is all there is."""
+        log.error("%s ended: %r", worker, error, exc_info=error)
 
     # -------------------------------------------------------------- work
     async def _worker(self) -> None:
@@ -195,7 +238,12 @@ class Controller:
         began = self._clock.now()
         reconcile_id = str(uuid.uuid4())
         token = RECONCILE_ID.set(reconcile_id)
-        fields = {"namespace": request.namespace, "name": request.name, "reconcileID": reconcile_id}
+        fields = {
+            "controllerKind": self.kind,
+            "namespace": request.namespace,
+            "name": request.name,
+            "reconcileID": reconcile_id,
+        }
         try:
             with log_context(**{k: v for k, v in fields.items() if v}):
                 outcome, notes = await self._attempt(handout)
@@ -204,34 +252,39 @@ class Controller:
         self._hook.record(Reconciled(controller=self.name, result=outcome, seconds=self._clock.now() - began, **notes))
 
     async def _attempt(self, handout: Handout[Request]) -> tuple[Outcome, dict[str, bool]]:
+        item = handout.item
         scope = asyncio.timeout(self.options.reconciliation_timeout or None)
         try:
             async with scope:
-                result = await self.reconciler.reconcile(handout.item)
-        except TerminalError as error:
-            log.error("reconcile failed for good: %s", error)  # noqa: TRY400 - the message says it all
-            self.queue.forget(handout.item)
-            return Outcome.ERROR, {"terminal": True}
-        except TimeoutError as error:
-            return self._failed(handout, error, timed_out=scope.expired())
+                result = await self._ask(item)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             # Nobody cancelled us: the reconciler let a cancellation of its own escape.
-            return self._failed(handout, error, crashed=True)
+            return self._failed(handout, error, crashed=True, timed_out=scope.expired())
         except Exception as error:  # noqa: BLE001 - whatever a reconciler raises is logged, counted and retried
-            return self._failed(handout, error)
-        return self._next(handout, result), {}
+            if _is_all(error, TerminalError):
+                log.error("reconcile failed for good: %s", error)  # noqa: TRY400 - the message says it all
+                self.queue.forget(item)
+                return Outcome.ERROR, {"terminal": True, "timed_out": scope.expired()}
+            return self._failed(handout, error, timed_out=scope.expired())
+        return self._next(handout, result), {"timed_out": scope.expired()}
+
+    async def _ask(self, item: Request) -> Result | None:
+        result = await self.reconciler.reconcile(item)
+        if not isinstance(result, Result | None):
+            raise UsageError(f"the reconciler answered {result!r}: it must answer a Result, or None")
+        return result
 
     def _failed(
         self, handout: Handout[Request], error: BaseException, **notes: bool
     ) -> tuple[Outcome, dict[str, bool]]:
         wait = self.queue.add_rate_limited(handout.item, priority=handout.priority)
-        if isinstance(error, ConflictError):
+        if _is_all(error, ConflictError):
             # Somebody was faster; the next look sees the newer object. Nothing to worry about.
             log.info("the object changed meanwhile, again in %.3g s: %s", wait, error)
-        elif isinstance(error, OpsdkError):
+        elif _is_all(error, OpsdkError):
             log.error("reconcile failed, again in %.3g s: %s", wait, error)
         else:
             log.error("reconcile failed, again in %.3g s", wait, exc_info=error)
@@ -264,6 +317,13 @@ class Controller:
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.stage.value}: {self._active} at work, {self.queue!r}>"
+
+
+def _is_all(error: BaseException, kind: type[Exception]) -> bool:
+    """Whether it is of a kind, or (from a task group) a group of such errors only."""
+    if isinstance(error, ExceptionGroup):
+        return all(_is_all(part, kind) for part in error.exceptions)
+    return isinstance(error, kind)
 
 
 class _Hooks(QueueHooks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ class Result:
     priority: int | None = None
 
     def __post_init__(self) -> None:
-        if self.requeue_after < 0:
-            raise UsageError(f"requeue_after is {self.requeue_after}: seconds cannot be negative")
+        if not 0 <= self.requeue_after < math.inf:
+            raise UsageError(f"requeue_after is {self.requeue_after}: give seconds, at least 0")
 
 
 class Reconciler(Protocol):
@@ -62,6 +63,8 @@ class FunctionReconciler:
 
 def as_reconciler(reconciler: Reconciler | ReconcileFunction) -> Reconciler:
     """A reconciler from an object or a function; `UsageError` for anything else."""
+    if isinstance(reconciler, type):
+        raise UsageError(f"{reconciler.__name__} is a class: pass an object of it, {reconciler.__name__}(...)")
     if callable(getattr(reconciler, "reconcile", None)):
         return reconciler  # type: ignore[return-value]
     if callable(reconciler):

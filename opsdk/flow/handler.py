@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -19,7 +20,8 @@ from opsdk.scheme.mapper import RestMapper
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=AnyObject)
-Mapped = Iterable[Request]
+Mapped = Iterable[Request] | None
+"""Requests; None for none."""
 
 
 @runtime_checkable
@@ -109,19 +111,33 @@ class EnqueueMapped(Generic[T]):
 
     def requests(self, event: Event[T]) -> Mapped | Awaitable[Mapped]:
         """The function's requests."""
-        objects = [view.object for view in (event.old, event.new) if view is not None]
-        if inspect.iscoroutinefunction(self.function):
-            return self._wait(objects)
+        views = [view for view in (event.old, event.new) if view is not None]
+        if event.resync:  # twice the same object
+            views = views[-1:]
+        if _is_async(self.function):
+            return self._wait([view.object for view in views])
         found: dict[Request, None] = {}
-        for obj in objects:
-            found |= dict.fromkeys(self.function(obj))  # type: ignore[arg-type]
+        for view in views:
+            answer = self.function(view.object)
+            if inspect.isawaitable(answer):
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                raise UsageError(f"{self!r} answered an awaitable: declare the function itself with `async def`")
+            found |= dict.fromkeys(answer or ())
         return found
 
     async def _wait(self, objects: list[T]) -> Mapped:
         found: dict[Request, None] = {}
         for obj in objects:
-            found |= dict.fromkeys(await self.function(obj))  # type: ignore[misc]
+            found |= dict.fromkeys(await self.function(obj) or ())  # type: ignore[misc]
         return found
 
     def __repr__(self) -> str:
         return f"EnqueueMapped({getattr(self.function, '__qualname__', self.function)})"
+
+
+def _is_async(function: Any) -> bool:
+    """Whether calling it gives an awaitable: also an object whose ``__call__`` is async, or a partial of either."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -1,0 +1,685 @@
+"""The controller's laws: when it reconciles, what follows from the answer, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+import pytest
+from flowkit import THING, WIDGET, World, owner
+
+from opsdk.controller.controller import Controller, ControllerOptions, Stage
+from opsdk.controller.reconcile import RECONCILE_ID, Result, as_reconciler
+from opsdk.errors import (
+    CacheSyncError,
+    ConflictError,
+    ForbiddenError,
+    ShutdownTimeoutError,
+    TerminalError,
+    UsageError,
+)
+from opsdk.flow.handler import EnqueueObject, EnqueueOwner
+from opsdk.flow.request import Request
+from opsdk.flow.source import ChannelSource, KindSource, Source
+from opsdk.queue.core import LOW_PRIORITY
+from opsdk.queue.workqueue import WorkQueue
+from opsdk.telemetry.context import current
+from opsdk.telemetry.records import Hook, Reconciled, Record, Workers
+from opsdk.telemetry.records import Result as Outcome
+
+A = Request("ns", "a")
+Reconcile = Callable[[Request], Awaitable[Any]]
+
+
+class Recording(Hook):
+    """Keeps every record."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def record(self, record: Record) -> None:
+        self.records.append(record)
+
+    def reconciled(self) -> list[Reconciled]:
+        return [r for r in self.records if isinstance(r, Reconciled)]
+
+    def workers(self) -> list[Workers]:
+        return [r for r in self.records if isinstance(r, Workers)]
+
+
+class Running:
+    """A controller that runs inside the block."""
+
+    def __init__(self, reconcile: Any, *sources: Source, **options: Any) -> None:
+        self.channel = ChannelSource("test")
+        self.hook = Recording()
+        made = ControllerOptions(**options)
+        self.controller = Controller("c", reconcile, sources=[self.channel, *sources], options=made, hook=self.hook)
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def __aenter__(self) -> Self:
+        self.task = asyncio.create_task(self.controller.start())
+        await self.controller.wait_ready()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+class Gate:
+    """A source that starts and syncs when it is told to."""
+
+    def __init__(self, *, start: float = 0.0, sync: float = 0.0, error: Exception | None = None) -> None:
+        self.start_seconds, self.sync_seconds, self.error = start, sync, error
+        self.started = self.closed = 0
+
+    async def start(self, queue: WorkQueue[Request]) -> None:
+        self.started += 1
+        await asyncio.sleep(self.start_seconds)
+
+    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109
+        await asyncio.sleep(self.sync_seconds)
+        if self.error is not None:
+            raise self.error
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+    def __repr__(self) -> str:
+        return "<Gate>"
+
+
+# ------------------------------------------------------------------ before the first reconcile
+async def test_nothing_is_reconciled_before_every_source_has_synced() -> None:
+    """A request that is queued early waits for the slowest source."""
+    seen: list[float] = []
+
+    async def reconcile(_: Request) -> None:
+        seen.append(asyncio.get_running_loop().time())
+
+    slow = Gate(sync=30)
+    running = Running(reconcile, slow, Gate())
+    running.channel.send(A)
+    async with running:
+        await asyncio.sleep(1)
+    assert seen == [pytest.approx(30)]
+    assert slow.closed == 1
+
+
+async def test_sources_start_beside_each_other() -> None:
+    """Ten sources that need ten seconds each are ready after ten seconds."""
+    async with Running(_nothing, *[Gate(start=5, sync=5) for _ in range(10)]) as running:
+        assert running.now() == pytest.approx(10)
+
+
+async def test_a_source_that_blocks_is_named() -> None:
+    """A start or a sync that never ends is a timeout that names controller and source."""
+    for gate, text in ((Gate(start=10**6), "must not block"), (Gate(sync=10**6), "did not sync within 5 s")):
+        controller = Controller("c", _nothing, sources=[gate], options=ControllerOptions(cache_sync_timeout=5))
+        with pytest.raises(CacheSyncError, match=f"controller c: <Gate> .*{text}"):
+            await controller.start()
+        assert gate.closed == 1
+        assert controller.stage is Stage.STOPPED
+
+
+async def test_the_error_of_a_source_is_raised_as_it_is() -> None:
+    """A source that fails fails the controller; its own TimeoutError is not mistaken for ours."""
+    for error in (UsageError("wrong"), TimeoutError("mine")):
+        other = Gate()
+        controller = Controller("c", _nothing, sources=[other, Gate(error=error)])
+        with pytest.raises(type(error)) as caught:
+            await controller.start()
+        assert caught.value is error
+        assert other.closed == 1
+
+
+async def test_a_denial_is_named_in_the_sync_error() -> None:
+    """RBAC: the error says which controller cannot start, and the server's words."""
+    world = World()
+    world.server(THING).refuse = ForbiddenError('User "u" cannot list resource "things"')
+    caching = asyncio.create_task(world.cache.start())
+    source = KindSource(world.cache, THING, EnqueueObject())
+    controller = Controller("c", _nothing, sources=[source], options=ControllerOptions(cache_sync_timeout=20))
+    with pytest.raises(CacheSyncError, match=r"controller c .*cannot list resource") as caught:
+        await controller.start()
+    assert isinstance(caught.value.__cause__, ForbiddenError)
+    caching.cancel()
+    await asyncio.gather(caching, return_exceptions=True)
+
+
+async def test_cancelled_while_syncing_it_just_ends() -> None:
+    """Sources are closed, nothing was reconciled, and no other error appears."""
+    gate = Gate(sync=10**6)
+    controller = Controller("c", _nothing, sources=[gate])
+    task = asyncio.create_task(controller.start())
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gate.closed == 1
+
+
+async def test_starting_twice_is_refused() -> None:
+    """Also after the first start has ended."""
+    async with Running(_nothing) as running:
+        with pytest.raises(UsageError, match="started more than once"):
+            await running.controller.start()
+    with pytest.raises(UsageError, match="started more than once"):
+        await running.controller.start()
+
+
+async def test_a_source_added_later_begins_at_once() -> None:
+    """Added while others sync or while running, a source starts exactly once; after the end it is refused."""
+    early, slow, late = Gate(), Gate(start=3, sync=3), Gate()
+    running = Running(_nothing, slow)
+    task = asyncio.create_task(running.controller.start())
+    await asyncio.sleep(1)
+    await running.controller.watch(early)
+    await running.controller.wait_ready()
+    await running.controller.watch(late)
+    assert (early.started, slow.started, late.started) == (1, 1, 1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (early.closed, slow.closed, late.closed) == (1, 1, 1)
+    with pytest.raises(UsageError, match="has stopped"):
+        await running.controller.watch(Gate())
+
+
+async def test_one_source_that_closes_badly_does_not_keep_the_others_open() -> None:
+    """Every source is closed, whatever one of them raises, and the controller ends as it would."""
+
+    class Bad(Gate):
+        async def aclose(self) -> None:
+            raise RuntimeError("mine")
+
+    last = Gate()
+    async with Running(_nothing, Bad(), last):
+        pass
+    assert last.closed == 1
+
+
+# ------------------------------------------------------------------ what follows from the answer
+async def _nothing(_: Request) -> None: ...
+
+
+async def _times(answers: list[Any], *, after: float = 5000, **options: Any) -> tuple[list[float], Recording]:
+    """When A is reconciled, given what the reconciler answers (or raises) one after the other."""
+    times: list[float] = []
+
+    async def reconcile(_: Request) -> Any:
+        times.append(asyncio.get_running_loop().time())
+        answer = answers.pop(0) if answers else None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async with Running(reconcile, **options) as running:
+        running.channel.send(A)
+        await asyncio.sleep(after)
+    return [round(t, 4) for t in times], running.hook
+
+
+async def test_success_is_not_repeated() -> None:
+    """None and an empty Result end the matter."""
+    for answer in (None, Result()):
+        times, hook = await _times([answer])
+        assert len(times) == 1
+        assert [r.result for r in hook.reconciled()] == [Outcome.SUCCESS]
+
+
+async def test_errors_wait_longer_until_success() -> None:
+    """5, 10, 20, 40 ms between tries; after one success the next error waits 5 ms again."""
+    times, hook = await _times([ValueError(n) for n in range(5)])
+    gaps = [round(b - a, 4) for a, b in itertools.pairwise(times)]
+    assert gaps == [0.005, 0.01, 0.02, 0.04, 0.08]
+    assert [r.result for r in hook.reconciled()] == [Outcome.ERROR] * 5 + [Outcome.SUCCESS]
+
+
+async def test_interleaved_keys_fail_on_their_own() -> None:
+    """One key's failures do not make another wait."""
+    times: dict[str, list[float]] = {"a": [], "b": []}
+
+    async def reconcile(request: Request) -> None:
+        times[request.name].append(asyncio.get_running_loop().time())
+        if request.name == "a":
+            raise ValueError
+
+    async with Running(reconcile) as running:
+        running.channel.send(A)
+        await asyncio.sleep(10)
+        running.channel.send(Request("ns", "b"))
+        await asyncio.sleep(10)
+    assert len(times["a"]) > 5
+    assert times["b"] == [pytest.approx(10)]
+
+
+async def test_requeue_after_comes_once_and_forgets_failures() -> None:
+    """After so many seconds, exactly once; the failures before no longer count."""
+    times, hook = await _times([ValueError(), ValueError(), Result(requeue_after=60), ValueError()])
+    gaps = [round(b - a, 4) for a, b in itertools.pairwise(times)]
+    assert gaps == [0.005, 0.01, 60.0, 0.005]
+    assert Outcome.REQUEUE_AFTER in [r.result for r in hook.reconciled()]
+
+
+async def test_requeue_after_beats_requeue() -> None:
+    """With both set the time counts."""
+    times, _ = await _times([Result(requeue=True, requeue_after=60)])
+    assert times == [0, 60]
+
+
+async def test_requeue_waits_like_a_failure() -> None:
+    """`requeue` grows like errors do, and is counted as what it is."""
+    times, hook = await _times([Result(requeue=True)] * 3)
+    assert [round(b - a, 4) for a, b in itertools.pairwise(times)] == [0.005, 0.01, 0.02]
+    assert [r.result for r in hook.reconciled()][:3] == [Outcome.REQUEUE] * 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TerminalError("bad"), ExceptionGroup("g", [TerminalError("a"), ExceptionGroup("h", [TerminalError("b")])])],
+)
+async def test_terminal_errors_are_final(error: Exception) -> None:
+    """Not tried again, counted as error and as terminal; also when it comes out of a task group."""
+    times, hook = await _times([error])
+    assert len(times) == 1
+    (record,) = hook.reconciled()
+    assert (record.result, record.terminal) == (Outcome.ERROR, True)
+
+
+async def test_a_group_with_another_error_is_not_terminal() -> None:
+    """What could be mended by trying again is tried again."""
+    times, hook = await _times([ExceptionGroup("g", [TerminalError("a"), ValueError("b")])])
+    assert len(times) == 2
+    assert not hook.reconciled()[0].terminal
+
+
+async def test_a_terminal_error_ends_until_the_object_changes() -> None:
+    """A later event leads to a new try."""
+    seen: list[Request] = []
+
+    async def reconcile(request: Request) -> None:
+        seen.append(request)
+        raise TerminalError("no")
+
+    async with Running(reconcile) as running:
+        running.channel.send(A)
+        await asyncio.sleep(1)
+        running.channel.send(A)
+        await asyncio.sleep(1)
+    assert len(seen) == 2
+
+
+async def test_anything_raised_is_survived() -> None:
+    """Exceptions, groups, escaped cancellations and wrong answers are errors that are tried again."""
+    answers = [KeyError("x"), ExceptionGroup("g", [ValueError()]), asyncio.CancelledError(), "later", 5, TimeoutError()]
+    times, hook = await _times(list(answers))
+    assert len(times) == len(answers) + 1
+    assert [r.result for r in hook.reconciled()] == [Outcome.ERROR] * len(answers) + [Outcome.SUCCESS]
+    assert [r.crashed for r in hook.reconciled()] == [False, False, True, False, False, False, False]
+    assert not any(r.timed_out for r in hook.reconciled())
+
+
+async def test_what_no_program_survives_ends_the_controller() -> None:
+    """A BaseException that is no Exception is raised by `start`, not swallowed."""
+
+    class Fatal(BaseException):
+        pass
+
+    async def reconcile(_: Request) -> None:
+        raise Fatal
+
+    running = Running(reconcile)
+    running.channel.send(A)
+    with pytest.raises(Fatal):
+        await running.controller.start()
+
+
+async def test_the_time_limit_is_counted_and_only_it() -> None:
+    """A reconcile over its limit is cancelled, fails, is counted; one that answers in spite of it is counted, too."""
+
+    async def slow(_: Request) -> None:
+        await asyncio.sleep(100)
+
+    async def stubborn(_: Request) -> None:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            raise ValueError("cleaned up") from None
+
+    for function in (slow, stubborn):
+        async with Running(function, reconciliation_timeout=3) as running:
+            running.channel.send(A)
+            await asyncio.sleep(3.001)
+            (record,) = running.hook.reconciled()
+            assert (record.result, record.timed_out, record.seconds) == (Outcome.ERROR, True, pytest.approx(3))
+    times, hook = await _times([TimeoutError("mine")], reconciliation_timeout=3)
+    assert len(times) == 2
+    assert not any(r.timed_out for r in hook.reconciled())
+
+
+async def test_a_stop_is_no_timeout() -> None:
+    """A reconcile that is cancelled by the stop is neither an error nor a timeout."""
+
+    async def slow(_: Request) -> None:
+        await asyncio.sleep(10**6)
+
+    async with Running(slow, reconciliation_timeout=10**7, drain_timeout=1) as running:
+        running.channel.send(A)
+        await asyncio.sleep(1)
+    assert running.hook.reconciled() == []
+
+
+@pytest.mark.parametrize("answer", [ValueError(), Result(requeue=True), Result(requeue_after=1)])
+async def test_priority_is_kept_over_retries(answer: Any) -> None:
+    """Errors, requeues and timed requeues keep the priority that the request had."""
+    await _priorities([answer], [LOW_PRIORITY, LOW_PRIORITY])
+
+
+async def test_a_result_may_set_the_priority() -> None:
+    """For requeue and requeue_after alike, and it stays."""
+    await _priorities([Result(requeue=True, priority=7), Result(requeue_after=1)], [LOW_PRIORITY, 7, 7])
+    await _priorities([Result(requeue_after=1, priority=-5)], [LOW_PRIORITY, -5])
+
+
+async def _priorities(answers: list[Any], expected: list[int]) -> None:
+    seen: list[int] = []
+
+    async def reconcile(request: Request) -> Any:
+        answer = answers.pop(0) if answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    running = Running(reconcile)
+    get = running.controller.queue.get
+
+    async def watched() -> Any:
+        handout = await get()
+        seen.append(handout.priority)
+        return handout
+
+    running.controller.queue.get = watched  # type: ignore[method-assign]
+    async with running:
+        running.channel.send(A, priority=LOW_PRIORITY)
+        await asyncio.sleep(10)
+    assert seen == expected
+
+
+async def test_a_conflict_is_no_drama(caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody was faster: tried again, logged as information."""
+    with caplog.at_level(logging.INFO, logger="opsdk.controller"):
+        times, _ = await _times([ConflictError("modified"), ExceptionGroup("g", [ConflictError("modified")])])
+    assert len(times) == 3
+    assert not [r for r in caplog.records if r.levelno > logging.INFO]
+
+
+# ------------------------------------------------------------------ workers
+@pytest.mark.parametrize("seed", range(30))
+async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
+    """Random events, answers, errors and durations: never two workers on a key, never more than allowed, none lost."""
+    rng = random.Random(seed)
+    workers = rng.choice([1, 2, 5])
+    wanted: Counter[str] = Counter()
+    done: Counter[str] = Counter()
+    at_work: Counter[str] = Counter()
+    peak = 0
+
+    async def reconcile(request: Request) -> Any:
+        nonlocal peak
+        name = request.name
+        at_work[name] += 1
+        peak = max(peak, at_work.total())
+        assert at_work[name] == 1
+        seen = wanted[name]
+        try:
+            await asyncio.sleep(rng.choice([0, 0.01, 1]))
+            roll = rng.random()
+            if roll < 0.15:
+                raise rng.choice([ValueError("x"), ConflictError("y"), asyncio.CancelledError()])
+            done[name] = seen
+            if roll < 0.3:
+                return Result(requeue_after=rng.random())
+            return None
+        finally:
+            at_work[name] -= 1
+
+    async with Running(reconcile, max_concurrent_reconciles=workers) as running:
+        for _ in range(150):
+            name = rng.choice("abcdef")
+            wanted[name] += 1
+            running.channel.send(Request("ns", name), priority=rng.choice([0, LOW_PRIORITY]))
+            await asyncio.sleep(rng.choice([0, 0, 0.01, 0.3]))
+        await asyncio.sleep(3000)
+        assert done == wanted
+        assert peak <= workers
+        assert running.hook.workers()[-1] == Workers(controller="c", active=0, limit=workers)
+
+
+async def test_workers_work_beside_each_other() -> None:
+    """With k workers k keys are reconciled at once, and the first record says how many there are."""
+
+    async def slow(_: Request) -> None:
+        await asyncio.sleep(10)
+
+    async with Running(slow, max_concurrent_reconciles=4) as running:
+        assert running.hook.workers()[0] == Workers(controller="c", active=0, limit=4)
+        for n in range(9):
+            running.channel.send(Request("ns", str(n)))
+        await asyncio.sleep(25)
+        assert len(running.hook.reconciled()) == 8
+        assert max(w.active for w in running.hook.workers()) == 4
+
+
+async def test_a_reconcile_knows_its_names() -> None:
+    """Each attempt has an id of its own; log lines inside carry controller, object and id, and nothing outside."""
+    seen: list[tuple[str, dict[str, str]]] = []
+
+    async def reconcile(_: Request) -> None:
+        seen.append((RECONCILE_ID.get(), dict(current())))
+        if len(seen) == 1:
+            raise ValueError
+
+    async with Running(reconcile) as running:
+        running.channel.send(A)
+        await asyncio.sleep(1)
+    assert len({i for i, _ in seen}) == 2
+    for reconcile_id, fields in seen:
+        assert fields == {"controller": "c", "namespace": "ns", "name": "a", "reconcileID": reconcile_id}
+    assert RECONCILE_ID.get() == ""
+
+
+async def test_a_raising_hook_stops_no_worker() -> None:
+    """Metrics must not hold up the work."""
+
+    class Broken(Hook):
+        def record(self, record: Record) -> None:
+            raise RuntimeError("mine")
+
+    seen: list[Request] = []
+
+    async def reconcile(request: Request) -> None:
+        seen.append(request)
+
+    channel = ChannelSource("x")
+    controller = Controller("c", reconcile, sources=[channel], hook=Broken())
+    channel.send(A)
+    task = asyncio.create_task(controller.start())
+    await asyncio.sleep(1)
+    assert seen == [A]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+# ------------------------------------------------------------------ the end
+async def test_stopping_lets_reconciles_finish_and_starts_none() -> None:
+    """No new work, then what is in progress finishes; sources stay open until then."""
+    finished: list[str] = []
+    gate = Gate()
+
+    async def slow(request: Request) -> None:
+        await asyncio.sleep(5)
+        assert gate.closed == 0
+        finished.append(request.name)
+
+    running = Running(slow, gate, drain_timeout=20)
+    async with running:
+        running.channel.send(A)
+        running.channel.send(Request("ns", "b"))
+        await asyncio.sleep(1)
+        running.task.cancel()
+        await asyncio.sleep(0)
+        assert running.controller.stage is Stage.DRAINING
+        with pytest.raises(asyncio.CancelledError):
+            await running.task
+        assert running.now() == pytest.approx(5)
+    assert finished == ["a"]
+
+
+async def test_after_the_grace_reconciles_are_cancelled() -> None:
+    """What does not finish within the drain timeout is cancelled, and may clean up."""
+    cleaned: list[float] = []
+
+    async def slow(_: Request) -> None:
+        try:
+            await asyncio.sleep(10**6)
+        finally:
+            await asyncio.sleep(1)
+            cleaned.append(asyncio.get_running_loop().time())
+
+    async with Running(slow, drain_timeout=10) as running:
+        running.channel.send(A)
+        await asyncio.sleep(1)
+        running.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running.task
+    assert cleaned == [pytest.approx(12)]
+
+
+async def test_a_second_cancellation_ends_the_grace() -> None:
+    """Cancelling `start` again cancels the reconciles at once."""
+
+    async def slow(_: Request) -> None:
+        await asyncio.sleep(10**6)
+
+    async with Running(slow, drain_timeout=1000) as running:
+        running.channel.send(A)
+        await asyncio.sleep(1)
+        running.task.cancel()
+        await asyncio.sleep(1)
+        assert not running.task.done()
+        running.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running.task
+        assert running.now() == pytest.approx(2)
+
+
+async def test_who_ignores_cancellation_is_named() -> None:
+    """A reconcile that goes on all the same is named by its key in a ShutdownTimeoutError."""
+    free = asyncio.Event()
+
+    async def deaf(_: Request) -> None:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+
+    gate = Gate()
+    async with Running(deaf, gate, drain_timeout=1) as running:
+        running.channel.send(A)
+        await asyncio.sleep(1)
+        running.task.cancel()
+        with pytest.raises(ShutdownTimeoutError, match="ns/a"):
+            await running.task
+        assert gate.closed == 1
+    free.set()
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("cancels", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", range(12))
+async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) -> None:
+    """However often and whenever `start` is cancelled: it ends, every source is closed, no task is left."""
+    rng = random.Random(seed * 10 + cancels)
+    world = World(THING, WIDGET, seed=seed)
+    for n in range(5):
+        world.server(WIDGET).put(f"w{n}")
+        world.server(THING).put(f"t{n}")
+
+    async def reconcile(_: Request) -> None:
+        try:
+            await asyncio.sleep(rng.choice([0, 0.01, 1, 100]))
+        finally:
+            await asyncio.sleep(rng.choice([0, 0.01, 1]))
+
+    caching = asyncio.create_task(world.cache.start())
+    gates = [Gate(start=rng.random() / 10, sync=rng.random() / 10) for _ in range(3)]
+    sources: list[Source] = [
+        KindSource(world.cache, WIDGET, EnqueueObject()),
+        KindSource(world.cache, THING, EnqueueOwner(WIDGET)),
+        *gates,
+    ]
+    options = ControllerOptions(max_concurrent_reconciles=3, drain_timeout=5)
+    controller = Controller("c", reconcile, sources=sources, options=options)
+    task = asyncio.create_task(controller.start())
+    for _ in range(cancels):
+        for _ in range(rng.randrange(30)):
+            await asyncio.sleep(rng.choice([0, 0, 0.001, 0.02]))
+        task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    # Cancelled before its first step it never began, and a task that never ran has nothing to close.
+    assert controller.stage in (Stage.STOPPED, Stage.NEW)
+    assert all(gate.closed == (controller.stage is Stage.STOPPED) for gate in gates)
+    caching.cancel()
+    await asyncio.gather(caching, return_exceptions=True)
+
+
+async def test_from_the_cluster_to_the_reconciler_and_back() -> None:
+    """Owned objects lead to their owner, through informers, whatever the faults on the way."""
+    world = World(THING, WIDGET, seed=3)
+    things = world.server(THING)
+    things.fault_rate = 0.1
+    seen: Counter[str] = Counter()
+
+    async def reconcile(request: Request) -> None:
+        seen[str(request)] += 1
+
+    caching = asyncio.create_task(world.cache.start())
+    async with Running(reconcile, KindSource(world.cache, THING, EnqueueOwner(WIDGET))):
+        for n in range(10):
+            things.put(f"t{n}")
+            things.objects[f"t{n}"]["metadata"]["ownerReferences"] = [owner(WIDGET, f"w{n % 3}")]
+        await asyncio.sleep(100)
+        assert set(seen) == {"ns/w0", "ns/w1", "ns/w2"}
+    caching.cancel()
+    await asyncio.gather(caching, return_exceptions=True)
+
+
+# ------------------------------------------------------------------ mistakes
+def test_mistakes_are_refused_where_they_are_made() -> None:
+    """Names, options, results and reconcilers that make no sense are a UsageError at once."""
+
+    class Reconciler:
+        async def reconcile(self, request: Request) -> None: ...
+
+    with pytest.raises(UsageError, match="needs a name"):
+        Controller("", _nothing)
+    with pytest.raises(UsageError, match="at least 1"):
+        ControllerOptions(max_concurrent_reconciles=0)
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="requeue_after"):
+            Result(requeue_after=wrong)
+    with pytest.raises(UsageError, match=r"Reconciler\(\.\.\.\)"):
+        as_reconciler(Reconciler)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="is no reconciler"):
+        as_reconciler(5)  # type: ignore[arg-type]
+    assert isinstance(as_reconciler(Reconciler()), Reconciler)

@@ -1,0 +1,317 @@
+"""Events through a handler into a queue: nothing is lost, whatever the handler does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+import pytest
+from flowkit import created, deleted, updated, view
+
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.errors import UsageError
+from opsdk.flow.event import AnyEvent
+from opsdk.flow.feeder import Feeder
+from opsdk.flow.handler import EnqueueMapped, EnqueueObject
+from opsdk.flow.request import Request
+from opsdk.queue.core import LOW_PRIORITY
+from opsdk.queue.workqueue import WorkQueue
+
+
+class Fed:
+    """A feeder bound to a queue, and everything that came out of it."""
+
+    def __init__(self, handler: Any, *predicates: Callable[[AnyEvent], bool]) -> None:
+        self.queue: WorkQueue[Request] = WorkQueue()
+        self.feeder = Feeder("things", handler, predicates, LOOP_CLOCK)
+        self.feeder.bind(self.queue)
+
+    def taken(self) -> list[str]:
+        found = []
+        while (handout := self.queue.get_nowait()) is not None:
+            found.append(handout.item.name)
+            self.queue.done(handout.item)
+        return found
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.feeder.aclose()
+        self.queue.shut_down()
+
+
+class Moody:
+    """Maps each state to a request named for its version; fails for the versions it dislikes, or always."""
+
+    def __init__(self, *, asynchronous: bool) -> None:
+        self.down = False
+        self.poison: set[str] = set()
+        self.asynchronous = asynchronous
+
+    async def prepare(self, mapper: Any) -> None: ...
+
+    def requests(self, event: AnyEvent) -> Any:
+        return self._later(event) if self.asynchronous else self._now(event)
+
+    async def _later(self, event: AnyEvent) -> list[Request]:
+        await asyncio.sleep(0.01)
+        return self._now(event)
+
+    def _now(self, event: AnyEvent) -> list[Request]:
+        versions = [v.resource_version for v in (event.old, event.new) if v is not None]
+        if self.down:
+            raise ConnectionError("down")
+        if bad := self.poison & set(versions):
+            raise ValueError(f"cannot map {bad}")
+        return [Request("", v) for v in versions]
+
+
+both = pytest.mark.parametrize("asynchronous", [False, True])
+
+
+@both
+async def test_an_outage_loses_no_state(asynchronous: bool) -> None:
+    """Every state that an object had while the handler failed is mapped once the handler answers again."""
+    moody = Moody(asynchronous=asynchronous)
+    async with Fed(moody) as fed:
+        moody.down = True
+        fed.feeder.feed(updated(view(version=1), view(version=2)))
+        await asyncio.sleep(1)
+        fed.feeder.feed(updated(view(version=2), view(version=3)))
+        await asyncio.sleep(30)
+        fed.feeder.feed(updated(view(version=3), view(version=4)))
+        await asyncio.sleep(1)
+        assert fed.taken() == []
+        moody.down = False
+        await asyncio.sleep(400)
+        assert sorted(fed.taken()) == ["1", "2", "3", "4"]
+        assert fed.feeder.counts["given_up"] == 0
+
+
+@both
+@pytest.mark.parametrize("first", ["create", "update"])
+async def test_a_state_that_cannot_be_mapped_is_superseded(asynchronous: bool, first: str) -> None:
+    """A newer state frees the object from one that the handler can never map; the states around it are mapped."""
+    moody = Moody(asynchronous=asynchronous)
+    moody.poison = {"2"}
+    async with Fed(moody) as fed:
+        fed.feeder.feed(created(view(version=2)) if first == "create" else updated(view(version=1), view(version=2)))
+        await asyncio.sleep(1000)
+        assert fed.taken() == []
+        fed.feeder.feed(updated(view(version=2), view(version=3)))
+        await asyncio.sleep(700)
+        assert sorted(fed.taken()) == (["3"] if first == "create" else ["1", "3"])
+        errors = fed.feeder.counts["handler_error"]
+        await asyncio.sleep(3600)
+        assert fed.feeder.counts["handler_error"] == errors
+
+
+@both
+async def test_a_deletion_supersedes_too(asynchronous: bool) -> None:
+    """After a deletion the last state is mapped, and those before it that can be."""
+    moody = Moody(asynchronous=asynchronous)
+    moody.down = True
+    async with Fed(moody) as fed:
+        fed.feeder.feed(updated(view(version=1), view(version=2)))
+        await asyncio.sleep(1)
+        fed.feeder.feed(deleted(view(version=3)))
+        await asyncio.sleep(1)
+        moody.down = False
+        await asyncio.sleep(400)
+        assert sorted(fed.taken()) == ["1", "2", "3"]
+
+
+async def test_a_newer_success_does_not_swallow_an_older_failure() -> None:
+    """Two events wait for an async function, the first fails, the second does not: both are mapped in the end."""
+    calls = 0
+
+    async def flaky(obj: Any) -> list[Request]:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0.01)
+        if calls == 1:
+            raise ConnectionError("blip")
+        return [Request("", obj.metadata.resource_version)]
+
+    async with Fed(EnqueueMapped(flaky)) as fed:
+        fed.feeder.feed(updated(view(version=1), view(version=2)))
+        fed.feeder.feed(updated(view(version=3), view(version=4)))
+        await asyncio.sleep(1)
+        assert sorted(fed.taken()) == ["1", "2", "3", "4"]
+
+
+@both
+@pytest.mark.parametrize("seed", range(25))
+async def test_whatever_fails_every_state_is_mapped(seed: int, asynchronous: bool) -> None:
+    """Random outages, objects and times: in the end every state was mapped, and no task or debt is left."""
+    rng = random.Random(seed)
+    moody = Moody(asynchronous=asynchronous)
+    async with Fed(moody) as fed:
+        versions = dict.fromkeys("abc", 0)
+        seen: set[str] = set()
+        version = 0
+        for _ in range(60):
+            name = rng.choice("abc")
+            old, version = versions[name], version + 1
+            fed.feeder.feed(updated(view(name, old), view(name, version)) if old else created(view(name, version)))
+            versions[name] = version
+            moody.down = rng.random() < 0.4
+            await asyncio.sleep(rng.choice([0, 0, 0.05, 1, 20]))
+            seen |= set(fed.taken())
+        moody.down = False
+        await asyncio.sleep(1000)
+        seen |= set(fed.taken())
+        assert seen == {str(n) for n in range(1, version + 1)}
+        assert not fed.feeder._owed
+        assert fed.feeder.counts["given_up"] == 0
+
+
+async def test_one_object_in_trouble_does_not_hold_up_others() -> None:
+    """While one object's mapping fails, others are mapped at once."""
+
+    def picky(obj: Any) -> list[Request]:
+        if obj.metadata.name == "bad":
+            raise ValueError("no")
+        return [Request("", obj.metadata.name)]
+
+    async with Fed(EnqueueMapped(picky)) as fed:
+        fed.feeder.feed(created(view("bad")))
+        fed.feeder.feed(created(view("good")))
+        assert fed.taken() == ["good"]
+
+
+async def test_failures_wait_longer_and_longer() -> None:
+    """A mapping that never works costs a dozen tries in the first minutes, then one every five minutes."""
+    moody = Moody(asynchronous=False)
+    moody.down = True
+    async with Fed(moody) as fed:
+        fed.feeder.feed(created(view()))
+        await asyncio.sleep(600)
+        early = fed.feeder.counts["handler_error"]
+        await asyncio.sleep(3000)
+        assert early <= 14
+        assert 8 <= fed.feeder.counts["handler_error"] - early <= 11
+
+
+async def test_a_function_that_cancels_itself_is_a_failure() -> None:
+    """A CancelledError that nobody asked for is retried, and the events behind it are mapped."""
+    calls = 0
+
+    async def odd(obj: Any) -> list[Request]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise asyncio.CancelledError
+        return [Request("", obj.metadata.name)]
+
+    async with Fed(EnqueueMapped(odd)) as fed:
+        fed.feeder.feed(created(view("a")))
+        fed.feeder.feed(created(view("b")))
+        await asyncio.sleep(1)
+        assert sorted(fed.taken()) == ["a", "b"]
+
+
+async def test_answers_are_checked() -> None:
+    """What is no Request is an error of the handler, lazy answers included; nothing odd reaches the queue."""
+
+    class Lazy(EnqueueObject):
+        def requests(self, event: AnyEvent) -> Any:
+            yield Request("", "first")
+            raise ValueError("late")
+
+    async with Fed(EnqueueMapped(lambda _: ["ns/name"])) as fed:
+        fed.feeder.feed(created(view()))
+        assert fed.taken() == []
+        assert fed.feeder.counts["handler_error"] == 1
+    async with Fed(Lazy()) as fed:
+        fed.feeder.feed(created(view()))
+        assert fed.taken() == []
+        assert fed.feeder.counts["handler_error"] == 1
+
+
+async def test_a_raising_predicate_lets_the_event_pass() -> None:
+    """One event too many does no harm; a false answer drops, and predicates are asked in order."""
+
+    def broken(_: AnyEvent) -> bool:
+        raise RuntimeError("mine")
+
+    async with Fed(EnqueueObject(), broken) as fed:
+        fed.feeder.feed(created(view("a")))
+        assert fed.taken() == ["a"]
+        assert fed.feeder.counts["predicate_error"] == 1
+    async with Fed(EnqueueObject(), lambda e: e.view.key.name != "a", broken) as fed:
+        fed.feeder.feed(created(view("a")))
+        assert fed.taken() == []
+        assert (fed.feeder.counts["dropped"], fed.feeder.counts["predicate_error"]) == (1, 0)
+
+
+async def test_initial_objects_wait_behind_changes() -> None:
+    """Initial and resync events have the low priority, changes the ordinary one."""
+    async with Fed(EnqueueObject()) as fed:
+        fed.feeder.feed(created(view("old"), initial=True))
+        fed.feeder.feed(created(view("new")))
+        first, second = fed.queue.get_nowait(), fed.queue.get_nowait()
+        assert first is not None
+        assert second is not None
+        assert (first.item.name, first.priority) == ("new", 0)
+        assert (second.item.name, second.priority) == ("old", LOW_PRIORITY)
+
+
+async def test_async_functions_are_asked_one_at_a_time() -> None:
+    """A burst of events is no burst of questions: one call at a time, in order."""
+    at_work = peak = 0
+    order: list[str] = []
+
+    async def slow(obj: Any) -> list[Request]:
+        nonlocal at_work, peak
+        at_work += 1
+        peak = max(peak, at_work)
+        await asyncio.sleep(1)
+        at_work -= 1
+        order.append(obj.metadata.name)
+        return []
+
+    async with Fed(EnqueueMapped(slow)) as fed:
+        for n in range(10):
+            fed.feeder.feed(created(view(f"o{n}")))
+        await fed.feeder.settled()
+    assert peak == 1
+    assert order == [f"o{n}" for n in range(10)]
+
+
+async def test_closing_leaves_nothing() -> None:
+    """Closed in the middle of a call, with more waiting and failures pending: no task, no warning, no late event."""
+
+    async def forever(obj: Any) -> list[Request]:
+        await asyncio.sleep(10_000)
+        return [Request("", obj.metadata.name)]
+
+    fed = Fed(EnqueueMapped(forever))
+    for n in range(3):
+        fed.feeder.feed(created(view(f"o{n}")))
+    await asyncio.sleep(1)
+    await fed.feeder.aclose()
+    await fed.feeder.aclose()
+    fed.feeder.feed(created(view("late")))
+    await asyncio.sleep(20_000)
+    assert fed.taken() == []
+
+
+async def test_one_queue_only() -> None:
+    """A feeder serves one controller."""
+    async with Fed(EnqueueObject()) as fed:
+        with pytest.raises(UsageError, match="give each controller its own"):
+            fed.feeder.bind(fed.queue)
+
+
+def test_awaitable_protocol() -> None:
+    """Coroutines are what the feeder takes for answers that come later."""
+
+    async def later() -> None: ...
+
+    found = later()
+    assert isinstance(found, Awaitable)
+    found.close()

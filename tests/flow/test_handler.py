@@ -1,0 +1,106 @@
+"""Which requests an event leads to."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from flowkit import CLUSTER_THING, THING, WIDGET, Discovery, created, deleted, owner, updated, view
+
+from opsdk.api.kinds import unstructured
+from opsdk.errors import NoMatchError, UsageError
+from opsdk.flow.event import AnyEvent
+from opsdk.flow.handler import EnqueueMapped, EnqueueObject, EnqueueOwner, EventHandler
+from opsdk.flow.request import Request
+from opsdk.scheme.mapper import RestMapper
+
+
+async def ask(handler: EventHandler, event: AnyEvent) -> list[str]:
+    """What a handler answers, as texts."""
+    found = handler.requests(event)
+    return [str(r) for r in (await found if isinstance(found, Awaitable) else found) or ()]
+
+
+async def test_an_object_leads_to_itself() -> None:
+    """Every event of an object is one request for its key."""
+    for event in (created(view("x")), updated(view("x"), view("x", 2)), deleted(view("x"))):
+        assert await ask(EnqueueObject(), event) == ["ns/x"]
+
+
+async def test_owners_before_and_after() -> None:
+    """An update that changes owners leads to both, one that does not leads to its owner once."""
+    mapper = RestMapper(Discovery(THING, WIDGET))
+    handler = EnqueueOwner(WIDGET)
+    await handler.prepare(mapper)
+    one, two = view(ownerReferences=[owner(WIDGET, "one")]), view(version=2, ownerReferences=[owner(WIDGET, "two")])
+    assert await ask(handler, updated(one, two)) == ["ns/one", "ns/two"]
+    assert await ask(handler, updated(one, one)) == ["ns/one"]
+    assert await ask(handler, deleted(two)) == ["ns/two"]
+
+
+async def test_only_the_controlling_owner_unless_asked() -> None:
+    """Other owners count with ``controller_only=False`` only."""
+    both = view(ownerReferences=[owner(WIDGET, "a", controller=False), owner(WIDGET, "b")])
+    assert await ask(EnqueueOwner(WIDGET), created(both)) == ["ns/b"]
+    assert await ask(EnqueueOwner(WIDGET, controller_only=False), created(both)) == ["ns/a", "ns/b"]
+
+
+async def test_owners_match_by_group_and_kind() -> None:
+    """The version does not matter, the group does; a reference that cannot be read does not hide the others."""
+    old, foreign = unstructured("demo.opsdk.dev/v1alpha1", "Widget"), unstructured("other.dev/v1", "Widget")
+    unreadable = {**owner(WIDGET, "bad"), "apiVersion": "a/b/c"}
+    event = created(view(ownerReferences=[unreadable, owner(foreign, "no"), owner(old, "yes")]))
+    assert await ask(EnqueueOwner(WIDGET), event) == ["ns/yes"]
+
+
+async def test_cluster_scoped_owners_have_no_namespace() -> None:
+    """A cluster-scoped owner of a namespaced object is asked for without a namespace."""
+    handler = EnqueueOwner(CLUSTER_THING)
+    await handler.prepare(RestMapper(Discovery(THING, CLUSTER_THING)))
+    assert await ask(handler, created(view(ownerReferences=[owner(CLUSTER_THING, "z")]))) == ["z"]
+
+
+async def test_an_owner_that_is_not_served_cannot_be_prepared() -> None:
+    """Without its kind nobody knows whether owners have namespaces: the source tries again later."""
+    with pytest.raises(NoMatchError):
+        await EnqueueOwner(WIDGET).prepare(RestMapper(Discovery(THING)))
+
+
+async def test_map_functions_map_old_then_new_without_duplicates() -> None:
+    """Plain, async, partial and callable-object functions are all asked about old and new, in this order."""
+
+    def plain(obj: Any) -> list[Request]:
+        return [Request("ns", obj.metadata.labels["to"]), Request("ns", "both"), Request("ns", "both")]
+
+    async def waiting(obj: Any) -> list[Request]:
+        return plain(obj)
+
+    class Callable:
+        async def __call__(self, obj: Any) -> list[Request]:
+            return plain(obj)
+
+    event = updated(view(labels={"to": "old"}), view(version=2, labels={"to": "new"}))
+    for function in (plain, waiting, functools.partial(waiting), Callable(), functools.partial(Callable())):
+        assert await ask(EnqueueMapped(function), event) == ["ns/old", "ns/both", "ns/new"]
+
+
+async def test_a_map_function_may_answer_nothing() -> None:
+    """None and an empty list are no requests; so are those of an async function."""
+
+    async def nothing(_: Any) -> None: ...
+
+    assert await ask(EnqueueMapped(lambda _: None), created(view())) == []
+    assert await ask(EnqueueMapped(lambda _: []), created(view())) == []
+    assert await ask(EnqueueMapped(nothing), created(view())) == []
+
+
+async def test_a_hidden_coroutine_is_named() -> None:
+    """A plain function that answers a coroutine is told to be async itself."""
+
+    async def find(_: Any) -> list[Request]:
+        return []
+
+    with pytest.raises(UsageError, match="async def"):
+        EnqueueMapped(lambda obj: find(obj)).requests(created(view()))  # noqa: PLW0108 - the point

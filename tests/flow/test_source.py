@@ -1,0 +1,213 @@
+"""Where events come from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Self
+
+import pytest
+from flowkit import THING, WIDGET, World
+
+from opsdk.errors import CacheSyncError, ForbiddenError, NoMatchError, UsageError
+from opsdk.flow.handler import EnqueueMapped, EnqueueObject, EnqueueOwner
+from opsdk.flow.request import Request
+from opsdk.flow.source import ChannelSource, KindSource
+from opsdk.queue.workqueue import WorkQueue
+
+
+class Running:
+    """A world whose cache runs."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.queue: WorkQueue[Request] = WorkQueue()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self.world.cache.start())
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.queue.shut_down()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def names(self) -> set[str]:
+        found = set()
+        while (handout := self.queue.get_nowait()) is not None:
+            found.add(handout.item.name)
+            self.queue.done(handout.item)
+        return found
+
+
+async def test_synced_means_queued() -> None:
+    """When a source has synced, every object of the initial list is in the queue."""
+    world = World()
+    for n in range(20):
+        world.server(THING).put(f"o{n}")
+    async with Running(world) as running:
+        source = KindSource(world.cache, THING, EnqueueObject())
+        await source.start(running.queue)
+        await source.wait_synced(10)
+        assert running.names() == {f"o{n}" for n in range(20)}
+        world.server(THING).put("later")
+        await asyncio.sleep(1)
+        assert running.names() == {"later"}
+        await source.aclose()
+        world.server(THING).put("unseen")
+        await asyncio.sleep(1)
+        assert running.names() == set()
+
+
+async def test_synced_waits_for_async_handlers() -> None:
+    """An async map function has answered for every initial object before the source counts as synced."""
+    world = World()
+    for n in range(5):
+        world.server(THING).put(f"o{n}")
+
+    async def slow(obj: Any) -> list[Request]:
+        await asyncio.sleep(1)
+        return [Request("ns", obj.metadata.name)]
+
+    async with Running(world) as running:
+        source = KindSource(world.cache, THING, EnqueueMapped(slow))
+        await source.start(running.queue)
+        await source.wait_synced(60)
+        assert len(running.names()) == 5
+        await source.aclose()
+
+
+async def test_a_handler_that_never_answers_is_named() -> None:
+    """Waiting for the sync ends in time even then, and says who is at fault."""
+    world = World()
+    world.server(THING).put("a")
+
+    async def stuck(_: Any) -> list[Request]:
+        await asyncio.sleep(10**6)
+        return []
+
+    async with Running(world) as running:
+        source = KindSource(world.cache, THING, EnqueueMapped(stuck))
+        await source.start(running.queue)
+        with pytest.raises(CacheSyncError, match=r"EnqueueMapped\(.*stuck"):
+            await source.wait_synced(30)
+        assert asyncio.get_running_loop().time() == pytest.approx(30, abs=1)
+        await source.aclose()
+
+
+async def test_a_kind_that_comes_later_is_found() -> None:
+    """A kind that is not served yet is looked for every ten seconds; the sync then succeeds."""
+    world = World(THING)
+    world.server(WIDGET).put("w")
+    async with Running(world) as running:
+        source = KindSource(world.cache, WIDGET, EnqueueObject())
+        await source.start(running.queue)
+        await asyncio.sleep(25)
+        asked = world.discovery.asked
+        assert asked <= 4
+        world.discovery.add(WIDGET)
+        await source.wait_synced(30)
+        assert running.names() == {"w"}
+        assert asyncio.get_running_loop().time() < 36
+        await source.aclose()
+
+
+async def test_a_kind_that_never_comes_is_named() -> None:
+    """The timeout names the kind and carries the reason."""
+    world = World(THING)
+    async with Running(world) as running:
+        source = KindSource(world.cache, WIDGET, EnqueueObject())
+        await source.start(running.queue)
+        with pytest.raises(CacheSyncError, match="Kind=Widget") as caught:
+            await source.wait_synced(60)
+        assert isinstance(caught.value.__cause__, NoMatchError)
+        await source.aclose()
+
+
+async def test_an_owner_kind_that_comes_later_is_found() -> None:
+    """The source of owned objects waits for the kind of their owner in the same way."""
+    world = World(THING)
+    async with Running(world) as running:
+        source = KindSource(world.cache, THING, EnqueueOwner(WIDGET))
+        await source.start(running.queue)
+        await asyncio.sleep(15)
+        world.discovery.add(WIDGET)
+        await source.wait_synced(30)
+        await source.aclose()
+
+
+async def test_a_denial_is_named() -> None:
+    """RBAC: the timeout carries the server's words, and what heals later is found."""
+    world = World()
+    world.server(THING).refuse = ForbiddenError('things is forbidden: User "u" cannot list resource "things"')
+    async with Running(world) as running:
+        source = KindSource(world.cache, THING, EnqueueObject())
+        await source.start(running.queue)
+        with pytest.raises(CacheSyncError, match='User "u" cannot list') as caught:
+            await source.wait_synced(30)
+        assert isinstance(caught.value.__cause__, ForbiddenError)
+        world.server(THING).refuse = None
+        await source.wait_synced(60)
+        await source.aclose()
+
+
+async def test_a_mistake_ends_the_wait_at_once() -> None:
+    """What no retry can mend is raised without waiting for the timeout."""
+
+    class Wrong(EnqueueObject):
+        async def prepare(self, mapper: Any) -> None:
+            raise UsageError("this handler is wrong")
+
+    world = World()
+    async with Running(world) as running:
+        source = KindSource(world.cache, THING, Wrong())
+        await source.start(running.queue)
+        with pytest.raises(UsageError, match="this handler is wrong"):
+            await source.wait_synced(100)
+        assert asyncio.get_running_loop().time() < 1
+        await source.aclose()
+
+
+async def test_a_crash_is_not_a_silent_stall() -> None:
+    """A handler whose preparation breaks in an unforeseen way fails the sync at once, too."""
+
+    class Broken(EnqueueObject):
+        async def prepare(self, mapper: Any) -> None:
+            raise ZeroDivisionError
+
+    world = World()
+    async with Running(world) as running:
+        source = KindSource(world.cache, THING, Broken())
+        await source.start(running.queue)
+        with pytest.raises(ZeroDivisionError):
+            await source.wait_synced(100)
+        await source.aclose()
+
+
+async def test_a_source_serves_one_controller() -> None:
+    """Starting it a second time is refused, for kinds and channels alike."""
+    world = World()
+    async with Running(world) as running:
+        for source in (KindSource(world.cache, THING, EnqueueObject()), ChannelSource("c")):
+            await source.start(running.queue)
+            with pytest.raises(UsageError, match="give each controller its own"):
+                await source.start(running.queue)
+            await source.aclose()
+            await source.aclose()
+
+
+async def test_channels_keep_what_comes_before_the_start() -> None:
+    """Requests sent before, during and after the start are delivered in order; after the end they are ignored."""
+    queue: WorkQueue[Request] = WorkQueue()
+    channel = ChannelSource("billing")
+    channel.send(Request("", "early"))
+    channel.send(Request("", "urgent"), priority=10)
+    await channel.start(queue)
+    await channel.wait_synced(0)
+    channel.send(Request("", "late"))
+    await channel.aclose()
+    channel.send(Request("", "after"))
+    taken = []
+    while (handout := queue.get_nowait()) is not None:
+        taken.append(handout.item.name)
+    assert taken == ["urgent", "early", "late"]
