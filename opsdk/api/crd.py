@@ -99,7 +99,7 @@ def _version(kind: type[Object[Any, Any]], *, storage: bool) -> dict[str, Any]:
     if any(f.name == "status" for f in msgspec.structs.fields(kind)):
         made["subresources"] = {"status": {}}
     if kind.printer_columns:
-        made["additionalPrinterColumns"] = [to_builtins(c) for c in kind.printer_columns]
+        made["additionalPrinterColumns"] = [{**to_builtins(c), "type": c.type} for c in kind.printer_columns]
     return made
 
 

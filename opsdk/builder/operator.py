@@ -30,7 +30,7 @@ from opsdk.telemetry.records import Hook
 
 log = logging.getLogger(__name__)
 
-Child = TypeVar("Child", TypedObject, Unstructured)
+Child = TypeVar("Child", bound=TypedObject | Unstructured)
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -14,7 +14,7 @@ from opsdk.api.object import KubeObject, TypedObject, Unstructured, gvk_of, key_
 from opsdk.client.client import Client
 from opsdk.recipes.owners import set_controller_reference
 
-T = TypeVar("T", TypedObject, Unstructured)
+T = TypeVar("T", bound=TypedObject | Unstructured)
 
 
 class Applier:
@@ -47,7 +47,7 @@ class Applier:
         place = (gvk_of(wanted), key_of(wanted))
         digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
         if self._applied.get(place) == digest:
-            live = await self._client.get_or_none(kind_of_object(wanted), place[1])
+            live: T | None = await self._client.get_or_none(kind_of_object(wanted), place[1])
             if live is not None and live.metadata.deletion_timestamp is None and covers(to_tree(live), tree):
                 return live
         await self._client.apply(wanted, field_owner=self._owner, force=True)

@@ -12,7 +12,7 @@ from opsdk.client.client import Client
 from opsdk.client.patch import MergeFrom
 from opsdk.errors import NotFoundError, UsageError
 
-T = TypeVar("T", TypedObject, Unstructured)
+T = TypeVar("T", bound=TypedObject | Unstructured)
 
 
 class OperationResult(Enum):
