@@ -13,6 +13,7 @@ from envtest.extensions.server import ExtensionServer
 from envtest.kinds.core import FinalizeStrategy
 from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
+from envtest.kinds.reviews import AccessReviews, SelfSubjectReviews, TokenReviews, oneself, somebody
 from envtest.kinds.scale import ScaleStore
 from envtest.kinds.services import ServiceStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
@@ -21,7 +22,7 @@ from envtest.tables.load import Row, rows, types
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
 from opsdk.apiserver.auth.authentication import Authenticator
-from opsdk.apiserver.auth.authorization import Authorizer
+from opsdk.apiserver.auth.authorization import AllowAuthenticated, Authorizer
 from opsdk.apiserver.endpoints.admit import AdmissionChain
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
@@ -115,6 +116,8 @@ class ControlPlane:
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
+        self._authenticators = authenticators
+        self._authorizer = authorizer or AllowAuthenticated()
         self.storage: Storage = storage or MemoryStorage()
         self.admission = AdmissionChain()
         self.typing = Typing(types())
@@ -129,7 +132,7 @@ class ControlPlane:
             self.core,
             well_known=self._well_known,
             authenticators=authenticators,
-            authorizer=authorizer,
+            authorizer=self._authorizer,
             clock=clock,
         )
 
@@ -187,6 +190,22 @@ class ControlPlane:
         for row in table:
             if row.info.subresource:
                 self._install_subresource(row)
+            elif "list" not in row.verbs:
+                self._install_review(row)
+
+    def _install_review(self, row: Row) -> None:
+        """Resources that are only created: nothing of them is kept."""
+        reviews: dict[str, object] = {
+            "bindings": BindingStore(self.stores["/pods"]),
+            "selfsubjectreviews": SelfSubjectReviews(),
+            "tokenreviews": TokenReviews(self._authenticators),
+            "subjectaccessreviews": AccessReviews(self._authorizer, row.info.kind, subject=somebody),
+            "localsubjectaccessreviews": AccessReviews(self._authorizer, row.info.kind, subject=somebody),
+            "selfsubjectaccessreviews": AccessReviews(self._authorizer, row.info.kind, subject=oneself),
+        }
+        storage = reviews.get(row.info.resource)
+        if storage is not None:
+            self.core.install(Installed(row.info, storage, self._model(row), row.verbs))
 
     def _namespace(self, name: str) -> Tree | None:
         store = self.stores["/namespaces"]

@@ -1,1 +1,5 @@
-"""Simulated controllers: what a real cluster's controllers and kubelets would do, at once and in a simple form."""
+"""Simulated controllers: what a cluster does besides serving objects. Small loops, each switchable by name.
+
+Each has a pure core (objects in, wanted writes out) and a thin shell (a `Controller`). They read the
+server's storage and write by requests, as the real ones do: admission, managedFields and subresources hold for them.
+"""

@@ -127,11 +127,12 @@ class WorkloadController:
         complete = available and updated == wanted == total
         reason = "NewReplicaSetAvailable" if complete else "ReplicaSetUpdated"
         words = "has successfully progressed." if complete else "is progressing."
+        verb, known = ("has", "Available") if available else ("does not have", "Unavailable")
+        text = f"Deployment {verb} minimum availability."
         conditions = [
-            _condition("Available", available, "MinimumReplicasAvailable" if available else "MinimumReplicasUnavailable",
-                       f"Deployment {'has' if available else 'does not have'} minimum availability.", now),
+            _condition("Available", available, f"MinimumReplicas{known}", text, now),
             _condition("Progressing", True, reason, f'ReplicaSet "{name}" {words}', now),
-        ]  # fmt: skip
+        ]
         await self._status(
             DEPLOYMENTS,
             obj,

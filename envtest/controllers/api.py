@@ -1,0 +1,73 @@
+"""Writes of controllers, as requests that never leave the process: whatever holds for clients holds for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from envtest.controllers.writes import Create, Delete, Patch, Update, Write
+from opsdk.apiserver.server import Server
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import api_error_from_status
+from opsdk.web.request import Query, Request
+from opsdk.web.types import Message
+
+_JSON = "application/json"
+_MERGE = "application/merge-patch+json"
+
+
+class Api:
+    """The server as one user sees it.
+
+    Args:
+        token: the bearer token of the user.
+        manager: the field manager, as the program's name in the User-Agent.
+    """
+
+    def __init__(self, server: Server, *, token: str, manager: str) -> None:
+        self._server = server
+        self._headers = {"authorization": f"Bearer {token}", "accept": _JSON, "user-agent": f"{manager}/v1.36.2"}
+        self.manager = manager
+
+    def __repr__(self) -> str:
+        return f"<Api of {self.manager}>"
+
+    async def write(self, wanted: Write) -> Tree:
+        """Carry out one write; the object as the server answers, or the `ApiError` it refuses with."""
+        resource, meta = wanted.resource, wanted.obj["metadata"]
+        namespace, name = meta.get("namespace", ""), meta.get("name", "")
+        match wanted:
+            case Create(obj=obj, subresource=subresource):
+                path = resource.path(namespace, name if subresource else "", subresource)
+                return await self._send("POST", path, obj)
+            case Update(obj=obj, subresource=subresource):
+                return await self._send("PUT", resource.path(namespace, name, subresource), obj)
+            case Patch(patch=patch, subresource=subresource):
+                return await self._send("PATCH", resource.path(namespace, name, subresource), patch, media=_MERGE)
+            case Delete():
+                return await self._send("DELETE", resource.path(namespace, name), _options(wanted))
+
+    async def _send(self, method: str, path: str, body: Tree, *, media: str = _JSON) -> Tree:
+        raw = msgspec.json.encode(body)
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": raw, "more_body": False}
+
+        headers = {**self._headers, "content-type": media, "content-length": str(len(raw))}
+        response = await self._server.respond(Request(method, path, Query(), headers, receive))
+        answer: Any = msgspec.json.decode(response.body)
+        if response.status >= 400:
+            raise api_error_from_status(answer, code=response.status)
+        found: Tree = answer
+        return found
+
+
+def _options(wanted: Delete) -> Tree:
+    made: Tree = {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "propagationPolicy": wanted.propagation,
+        "preconditions": {"uid": wanted.obj["metadata"]["uid"]},
+    }
+    return made if wanted.grace is None else {**made, "gracePeriodSeconds": wanted.grace}

@@ -1,0 +1,171 @@
+"""The garbage collector: dependents go with their owners, before them, or stay, as the deletion asked."""
+
+from __future__ import annotations
+
+from envtest.controllers.loops import Controller
+from envtest.controllers.mirror import Event
+from envtest.controllers.objects import deleting, owner_uids, stamp
+from envtest.controllers.ownership import (
+    FOREGROUND,
+    ORPHAN,
+    Owner,
+    Verdict,
+    blocking,
+    holds,
+    judge,
+    policy_of,
+    state_of_owner,
+    without_finalizer,
+    without_owner,
+)
+from envtest.controllers.writes import EVENTS, Create, Delete, Patch, Resource
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import NotFoundError
+
+
+class GarbageCollector(Controller):
+    """``garbage-collector``: keys of objects of every kind."""
+
+    name = "garbage-collector"
+
+    def wire(self) -> None:
+        """Everything."""
+        self.hub.on_all(self._event)
+        self._told: set[tuple[str, str]] = set()
+
+    def _event(self, event: Event) -> None:
+        old, new = event.old, event.new
+        if new is None:
+            self._gone(event.obj)
+            return
+        if old is not None and _same(old, new):
+            return
+        if owner_uids(new) or (deleting(new) and new["metadata"].get("finalizers")):
+            self.queue.add(event.key)
+        if old is not None and owner_uids(old) != owner_uids(new):
+            self._look_at_owners(old)
+
+    def _gone(self, obj: Tree) -> None:
+        for key in self.hub.dependent_keys(obj["metadata"]["uid"]):
+            self.queue.add(key)
+        self._look_at_owners(obj)
+
+    def _look_at_owners(self, obj: Tree) -> None:
+        """An owner that waits for its dependents may have waited for this one."""
+        for ref in obj["metadata"].get("ownerReferences") or ():
+            key = self._key_of(ref, obj)
+            owner = None if key is None else self.hub.get(key)
+            if key is not None and owner is not None and deleting(owner):
+                self.queue.add(key)
+
+    def _key_of(self, ref: Tree, obj: Tree) -> str | None:
+        resource = self.hub.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
+        if resource is None:
+            return None
+        return resource.key(obj["metadata"].get("namespace", ""), ref.get("name", ""))
+
+    # -------------------------------------------------------------- one object
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        obj, resource = self.hub.get(key), self.hub.resource_at(key)
+        if obj is None or resource is None:
+            return None
+        if deleting(obj):
+            if holds(obj, ORPHAN):
+                await self._orphan(resource, obj)
+            elif holds(obj, FOREGROUND):
+                await self._wait_for_dependents(resource, obj)
+            return None
+        has_dependents = bool(self.hub.dependent_keys(obj["metadata"]["uid"]))
+        judgement = judge(obj, lambda ref: self._look(ref, obj), has_dependents=has_dependents)
+        match judgement.verdict:
+            case Verdict.KEEP:
+                await self._tell(resource, obj)
+            case Verdict.PRUNE:
+                await self._patch(resource, obj, {"ownerReferences": list(judgement.kept)})
+            case Verdict.COLLECT_FOREGROUND:
+                await self._delete(resource, obj, "Foreground")
+            case Verdict.COLLECT:
+                await self._delete(resource, obj, policy_of(obj))
+        return None
+
+    def _look(self, ref: Tree, obj: Tree) -> Owner:
+        resource = self.hub.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
+        namespace = obj["metadata"].get("namespace", "")
+        if resource is None or (resource.namespaced and not namespace):
+            return Owner.UNKNOWN
+        return state_of_owner(self.hub.get(resource.key(namespace, ref.get("name", ""))), ref.get("uid", ""))
+
+    async def _orphan(self, resource: Resource, owner: Tree) -> None:
+        uid = owner["metadata"]["uid"]
+        for dependent in self.hub.dependents(uid):
+            kind = self._resource_of(dependent)
+            if kind is None:
+                continue
+            try:
+                await self._patch(kind, dependent, {"ownerReferences": without_owner(dependent, uid)})
+            except NotFoundError:
+                continue
+        await self._patch(resource, owner, {"finalizers": without_finalizer(owner, ORPHAN)})
+
+    def _resource_of(self, obj: Tree) -> Resource | None:
+        return self.hub.resource_of(obj.get("apiVersion", ""), obj.get("kind", ""))
+
+    async def _wait_for_dependents(self, resource: Resource, owner: Tree) -> None:
+        uid = owner["metadata"]["uid"]
+        dependents = self.hub.dependents(uid)
+        if not blocking(owner, dependents):
+            await self._patch(resource, owner, {"finalizers": without_finalizer(owner, FOREGROUND)})
+            return
+        for key in self.hub.dependent_keys(uid):
+            found = self.hub.get(key)
+            if found is not None and not deleting(found):
+                self.queue.add(key)
+
+    # -------------------------------------------------------------- writes
+    async def _patch(self, resource: Resource, obj: Tree, meta: Tree) -> None:
+        patch = {"metadata": {**meta, "resourceVersion": obj["metadata"]["resourceVersion"]}}
+        await self.kit.api.write(Patch(resource, obj, patch))
+
+    async def _delete(self, resource: Resource, obj: Tree, propagation: str) -> None:
+        await self.kit.api.write(Delete(resource, obj, propagation))
+
+    async def _tell(self, resource: Resource, obj: Tree) -> None:
+        """A cluster-scoped object cannot be owned by one that lives in a namespace: say so, once."""
+        if obj["metadata"].get("namespace") or deleting(obj):
+            return
+        for ref in obj["metadata"].get("ownerReferences") or ():
+            kind = self.hub.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
+            mark = (obj["metadata"]["uid"], ref.get("uid", ""))
+            if kind is None or not kind.namespaced or mark in self._told:
+                continue
+            self._told.add(mark)
+            await self.kit.api.write(Create(EVENTS, _event_about(resource, obj, ref, stamp(self.kit.now()))))
+
+
+def _same(old: Tree, new: Tree) -> bool:
+    """Whether nothing changed that matters here."""
+    a, b = old["metadata"], new["metadata"]
+    return all(a.get(k) == b.get(k) for k in ("ownerReferences", "finalizers", "deletionTimestamp"))
+
+
+def _event_about(resource: Resource, obj: Tree, ref: Tree, now: str) -> Tree:
+    where = f"{ref['apiVersion']}/{ref['kind']}, namespace: , name: {ref['name']}, uid: {ref['uid']}"
+    return {
+        "kind": "Event",
+        "apiVersion": "v1",
+        "metadata": {"generateName": f"{obj['metadata']['name']}.", "namespace": "default"},
+        "involvedObject": {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "name": obj["metadata"]["name"],
+            "uid": obj["metadata"]["uid"],
+        },
+        "type": "Warning",
+        "reason": "OwnerRefInvalidNamespace",
+        "message": f'ownerRef [{where}] does not exist in namespace ""',
+        "source": {"component": "garbage-collector-controller"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

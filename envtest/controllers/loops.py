@@ -1,0 +1,147 @@
+"""The runner that all simulated controllers share: a queue of keys and a worker for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from envtest.controllers.api import Api
+from envtest.controllers.mirror import Event, Hub
+from envtest.controllers.writes import Writes
+from opsdk.aio.clock import Clock
+from opsdk.aio.tasks import TaskOwner
+from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
+from opsdk.queue.ratelimit import ExponentialFailure
+from opsdk.queue.workqueue import ShutDownError, WorkQueue
+
+_LOG = logging.getLogger("envtest.controllers")
+_EXPECTED = (ConflictError, NotFoundError, AlreadyExistsError)
+_LONGEST_WAIT = 30.0
+"""Seconds between tries of what keeps failing: a test that repairs the cause should not wait for minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What every controller works with; `kubelet` writes as the node's agent."""
+
+    hub: Hub
+    api: Api
+    kubelet: Api
+    clock: Clock
+
+    def now(self) -> datetime:
+        """The time of day."""
+        return self.clock.wall()
+
+
+class Controller:
+    """One simulated controller; subclasses say what they watch and what they do about a key.
+
+    Attributes:
+        name: by which it is switched on.
+    """
+
+    name = ""
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+        self.hub = kit.hub
+        self.queue: WorkQueue[str] = WorkQueue(
+            self.name, limiter=ExponentialFailure(cap=_LONGEST_WAIT), clock=kit.clock
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.queue!r}>"
+
+    def wire(self) -> None:
+        """Subscribe at the hub."""
+
+    async def begin(self) -> None:
+        """Make what must be there from the start."""
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring one key one step nearer to its wish; a number asks for another look after so many seconds."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------- for subclasses
+    def add(self, event: Event) -> None:
+        """Look at the object of an event."""
+        self.queue.add(event.key)
+
+    async def write(self, writes: Writes) -> None:
+        """Carry them out in order."""
+        for wanted in writes:
+            await self.kit.api.write(wanted)
+
+
+class Runner:
+    """Runs controllers until it is closed."""
+
+    def __init__(self, kit: Kit, controllers: Sequence[Controller]) -> None:
+        self.kit = kit
+        self.controllers = list(controllers)
+        self._tasks = TaskOwner("controllers", on_error=_report)
+
+    def __repr__(self) -> str:
+        return f"<Runner of {', '.join(c.name for c in self.controllers) or 'nothing'}>"
+
+    async def start(self) -> None:
+        """Take in what is there, then follow."""
+        for controller in self.controllers:
+            controller.wire()
+        self.kit.hub.start(self._tasks)
+        for controller in self.controllers:
+            await controller.begin()
+        for controller in self.controllers:
+            self._tasks.start(self._work(controller), name=controller.name)
+
+    async def aclose(self) -> None:
+        """Stop; idempotent."""
+        for controller in self.controllers:
+            controller.queue.shut_down()
+        self.kit.hub.stop()
+        await self._tasks.aclose()
+
+    async def _work(self, controller: Controller) -> None:
+        while True:
+            try:
+                key = (await controller.queue.get()).item
+            except ShutDownError:
+                return
+            try:
+                await self._step(controller, key)
+            finally:
+                controller.queue.done(key)
+            # Requests in this process hardly ever suspend: let the others have their turn.
+            await asyncio.sleep(0)
+
+    async def _step(self, controller: Controller, key: str) -> None:
+        queue = controller.queue
+        try:
+            await self.kit.hub.catch_up()
+            after = await controller.reconcile(key)
+        except ApiError as error:
+            wait = queue.add_rate_limited(key)
+            expected = isinstance(error, _EXPECTED) or _ending(error)
+            level = logging.DEBUG if expected else logging.WARNING
+            _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
+        except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster
+            wait = queue.add_rate_limited(key)
+            _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
+        else:
+            queue.forget(key)
+            if after is not None:
+                queue.add(key, after=after)
+
+
+def _ending(error: ApiError) -> bool:
+    """Whether the namespace is on its way out."""
+    causes = error.details.causes if isinstance(error, ForbiddenError) else ()
+    return any(c.reason == "NamespaceTerminating" for c in causes)
+
+
+def _report(name: str, error: BaseException) -> None:
+    _LOG.error("%s ended", name, exc_info=error)

@@ -1,0 +1,103 @@
+"""Which objects have lost their owners. Pure, given a way to look owners up."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from envtest.controllers.objects import deleting
+from opsdk.apiserver.storage.ports import Tree
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+
+
+class Owner(enum.Enum):
+    """What has become of an owner."""
+
+    SOLID = "solid"
+    """It is there."""
+    WAITING = "waiting"
+    """It is being deleted, and waits for its dependents to go first."""
+    ABSENT = "absent"
+    """It is gone, or another object has its name, or it lives in another namespace."""
+    UNKNOWN = "unknown"
+    """Nobody can say: its kind is not served, or a cluster-scoped object names a namespaced one."""
+
+
+class Verdict(enum.Enum):
+    """What to do about an object."""
+
+    KEEP = "keep"
+    """Nothing."""
+    PRUNE = "prune"
+    """Drop the references to owners that are gone: another owner lives."""
+    COLLECT = "collect"
+    """Delete it by its own finalizers' policy: nobody owns it any more."""
+    COLLECT_FOREGROUND = "collect in the foreground"
+    """Delete it after its own dependents: its owner waits for all below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict; `kept` are the references that stay when it is to prune."""
+
+    verdict: Verdict
+    kept: Sequence[Tree] = ()
+
+
+def holds(obj: Tree, finalizer: str) -> bool:
+    """Whether a finalizer holds it."""
+    return finalizer in (obj["metadata"].get("finalizers") or ())
+
+
+def state_of_owner(owner: Tree | None, uid: str) -> Owner:
+    """What a reference with this uid means, given what is found under its name."""
+    if owner is None or owner["metadata"]["uid"] != uid:
+        return Owner.ABSENT
+    return Owner.WAITING if deleting(owner) and holds(owner, FOREGROUND) else Owner.SOLID
+
+
+def judge(obj: Tree, look: Callable[[Tree], Owner], *, has_dependents: bool) -> Judgement:
+    """The verdict on one object; `look` tells of the owner that a reference means."""
+    references = obj["metadata"].get("ownerReferences") or []
+    if not references or deleting(obj):
+        return Judgement(Verdict.KEEP)
+    found = [(ref, look(ref)) for ref in references]
+    states = {state for _, state in found}
+    if Owner.UNKNOWN in states:
+        return Judgement(Verdict.KEEP)
+    if Owner.SOLID in states:
+        kept = [ref for ref, state in found if state is Owner.SOLID]
+        return Judgement(Verdict.KEEP if len(kept) == len(references) else Verdict.PRUNE, kept)
+    if Owner.WAITING in states and has_dependents:
+        return Judgement(Verdict.COLLECT_FOREGROUND)
+    return Judgement(Verdict.COLLECT)
+
+
+def policy_of(obj: Tree) -> str:
+    """How an object that nobody owns is to be deleted: its finalizers may say so."""
+    if holds(obj, ORPHAN):
+        return "Orphan"
+    return "Foreground" if holds(obj, FOREGROUND) else "Background"
+
+
+def blocking(owner: Tree, dependents: Sequence[Tree]) -> bool:
+    """Whether a dependent is left for which its owner must wait."""
+    uid = owner["metadata"]["uid"]
+    return any(
+        ref.get("uid") == uid and ref.get("blockOwnerDeletion")
+        for d in dependents
+        for ref in d["metadata"].get("ownerReferences") or ()
+    )
+
+
+def without_owner(obj: Tree, uid: str) -> list[Tree] | None:
+    """Its references but those to one owner; None, which removes the field, where none are left."""
+    return [r for r in obj["metadata"].get("ownerReferences") or () if r.get("uid") != uid] or None
+
+
+def without_finalizer(obj: Tree, name: str) -> list[str] | None:
+    """Its finalizers but one; None where none are left."""
+    return [f for f in obj["metadata"].get("finalizers") or () if f != name] or None

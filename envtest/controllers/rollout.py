@@ -1,0 +1,230 @@
+"""How a Deployment moves from one template to the next: numbers and names. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from envtest.controllers.objects import age_order, replicas_of, status_of
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.tree_copy import copy_tree
+
+HASH = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MAXIMUM = "deployment.kubernetes.io/max-replicas"
+_NOT_COPIED = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        REVISION,
+        DESIRED,
+        MAXIMUM,
+        "deprecated.deployment.rollback.to",
+    }
+)
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+# ------------------------------------------------------------------ templates
+def template_hash(template: Tree, collisions: int = 0) -> str:
+    """A short name for a template; the same template has the same name."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (f"/{collisions}" if collisions else "")
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    letters = []
+    for _ in range(10):
+        number, rest = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[rest])
+    return "".join(letters)
+
+
+def same_template(replica_set: Tree, deployment: Tree) -> bool:
+    """Whether a replica set makes the pods that the deployment wants; the hash label does not count."""
+    theirs, wanted = replica_set["spec"].get("template") or {}, deployment["spec"]["template"]
+    if theirs.get("spec") != wanted.get("spec"):
+        return False
+    return _bare(theirs) == _bare(wanted)
+
+
+def _bare(template: Tree) -> Tree:
+    meta = dict(template.get("metadata") or {})
+    meta["labels"] = {k: v for k, v in (meta.get("labels") or {}).items() if k != HASH}
+    return {k: v for k, v in meta.items() if v}
+
+
+def split(deployment: Tree, sets: Iterable[Tree]) -> tuple[Tree | None, list[Tree]]:
+    """The replica set of the present template, if there is one, and the others; oldest first."""
+    ordered = sorted(sets, key=age_order)
+    new = next((s for s in ordered if same_template(s, deployment)), None)
+    return new, [s for s in ordered if s is not new]
+
+
+def new_replica_set(deployment: Tree, *, replicas: int, revision: int) -> Tree:
+    """The replica set for the present template."""
+    spec, meta = deployment["spec"], deployment["metadata"]
+    collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
+    digest = template_hash(spec["template"], collisions)
+    template: Tree = copy_tree(spec["template"])
+    labels = {**(template.setdefault("metadata", {}).get("labels") or {}), HASH: digest}
+    template["metadata"]["labels"] = labels
+    selector: Tree = copy_tree(spec["selector"])
+    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
+    made = {
+        "replicas": replicas,
+        "selector": selector,
+        "template": template,
+        "minReadySeconds": spec.get("minReadySeconds", 0),
+    }
+    return {
+        "kind": "ReplicaSet",
+        "apiVersion": "apps/v1",
+        "metadata": {
+            "name": f"{meta['name']}-{digest}",
+            "namespace": meta["namespace"],
+            "labels": dict(labels),
+            "annotations": annotations_for(deployment, revision),
+        },
+        "spec": made,
+    }
+
+
+# ------------------------------------------------------------------ annotations
+def annotations_for(deployment: Tree, revision: int) -> Tree:
+    """What a replica set is told about its deployment."""
+    own = deployment["metadata"].get("annotations") or {}
+    replicas = replicas_of(deployment)
+    return {
+        **{k: v for k, v in own.items() if k not in _NOT_COPIED},
+        REVISION: str(revision),
+        DESIRED: str(replicas),
+        MAXIMUM: str(replicas + limits(deployment).surge),
+    }
+
+
+def number_in(obj: Tree, annotation: str) -> int:
+    """A number that an annotation holds, else 0."""
+    text = (obj["metadata"].get("annotations") or {}).get(annotation, "")
+    return int(text) if text.isdigit() else 0
+
+
+def next_revision(new: Tree | None, old: Sequence[Tree]) -> int:
+    """The revision of the present template: above all others."""
+    others = max((number_in(s, REVISION) for s in old), default=0)
+    known = number_in(new, REVISION) if new is not None else 0
+    return known if known > others else others + 1
+
+
+# ------------------------------------------------------------------ numbers
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many pods there may be above, and how many may be missing below, what is wanted."""
+
+    surge: int
+    unavailable: int
+
+
+def limits(deployment: Tree) -> Limits:
+    """The bounds of a rolling update; zeros for `Recreate`."""
+    strategy = deployment["spec"].get("strategy") or {}
+    replicas = replicas_of(deployment)
+    if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+        return Limits(0, 0)
+    rolling = strategy.get("rollingUpdate") or {}
+    surge = scaled(rolling.get("maxSurge", "25%"), replicas, up=True)
+    unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
+    if not surge and not unavailable:
+        unavailable = 1  # otherwise nothing could ever move
+    return Limits(surge, min(unavailable, replicas))
+
+
+def scaled(value: int | str, total: int, *, up: bool) -> int:
+    """A number, or a share of `total` like ``25%``.
+
+    >>> scaled("25%", 3, up=True), scaled("25%", 3, up=False), scaled(2, 3, up=True)
+    (1, 0, 2)
+    """
+    if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
+        share = int(value[:-1]) * total / 100
+        return math.ceil(share) if up else math.floor(share)
+    return int(value)
+
+
+def total_wanted(sets: Iterable[Tree]) -> int:
+    """The sum of their wishes."""
+    return sum(replicas_of(s) for s in sets)
+
+
+def total(sets: Iterable[Tree], key: str) -> int:
+    """The sum of a count of their statuses."""
+    return sum(status_of(s, key) for s in sets)
+
+
+def new_size(deployment: Tree, new: Tree | None, old: Sequence[Tree]) -> int:
+    """How large the new replica set may be now."""
+    wanted = replicas_of(deployment)
+    if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
+        return wanted
+    size = replicas_of(new) if new is not None else 0
+    if size >= wanted:
+        return wanted
+    room = wanted + limits(deployment).surge - total_wanted(old) - size
+    return size + max(min(room, wanted - size), 0)
+
+
+def shrink_old(deployment: Tree, new: Tree, old: Sequence[Tree]) -> dict[str, int]:
+    """New sizes of old replica sets, by name: broken pods go first, then as many as can be spared."""
+    sizes = {s["metadata"]["name"]: replicas_of(s) for s in old}
+    minimum = replicas_of(deployment) - limits(deployment).unavailable
+    missing = replicas_of(new) - status_of(new, "availableReplicas")
+    spare = sum(sizes.values()) + replicas_of(new) - minimum - max(missing, 0)
+    if spare <= 0 or not any(sizes.values()):
+        return {}
+    before = dict(sizes)
+    for item in old:
+        name = item["metadata"]["name"]
+        broken = max(sizes[name] - status_of(item, "availableReplicas"), 0)
+        cut = min(spare, broken)
+        sizes[name] -= cut
+        spare -= cut
+    available = total([*old, new], "availableReplicas") - minimum
+    for item in old:
+        name = item["metadata"]["name"]
+        cut = max(min(available, sizes[name]), 0)
+        sizes[name] -= cut
+        available -= cut
+    return {name: size for name, size in sizes.items() if size != before[name]}
+
+
+def scaling(deployment: Tree, sets: Sequence[Tree]) -> bool:
+    """Whether the wish for replicas changed since the active replica sets were told."""
+    wanted = replicas_of(deployment)
+    return any(replicas_of(s) > 0 and number_in(s, DESIRED) not in (0, wanted) for s in sets)
+
+
+def rescale(deployment: Tree, new: Tree | None, old: Sequence[Tree]) -> dict[str, int]:
+    """New sizes where the number of replicas changed: one active replica set takes all, several share."""
+    wanted = replicas_of(deployment)
+    sets = [*([new] if new is not None else []), *reversed(old)]
+    active = [s for s in sets if replicas_of(s) > 0]
+    if len(active) <= 1:
+        only = active[0] if active else next(iter(sets), None)
+        sizes = {} if only is None else {only["metadata"]["name"]: wanted}
+    elif new is not None and replicas_of(new) == wanted == status_of(new, "availableReplicas"):
+        sizes = {s["metadata"]["name"]: 0 for s in active if s is not new}
+    elif (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
+        sizes = {}
+    else:
+        sizes = _shares(active, wanted + limits(deployment).surge if wanted else 0)
+    by_name = {s["metadata"]["name"]: s for s in sets}
+    return {name: size for name, size in sizes.items() if size != replicas_of(by_name[name])}
+
+
+def _shares(active: Sequence[Tree], allowed: int) -> dict[str, int]:
+    """Each keeps its share of the whole; what rounding leaves goes to the largest."""
+    ordered = sorted(active, key=lambda s: (-replicas_of(s), age_order(s)))
+    whole = total_wanted(ordered)
+    sizes = {s["metadata"]["name"]: replicas_of(s) * allowed // whole for s in ordered}
+    sizes[ordered[0]["metadata"]["name"]] += allowed - sum(sizes.values())
+    return sizes

@@ -1,0 +1,96 @@
+"""Which simulated controllers there are, and how they are switched on."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from envtest.controllers.api import Api
+from envtest.controllers.deployments import DeploymentController
+from envtest.controllers.garbage_collector import GarbageCollector
+from envtest.controllers.loops import Controller, Kit, Runner
+from envtest.controllers.mirror import Hub
+from envtest.controllers.nodes import DEFAULT_STAGES, KubeletController, Stage
+from envtest.controllers.replicasets import ReplicaSetController
+from envtest.controllers.writes import Resource
+from opsdk.apiserver.auth.authentication import TokenAuthenticator
+from opsdk.apiserver.auth.user import MASTERS, User
+from opsdk.errors import UsageError
+
+if TYPE_CHECKING:
+    from envtest.control_plane import ControlPlane
+
+NONE = "none"
+"""No controllers: a bare API server."""
+CLUSTER = "cluster"
+"""All of them."""
+_MANAGER = "kube-controller-manager"
+_AGENT = "kubelet"
+
+Maker = Callable[[Kit], Controller]
+
+
+def _makers(stages: Sequence[Stage]) -> Mapping[str, Maker]:
+    simple = (GarbageCollector, DeploymentController, ReplicaSetController)
+    return {**{c.name: c for c in simple}, KubeletController.name: lambda kit: KubeletController(kit, stages)}
+
+
+CONTROLLERS = frozenset(_makers(()))
+"""The names of all controllers."""
+
+
+def chosen(wanted: str | Collection[str]) -> frozenset[str]:
+    """The names that are meant: ``none``, ``cluster``, one name, several with commas between, or a collection.
+
+    Raises:
+        UsageError: no controller has that name.
+    """
+    names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    found: set[str] = set()
+    for name in names:
+        found |= CONTROLLERS if name == CLUSTER else set() if name in (NONE, "") else {name}
+    unknown = found - CONTROLLERS
+    if unknown:
+        listed = ", ".join([NONE, CLUSTER, *sorted(CONTROLLERS)])
+        raise UsageError(f"no simulated controller is called {', '.join(sorted(unknown))}; there are: {listed}")
+    return frozenset(found)
+
+
+def simulate(
+    plane: ControlPlane,
+    tokens: TokenAuthenticator,
+    wanted: str | Collection[str],
+    *,
+    stages: Sequence[Stage] = DEFAULT_STAGES,
+) -> Runner:
+    """The runner of the wanted controllers, to be started; `tokens` must authenticate for `plane`."""
+    kit = Kit(
+        hub=Hub(plane.storage, _resources(plane)),
+        api=_api(plane, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
+        kubelet=_api(plane, tokens, _AGENT, User(name="system:node:node-1", groups=(MASTERS, "system:nodes"))),
+        clock=plane.clock,
+    )
+    names = chosen(wanted)
+    return Runner(kit, [make(kit) for name, make in _makers(stages).items() if name in names])
+
+
+def _api(plane: ControlPlane, tokens: TokenAuthenticator, manager: str, user: User) -> Api:
+    token = secrets.token_urlsafe(24)
+    tokens.add(token, user)
+    return Api(plane.server, token=token, manager=manager)
+
+
+def _resources(plane: ControlPlane) -> Iterable[Resource]:
+    """Every built-in kind but events: nothing is done about those."""
+    for store in plane.stores.values():
+        info = store.info
+        if info.kind != "Event":
+            yield Resource(
+                group=info.group,
+                version=info.version,
+                plural=info.resource,
+                kind=info.kind,
+                namespaced=info.namespaced,
+                prefix=store.prefix,
+            )

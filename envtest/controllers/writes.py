@@ -1,0 +1,103 @@
+"""What cores ask for: writes as values. `Api` carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opsdk.apiserver.storage.ports import Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind that is served, and where its objects are kept (`prefix`)."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    prefix: str
+
+    @property
+    def api_version(self) -> str:
+        """``apps/v1``, ``v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def key(self, namespace: str, name: str) -> str:
+        """Where the storage keeps an object."""
+        return f"{self.prefix}{namespace}/{name}" if self.namespaced else f"{self.prefix}{name}"
+
+    def split(self, key: str) -> tuple[str, str]:
+        """Namespace and name of a key."""
+        rest = key.removeprefix(self.prefix)
+        namespace, _, name = rest.rpartition("/")
+        return namespace, name
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """The request path."""
+        root = f"/apis/{self.group}" if self.group else "/api"
+        parts = [root, self.version]
+        if self.namespaced:
+            parts.extend(["namespaces", namespace])
+        return "/".join([*parts, self.plural, *(p for p in (name, subresource) if p)])
+
+
+def _core(plural: str, kind: str, *, namespaced: bool = True) -> Resource:
+    return Resource(group="", version="v1", plural=plural, kind=kind, namespaced=namespaced, prefix=f"core/{plural}/")
+
+
+def _grouped(group: str, plural: str, kind: str) -> Resource:
+    return Resource(group=group, version="v1", plural=plural, kind=kind, namespaced=True, prefix=f"{group}/{plural}/")
+
+
+NAMESPACES = _core("namespaces", "Namespace", namespaced=False)
+NODES = _core("nodes", "Node", namespaced=False)
+PODS = _core("pods", "Pod")
+EVENTS = _core("events", "Event")
+CONFIG_MAPS = _core("configmaps", "ConfigMap")
+SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount")
+DEPLOYMENTS = _grouped("apps", "deployments", "Deployment")
+REPLICA_SETS = _grouped("apps", "replicasets", "ReplicaSet")
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """POST; `subresource` for the likes of ``pods/binding``, where `name` is the object's."""
+
+    resource: Resource
+    obj: Tree
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """PUT of the whole object; refused where it was changed since it was read."""
+
+    resource: Resource
+    obj: Tree
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A merge patch; with ``metadata.resourceVersion`` in it, refused as `Update` is."""
+
+    resource: Resource
+    obj: Tree
+    patch: Tree
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE of exactly this object; `grace` None leaves the seconds to the kind."""
+
+    resource: Resource
+    obj: Tree
+    propagation: str = "Background"
+    grace: int | None = None
+
+
+Write = Create | Update | Patch | Delete
+Writes = Sequence[Write]
