@@ -154,7 +154,7 @@ async def main() -> None:
                     async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
                         await story(cluster.live)
         except StoryError:
-            for log in logs:
+            for log in filter(Path.exists, logs):
                 print(f"--- {log.name}\n{log.read_text()}", file=sys.stderr)  # noqa: T201 - why it went wrong
             raise
     say("The end.")
