@@ -24,7 +24,8 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--kubeconfig", type=Path, help="write the admin's kubeconfig here")
     serve.add_argument("--token-auth-file", type=Path, help='more users: lines of token,user,uid,"group1,group2"')
     serve.add_argument("--data-dir", type=Path, help="keep objects and certificates here")
-    serve.add_argument("--controllers", choices=("none", "cluster"), default="none", help="simulated controllers")
+    words = "simulated controllers: none, cluster (all of them), or names with commas between"
+    serve.add_argument("--controllers", default="none", help=words)
     serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
     return made
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from envtest.control_plane import ControlPlane
-from envtest.controllers.runner import Controllers
+from envtest.controllers.nodes import DEFAULT_STAGES, Stage
+from envtest.controllers.simulation import simulate
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
@@ -40,7 +41,8 @@ class Environment:
 
     Args:
         data_dir: keep objects and certificates here, for the next start; None keeps nothing.
-        controllers: ``none``, as a bare API server, or ``cluster`` for the simulated controllers.
+        controllers: ``none``, as a bare API server, ``cluster`` for all simulated controllers, or names of some.
+        stages: what becomes of pods, and when; by default they run and are ready at once.
         tokens: more users by bearer token.
         authorizer: who may do what; everybody with credentials by default.
         clock: timestamps, timeouts, bookmarks follow it.
@@ -50,14 +52,14 @@ class Environment:
         self,
         *,
         data_dir: Path | None = None,
-        controllers: str = "none",
+        controllers: str | Collection[str] = "none",
+        stages: Sequence[Stage] = DEFAULT_STAGES,
         tokens: Mapping[str, User] | None = None,
         authorizer: Authorizer | None = None,
         storage: Storage | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._data_dir = data_dir
-        self._controllers = controllers
         self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})})
         self.plane = ControlPlane(
@@ -66,6 +68,7 @@ class Environment:
             authorizer=authorizer,
             clock=clock,
         )
+        self._simulated = simulate(self.plane, self.tokens, controllers, stages=stages, certificate=self._certificate)
         self._stack = AsyncExitStack()
         self._authority: Authority | None = None
 
@@ -92,6 +95,9 @@ class Environment:
 
             self._authority = Authority.load_or_create(self._data_dir)
         return self._authority
+
+    def _certificate(self) -> str:
+        return self.authority.pair.cert.decode()
 
     def add_user(self, user: User) -> str:
         """A new bearer token for a user."""
@@ -127,9 +133,8 @@ class Environment:
         """Make the bootstrap objects, start the controllers."""
         await self.plane.start()
         self._stack.callback(self.plane.close)
-        controllers = Controllers(self.plane, self._controllers)
-        self._stack.push_async_callback(controllers.aclose)
-        await controllers.start()
+        self._stack.push_async_callback(self._simulated.aclose)
+        await self._simulated.start()
 
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""

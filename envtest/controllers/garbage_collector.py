@@ -35,6 +35,8 @@ class GarbageCollector(Controller):
 
     def _event(self, event: Event) -> None:
         old, new = event.old, event.new
+        if event.resource.prefix == EVENTS.prefix:
+            return  # they end by their age
         if new is None:
             self._gone(event.obj)
             return

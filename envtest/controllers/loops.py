@@ -89,7 +89,9 @@ class Runner:
         return f"<Runner of {', '.join(c.name for c in self.controllers) or 'nothing'}>"
 
     async def start(self) -> None:
-        """Take in what is there, then follow."""
+        """Take in what is there, then follow; without controllers there is nothing to do."""
+        if not self.controllers:
+            return
         for controller in self.controllers:
             controller.wire()
         self.kit.hub.start(self._tasks)

@@ -6,17 +6,19 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from envtest.controllers.accounts import ServiceAccountController
 from envtest.controllers.api import Api
 from envtest.controllers.deployments import DeploymentController
 from envtest.controllers.garbage_collector import GarbageCollector
 from envtest.controllers.loops import Controller, Kit, Runner
 from envtest.controllers.mirror import Hub
+from envtest.controllers.namespace_content import NamespaceController
 from envtest.controllers.nodes import DEFAULT_STAGES, KubeletController, Stage
 from envtest.controllers.replicasets import ReplicaSetController
 from envtest.controllers.writes import Resource
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
-from opsdk.errors import UsageError
+from opsdk.errors import ConfigError
 
 if TYPE_CHECKING:
     from envtest.control_plane import ControlPlane
@@ -31,12 +33,20 @@ _AGENT = "kubelet"
 Maker = Callable[[Kit], Controller]
 
 
-def _makers(stages: Sequence[Stage]) -> Mapping[str, Maker]:
-    simple = (GarbageCollector, DeploymentController, ReplicaSetController)
-    return {**{c.name: c for c in simple}, KubeletController.name: lambda kit: KubeletController(kit, stages)}
+def _no_certificate() -> str:
+    return ""
 
 
-CONTROLLERS = frozenset(_makers(()))
+def _makers(stages: Sequence[Stage] = (), certificate: Callable[[], str] = _no_certificate) -> Mapping[str, Maker]:
+    simple = (GarbageCollector, NamespaceController, DeploymentController, ReplicaSetController)
+    return {
+        **{c.name: c for c in simple},
+        ServiceAccountController.name: lambda kit: ServiceAccountController(kit, certificate),
+        KubeletController.name: lambda kit: KubeletController(kit, stages),
+    }
+
+
+CONTROLLERS = frozenset(_makers())
 """The names of all controllers."""
 
 
@@ -44,7 +54,7 @@ def chosen(wanted: str | Collection[str]) -> frozenset[str]:
     """The names that are meant: ``none``, ``cluster``, one name, several with commas between, or a collection.
 
     Raises:
-        UsageError: no controller has that name.
+        ConfigError: no controller has that name.
     """
     names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
     found: set[str] = set()
@@ -53,7 +63,7 @@ def chosen(wanted: str | Collection[str]) -> frozenset[str]:
     unknown = found - CONTROLLERS
     if unknown:
         listed = ", ".join([NONE, CLUSTER, *sorted(CONTROLLERS)])
-        raise UsageError(f"no simulated controller is called {', '.join(sorted(unknown))}; there are: {listed}")
+        raise ConfigError(f"no simulated controller is called {', '.join(sorted(unknown))}; there are: {listed}")
     return frozenset(found)
 
 
@@ -63,8 +73,12 @@ def simulate(
     wanted: str | Collection[str],
     *,
     stages: Sequence[Stage] = DEFAULT_STAGES,
+    certificate: Callable[[], str] = _no_certificate,
 ) -> Runner:
-    """The runner of the wanted controllers, to be started; `tokens` must authenticate for `plane`."""
+    """The runner of the wanted controllers, to be started; it works as users that are added to the plane's `tokens`.
+
+    `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust.
+    """
     kit = Kit(
         hub=Hub(plane.storage, _resources(plane)),
         api=_api(plane, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
@@ -72,7 +86,7 @@ def simulate(
         clock=plane.clock,
     )
     names = chosen(wanted)
-    return Runner(kit, [make(kit) for name, make in _makers(stages).items() if name in names])
+    return Runner(kit, [make(kit) for name, make in _makers(stages, certificate).items() if name in names])
 
 
 def _api(plane: ControlPlane, tokens: TokenAuthenticator, manager: str, user: User) -> Api:
@@ -82,10 +96,10 @@ def _api(plane: ControlPlane, tokens: TokenAuthenticator, manager: str, user: Us
 
 
 def _resources(plane: ControlPlane) -> Iterable[Resource]:
-    """Every built-in kind but events: nothing is done about those."""
+    """Every built-in kind; events once, though two groups serve them."""
     for store in plane.stores.values():
         info = store.info
-        if info.kind != "Event":
+        if info.kind != "Event" or not info.group:
             yield Resource(
                 group=info.group,
                 version=info.version,

@@ -1,0 +1,114 @@
+"""A simulated cluster for tests: requests as admin, and waiting in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from envtest.environment import Environment
+from opsdk.errors import api_error_from_status
+from opsdk.web.request import Query, Request
+
+Tree = dict[str, Any]
+APPS = "/apis/apps/v1/namespaces/default"
+CORE = "/api/v1/namespaces/default"
+
+
+class Kubectl:
+    """Requests to an environment."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self._token = env.config.token
+
+    async def send(self, method: str, path: str, body: Tree | None = None, *, media: str = "application/json") -> Tree:
+        """The answer, or the error it is."""
+        raw = b"" if body is None else msgspec.json.encode(body)
+
+        async def receive() -> Tree:
+            return {"type": "http.request", "body": raw, "more_body": False}
+
+        path, _, query = path.partition("?")
+        headers = {"authorization": f"Bearer {self._token}", "content-type": media, "user-agent": "tests/1"}
+        response = await self.env.server.respond(Request(method, path, Query(query), headers, receive))
+        answer: Tree = msgspec.json.decode(response.body)
+        if response.status >= 400:
+            raise api_error_from_status(answer, code=response.status)
+        return answer
+
+    async def get(self, path: str) -> Tree:
+        """GET."""
+        return await self.send("GET", path)
+
+    async def items(self, path: str) -> list[Tree]:
+        """The items of a list."""
+        found: list[Tree] = (await self.get(path))["items"]
+        return found
+
+    async def names(self, path: str) -> list[str]:
+        """Their names, in order."""
+        return sorted(o["metadata"]["name"] for o in await self.items(path))
+
+    async def create(self, path: str, obj: Tree) -> Tree:
+        """POST."""
+        return await self.send("POST", path, obj)
+
+    async def merge(self, path: str, patch: Tree) -> Tree:
+        """A merge patch."""
+        return await self.send("PATCH", path, patch, media="application/merge-patch+json")
+
+    async def delete(self, path: str, **options: Any) -> Tree:
+        """DELETE."""
+        return await self.send("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **options})
+
+
+async def settle(seconds: float = 1.0) -> None:
+    """Let the controllers work until nothing is left to do, and this much virtual time pass."""
+    await asyncio.sleep(seconds)
+
+
+def deployment(name: str, *, replicas: int = 1, image: str = "nginx:1", **spec: Any) -> Tree:
+    """A Deployment."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template(name, image=image),
+            **spec,
+        },
+    }
+
+
+def template(app: str, *, image: str = "nginx:1", **spec: Any) -> Tree:
+    """A pod template."""
+    return {"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "c", "image": image}], **spec}}
+
+
+def config_map(name: str, *owners: Tree, **meta: Any) -> Tree:
+    """A ConfigMap with owners."""
+    made: Tree = {"name": name, **meta}
+    if owners:
+        made["ownerReferences"] = [reference(o) for o in owners]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": made}
+
+
+def reference(owner: Tree, *, block: bool = True) -> Tree:
+    """A reference to an owner."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": block,
+    }
+
+
+def condition(obj: Tree, kind: str) -> Tree:
+    """A condition of its status, else an empty one."""
+    found = (obj.get("status") or {}).get("conditions") or []
+    return next((c for c in found if c["type"] == kind), {})
