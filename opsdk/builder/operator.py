@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.api.coordination.v1 import Lease
+from opsdk.api.gvk import GroupVersionResource
 from opsdk.api.kinds import KindLike
 from opsdk.api.object import KubeObject, TypedObject, Unstructured
 from opsdk.builder.controller_builder import ControllerBuilder, Watching
 from opsdk.client.client import Client
+from opsdk.client.direct import DirectClient
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.controller.controller import ControllerOptions
 from opsdk.election.elector import Elector, default_identity
@@ -24,6 +27,8 @@ from opsdk.manager.signals import stop_on_signals
 from opsdk.recipes.apply import Applier
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
+from opsdk.rest.transport import Transport
+from opsdk.scheme.mapper import RestMapping, StaticMapper
 from opsdk.scheme.registry import Scheme, default_scheme
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import Hook
@@ -32,6 +37,12 @@ log = logging.getLogger(__name__)
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+# The election must not depend on discovery: an aggregated API that is down would hold it up.
+_LEASES = RestMapping(
+    gvk=Lease.gvk, resource=GroupVersionResource("coordination.k8s.io", "v1", "leases"), namespaced=True
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +99,7 @@ class Operator:
         self._cluster: Cluster | None = None
         self._manager: Manager | None = None
         self._applier: Applier | None = None
+        self._election_transport: Transport | None = None
 
     # -------------------------------------------------------------- declaring
     def reconciler(
@@ -177,9 +189,9 @@ class Operator:
         """Make the cluster, the manager and every controller; `start` does so itself."""
         o = self.options
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
-        self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock)
-        self._applier = Applier(self._cluster.client, field_owner=self.name)
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
+        self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+        self._applier = Applier(self._cluster.client, field_owner=self.name)
         manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         if o.leader_election:
@@ -193,9 +205,15 @@ class Operator:
     async def start(self, config: Config, *, hooks: Sequence[Hook] = (), clock: Clock = LOOP_CLOCK) -> None:
         """Run until cancelled or until something fails; raises the failure."""
         manager = self.prepare(config, hooks=hooks, clock=clock)
+        await self._until_stopped(manager)
+
+    async def _until_stopped(self, manager: Manager) -> None:
         try:
             await manager.start()
         finally:
+            # After the manager: giving back the lease is its last act, and needs its connection.
+            if self._election_transport is not None:
+                await self._election_transport.aclose()
             await self.cluster.aclose()
 
     def run(
@@ -211,10 +229,7 @@ class Operator:
     async def _run(self, config: Config) -> None:
         manager = self.prepare(config)
         with stop_on_signals(manager.stop):
-            try:
-                await manager.start()
-            finally:
-                await self.cluster.aclose()
+            await self._until_stopped(manager)
 
     def _elector(self, config: Config, clock: Clock) -> Elector:
         o = self.options
@@ -226,7 +241,10 @@ class Operator:
             renew_deadline=o.renew_deadline,
             retry_period=o.retry_period,
         )
-        return Elector(self.cluster.live, options, clock=clock, hook=self.manager.hook)
+        # A connection of its own: a burst of other requests must not hold up a renewal.
+        self._election_transport = Transport(config, clock=clock)
+        direct = DirectClient(self._election_transport, scheme=self.scheme, mapper=StaticMapper([_LEASES]))
+        return Elector(Client(direct), options, clock=clock, hook=self.manager.hook)
 
     async def _check_caches(self) -> None:
         for kind in self.cluster.cache.kinds():

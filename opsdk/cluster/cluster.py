@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.waiting import finish
 from opsdk.api.gvk import GroupVersionKind
 from opsdk.api.kinds import Kind
 from opsdk.api.object import PartialObjectMetadata, Unstructured
@@ -26,9 +27,10 @@ from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.served import DiscoveredSource
-from opsdk.rest.transport import Transport
+from opsdk.rest.transport import Answered, Transport
 from opsdk.scheme.mapper import RestMapper, RestMapping
 from opsdk.scheme.registry import Scheme, default_scheme
+from opsdk.telemetry.records import Hook, Requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +70,13 @@ class Cluster:
         scheme: Scheme | None = None,
         clock: Clock = LOOP_CLOCK,
         on_warning: WarningHandler = log_warning,
+        hook: Hook | None = None,
     ) -> None:
         self.config = config
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
-        self.transport = Transport(config, clock=clock)
+        self._hook = hook or Hook()
+        self.transport = Transport(config, clock=clock, observe=self._observe)
         self.mapper = RestMapper(DiscoveredSource(Discovery(self.transport)), clock=clock)
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
@@ -107,19 +111,36 @@ class Cluster:
             transform=scope.transform,
         )
 
+    def _observe(self, answered: Answered) -> None:
+        self._hook.record(
+            Requested(
+                method=answered.request.method, host=answered.host, status=answered.status, seconds=answered.seconds
+            )
+        )
+
     # -------------------------------------------------------------- life
     def needs_leader_election(self) -> bool:
         """False: every replica keeps its cache warm."""
         return False
 
     async def start(self) -> None:
-        """Run the cache and the recorder until cancelled."""
+        """Run the cache and the recorder until cancelled.
+
+        Connections stay open until `aclose`: whoever made the cluster may have a last word, such as giving back a
+        lease.
+        """
         self.recorder.open()
         self._running.set()
         try:
             await self.cache.start()
         finally:
-            await self.aclose()
+            await finish(self._stop(), name=f"{self!r}/stop")
+
+    async def _stop(self) -> None:
+        try:
+            await self.recorder.aclose()
+        finally:
+            await self.cache.aclose()
 
     async def wait_ready(self) -> None:
         """Return when the informers asked for so far have synced."""
@@ -128,9 +149,10 @@ class Cluster:
 
     async def aclose(self) -> None:
         """Write the waiting events, stop the informers, close the connections. Idempotent."""
-        await self.recorder.aclose()
-        await self.cache.aclose()
-        await self.transport.aclose()
+        try:
+            await finish(self._stop(), name=f"{self!r}/stop")
+        finally:
+            await self.transport.aclose()
 
     async def __aenter__(self) -> Self:
         return self

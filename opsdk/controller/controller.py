@@ -313,7 +313,8 @@ class Controller:
     def record_queue(self, event: str, seconds: float = 0.0) -> None:
         """Tell the hook what happened in the queue."""
         depth = tuple(self.queue.core.depth().items())
-        self._hook.record(Queued(controller=self.name, event=event, seconds=seconds, depth=depth))
+        at_work = tuple(self.queue.core.processing().values())
+        self._hook.record(Queued(controller=self.name, event=event, seconds=seconds, depth=depth, at_work=at_work))
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.stage.value}: {self._active} at work, {self.queue!r}>"

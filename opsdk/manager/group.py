@@ -43,6 +43,7 @@ class RunnableGroup:
         self._clock = clock
         self._runnables: list[Runnable] = []
         self._tasks: dict[asyncio.Task[None], Runnable] = {}
+        self._hurry = asyncio.Event()
 
     def add(self, runnable: Runnable) -> None:
         """Add a runnable; if the group runs already, it is started now."""
@@ -76,28 +77,69 @@ class RunnableGroup:
             self._on_error(runnable, error)
 
     async def wait_ready(self) -> None:
-        """Return when every runnable that can tell says that it is ready."""
-        waiting = [r.wait_ready() for r in self._runnables if isinstance(r, Ready)]
-        await asyncio.gather(*waiting)
+        """Return when every runnable that can tell says that it is ready, or has ended.
+
+        One that says that it never will be is reported to `on_error`; it is for the caller to end the wait then.
+        """
+        seen: set[int] = set()
+        # Again for those that were added meanwhile.
+        while waiting := [r for r in self._runnables if isinstance(r, Ready) and id(r) not in seen]:
+            seen |= {id(r) for r in waiting}
+            async with asyncio.TaskGroup() as group:
+                for runnable in waiting:
+                    group.create_task(self._wait_one(runnable), name=f"{self.name}/ready {runnable!r}")
+
+    async def _wait_one(self, runnable: Runnable) -> None:
+        assert isinstance(runnable, Ready)
+        ready: asyncio.Future[None] = asyncio.ensure_future(runnable.wait_ready())
+        running = [task for task, owner in self._tasks.items() if owner is runnable]
+        try:
+            # What has ended will not become ready any more; if it failed, `_run` says so.
+            await asyncio.wait([ready, *running], return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and not ready.cancelled() and (error := ready.exception()) is not None:
+                self._on_error(runnable, error)
+                await asyncio.get_running_loop().create_future()
+        finally:
+            ready.cancel()
+            await asyncio.wait([ready])
 
     async def stop(self, seconds: float | None) -> list[str]:
-        """Cancel every runnable and wait; after `seconds` (None: for ever) cancel again.
+        """Cancel every runnable and wait; after `seconds` (None: for ever), or after `hurry`, cancel again.
 
-        Returns the names of those that still ran after `seconds`.
+        Returns the names of those that still ran then. Those that run even after the second cancellation are left
+        to themselves; `running` names them.
         """
         self.state = GroupState.STOPPED
         tasks = dict(self._tasks)
         for task in tasks:
             task.cancel()
-        if not tasks:
-            return []
-        _, late = await asyncio.wait(tasks, timeout=seconds)
+        late = await self._wait_for_end(set(tasks), seconds)
         names = [repr(tasks[task]) for task in late]
         for task in late:
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=_LAST_WORDS)
         return names
+
+    async def _wait_for_end(self, tasks: set[asyncio.Task[None]], seconds: float | None) -> set[asyncio.Task[None]]:
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        try:
+            async with asyncio.timeout(seconds):
+                while (pending := {t for t in tasks if not t.done()}) and not hurry.done():
+                    await asyncio.wait({*pending, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            pass
+        finally:
+            hurry.cancel()
+        return {t for t in tasks if not t.done()}
+
+    def hurry(self) -> None:
+        """End the grace of `stop` now, or before it begins."""
+        self._hurry.set()
+
+    def running(self) -> list[str]:
+        """The names of the runnables at work."""
+        return [repr(runnable) for runnable in self._tasks.values()]
 
     def __repr__(self) -> str:
         return f"<RunnableGroup {self.name} {self.state.value}: {len(self._tasks)} of {len(self._runnables)} run>"

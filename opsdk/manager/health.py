@@ -58,10 +58,9 @@ class Checks:
                 lines.append(f"[-]{name} failed: reason withheld")
             else:
                 lines.append(f"[+]{name} ok")
-        lines += [
-            f"warn: some health checks cannot be excluded: no matches for {name!r}"
-            for name in sorted(excluded - set(self._known()))
-        ]
+        if unknown := sorted(excluded - set(self._known())):
+            names = ", ".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
         what = self.path.strip("/")
         if failed:
             return _text(500, "\n".join([*lines, f"{what} check failed", ""]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from opsdk.aio.waiting import finish
 from opsdk.errors import ConfigError, UsageError
 from opsdk.web.application import asgi
 from opsdk.web.request import Request
@@ -40,9 +41,13 @@ class HttpServer:
 
     async def start(self) -> None:
         """Serve until cancelled."""
-        async with self._server:
+        try:
+            await self._server.start()
             self._bound.set()
             await asyncio.get_running_loop().create_future()
+        finally:
+            # Also when cancelled while binding: nothing may keep the port.
+            await finish(self._server.aclose(), name=f"{self.name}/close")
 
     async def wait_ready(self) -> None:
         """Return when the port is open."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.waiting import ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.lifecycle import NeedsLeaderElection, Runnable
 from opsdk.manager.group import RunnableGroup
@@ -22,6 +22,10 @@ from opsdk.web.request import Request
 from opsdk.web.response import Response
 
 log = logging.getLogger(__name__)
+
+# Seconds an election that was cancelled gets to end, and seconds to give its lease back.
+_LAST_WORDS = 5.0
+_RELEASE_SECONDS = 15.0
 
 
 class Election(Protocol):
@@ -86,7 +90,7 @@ class Manager:
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.options = options or ManagerOptions()
-        self.metrics = PrometheusHook()
+        self.metrics = PrometheusHook(now=clock.now)
         self.hook: Hook = Hooks([self.metrics, *hooks])
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
@@ -94,6 +98,7 @@ class Manager:
         self._election = election
         self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error, clock=clock) for phase in Phase}
         self._failed: list[BaseException] = []
+        self._stuck: list[str] = []
         self._names: set[str] = set()
         self._ending = asyncio.Event()
         self._elected = asyncio.Event()
@@ -123,8 +128,11 @@ class Manager:
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
         """Add a runnable, before or after the start.
 
-        Without a `phase` it runs on the leader, unless it says that it needs no election.
+        Without a `phase` it runs on the leader, unless it says that it needs no election. `UsageError` once the
+        manager stops.
         """
+        if self._stopping:
+            raise UsageError("can't accept new runnable as stop procedure is already engaged")
         if phase is None:
             anywhere = isinstance(runnable, NeedsLeaderElection) and not runnable.needs_leader_election()
             phase = Phase.OTHERS if anywhere else Phase.LEADER
@@ -174,7 +182,7 @@ class Manager:
         """Run until `stop` is called, the task is cancelled, or a runnable fails.
 
         Raises the first failure. A timeout of the stop is a `ShutdownTimeoutError`; after a failure it is a note on
-        the failure.
+        the failure. Cancelling once begins the stop; cancelling again ends its grace.
         """
         if self._started:
             raise UsageError("the manager was started already: make a new one")
@@ -186,9 +194,24 @@ class Manager:
                 election = self._start_leading()
                 await self._ending.wait()
         finally:
-            await self._stop(election)
+            await self._stop_surely(election)
         if self._failed:
             raise self._failed[0]
+
+    async def _stop_surely(self, election: asyncio.Task[None] | None) -> None:
+        """Stop to the end, whatever happens to the task that called `start`."""
+        stopping = asyncio.get_running_loop().create_task(self._stop(election), name="manager/stop")
+        interrupted: asyncio.CancelledError | None = None
+        while not stopping.done():
+            try:
+                await asyncio.wait([stopping])
+            except asyncio.CancelledError as error:
+                interrupted = error
+                for group in self._groups.values():
+                    group.hurry()
+        stopping.result()
+        if interrupted is not None:
+            raise interrupted
 
     async def _start_groups(self, *phases: Phase) -> bool:
         """Start groups one after the other, each when the one before is ready; False if the end came first."""
@@ -199,10 +222,10 @@ class Manager:
                 return False
         return True
 
-    async def _unless_ending(self, waiting: object) -> bool:
+    async def _unless_ending(self, waiting: Coroutine[Any, Any, None]) -> bool:
         """Wait for something, but not beyond the end; False if the end came first."""
-        ready = asyncio.ensure_future(waiting)  # type: ignore[call-overload]
-        ending = asyncio.ensure_future(self._ending.wait())
+        ready = asyncio.get_running_loop().create_task(waiting, name="manager/wait ready")
+        ending = asyncio.get_running_loop().create_task(self._wait_ending(), name="manager/wait ending")
         try:
             await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not ready.cancelled() and (error := ready.exception()) is not None:
@@ -211,7 +234,10 @@ class Manager:
         finally:
             for task in (ready, ending):
                 task.cancel()
-            await asyncio.gather(ready, ending, return_exceptions=True)
+            await ended((ready, ending), None)
+
+    async def _wait_ending(self) -> None:
+        await self._ending.wait()
 
     def _start_leading(self) -> asyncio.Task[None] | None:
         if self._election is None:
@@ -225,22 +251,27 @@ class Manager:
         elected = asyncio.get_running_loop().create_task(election.wait_elected(), name="wait elected")
         try:
             await asyncio.wait((running, elected), return_when=asyncio.FIRST_COMPLETED)
-            if elected.done() and not self._stopping:
-                self._elected.set()
-                self._groups[Phase.LEADER].start()
-            await running
-        except LeaderElectionLostError as error:
-            self._on_error(None, error)
-        except Exception as error:  # noqa: BLE001 - a bug in an elector ends the manager, loudly
-            self._on_error(None, error)
+            # Whoever has lost (or failed) already must not begin to lead.
+            if not running.done() and not elected.cancelled() and elected.exception() is None:
+                if not self._stopping:
+                    self._elected.set()
+                    self._groups[Phase.LEADER].start()
+                await asyncio.wait((running,))
+            self._on_error(None, _why_ended(running, elected))
         finally:
             for task in (running, elected):
                 task.cancel()
-            await asyncio.gather(running, elected, return_exceptions=True)
+            await ended((running, elected), None)
 
     def _on_error(self, runnable: Runnable | None, error: BaseException) -> None:
         if self._stopping:
             log.warning("%r failed while stopping: %r", runnable, error)
+            if isinstance(error, ShutdownTimeoutError):
+                self._stuck.append(str(error))
+            if isinstance(error, LeaderElectionLostError):
+                # Somebody else may lead already: no more grace.
+                for group in self._groups.values():
+                    group.hurry()
             return
         log.error("%s; stopping", error if runnable is None else f"{runnable!r} failed: {error!r}")
         self._failed.append(error)
@@ -253,30 +284,40 @@ class Manager:
         lost = any(isinstance(e, LeaderElectionLostError) for e in self._failed)
         # Who lost the lease must not act a moment longer: somebody else may lead already.
         budget = 0.0 if lost else self.options.graceful_timeout
+        first = (Phase.LEADER, Phase.OTHERS) if lost else (Phase.OTHERS, Phase.LEADER)
         deadline = None if budget is None else self._clock.now() + budget
         late: list[str] = []
-        for phase in (Phase.OTHERS, Phase.LEADER, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
+        for phase in (*first, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
             left = None if deadline is None else max(deadline - self._clock.now(), 0.0)
             late += await self._groups[phase].stop(left)
         if election is not None:
             election.cancel()
-            with suppress(asyncio.CancelledError):
-                await election
+            await ended((election,), _LAST_WORDS)
+        late += self._stuck
         if not lost:
-            await self._release(late)
-        if late and not lost:
-            self._too_late(late, budget or 0.0)
+            await self._release()
+        if late and budget != 0:
+            self._too_late(late, budget)
+        elif late:
+            log.warning("no grace was given to %s", ", ".join(late))
 
-    async def _release(self, late: list[str]) -> None:
+    async def _release(self) -> None:
         if self._election is None or not self._elected.is_set():
             return
-        if late:
-            log.warning("the lease is kept until it runs out: still at work are %s", ", ".join(late))
+        if at_work := [*self._stuck, *(name for group in self._groups.values() for name in group.running())]:
+            log.warning("the lease is kept until it runs out: still at work are %s", ", ".join(at_work))
             return
-        await self._election.release()
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._election.release()
+        except Exception:
+            # It runs out by itself; how the program ends must not depend on it.
+            log.exception("the lease could not be given back")
 
-    def _too_late(self, late: list[str], seconds: float) -> None:
-        text = f"failed waiting for all runnables to end within grace period of {seconds:g} s: {', '.join(late)}"
+    def _too_late(self, late: list[str], seconds: float | None) -> None:
+        within = "" if seconds is None else f" within grace period of {seconds:g} s"
+        text = f"failed waiting for all runnables to end{within}: {', '.join(late)}"
+        log.error("%s", text)
         if self._failed:
             self._failed[0].add_note(text)
         else:
@@ -284,3 +325,10 @@ class Manager:
 
     def __repr__(self) -> str:
         return f"<Manager: {', '.join(repr(g) for g in self._groups.values())}>"
+
+
+def _why_ended(*tasks: asyncio.Task[None]) -> BaseException:
+    """Why an election that should have gone on for ever has ended."""
+    errors = (task.exception() for task in tasks if task.done() and not task.cancelled())
+    found = next((error for error in errors if error is not None), None)
+    return found or LeaderElectionLostError("the election ended by itself: this process does not know who leads")

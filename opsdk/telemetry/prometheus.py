@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+import time
+from collections.abc import Callable, Iterator
 
-from opsdk.telemetry.records import Hook, Leadership, Queued, Reconciled, Record, Result, Workers
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+
+from opsdk.telemetry.records import Hook, Leadership, Queued, Reconciled, Record, Requested, Result, Workers
 
 _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
@@ -18,15 +30,25 @@ _TOO_MANY = "exceeded_cardinality_limit"
 
 
 class PrometheusHook(Hook):
-    """Counts records in a registry of its own, or in one that is passed in."""
+    """Counts records in a registry of its own (beside the process's own metrics), or in one that is passed in.
+
+    Args:
+        now: the clock that queues run by.
+    """
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry or CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.registry = registry or _own_registry()
+        self._now = now
         self._priorities: set[int] = set()
+        self._controllers: set[str] = set()
+        self._at_work: dict[str, tuple[float, ...]] = {}
         self._make_reconcile()
         self._make_queue()
+        self._requests = Counter(
+            "rest_client_requests", "Requests to API servers.", ["code", "method", "host"], registry=self.registry
+        )
         self._leader = Gauge(
             "leader_election_master_status", "1 while this replica leads.", ["name"], registry=self.registry
         )
@@ -65,6 +87,15 @@ class PrometheusHook(Hook):
         self._worked = Histogram(
             "workqueue_work_duration_seconds", "How long items took.", labels, registry=r, buckets=_QUEUE_BUCKETS
         )
+        self._unfinished = Gauge(
+            "workqueue_unfinished_work_seconds", "How long all items at work took so far.", labels, registry=r
+        )
+        self._longest = Gauge(
+            "workqueue_longest_running_processor_seconds",
+            "How long the slowest item at work took so far.",
+            labels,
+            registry=r,
+        )
 
     def record(self, record: Record) -> None:
         """Count it."""
@@ -72,18 +103,31 @@ class PrometheusHook(Hook):
             case Reconciled():
                 self._reconciled(record)
             case Workers():
-                self._active.labels(record.controller).set(record.active)
-                self._limit.labels(record.controller).set(record.limit)
+                self._working(record)
+            case Requested():
+                code = str(record.status) if record.status else "<error>"
+                self._requests.labels(code, record.method, record.host).inc()
             case Queued():
                 self._queued(record)
             case Leadership():
                 self._leader.labels(record.name).set(1 if record.leading else 0)
 
+    def _working(self, record: Workers) -> None:
+        name = record.controller
+        if name not in self._controllers:
+            # Every series exists from the start, at zero, so that alerts on its rate work.
+            self._controllers.add(name)
+            for result in Result:
+                self._total.labels(name, result.value)
+            for metric in (self._seconds, self._errors, self._terminal, self._panics, self._timeouts):
+                metric.labels(name)
+        self._active.labels(name).set(record.active)
+        self._limit.labels(name).set(record.limit)
+
     def _reconciled(self, record: Reconciled) -> None:
         name = record.controller
         self._total.labels(name, record.result.value).inc()
         self._seconds.labels(name).observe(record.seconds)
-        # A counter exists from the first reconcile on, at zero, so that alerts on its rate work.
         self._errors.labels(name).inc(record.result is Result.ERROR)
         self._terminal.labels(name).inc(record.terminal)
         self._panics.labels(name).inc(record.crashed)
@@ -100,6 +144,7 @@ class PrometheusHook(Hook):
                 self._waited.labels(*labels).observe(record.seconds)
             case "finished":
                 self._worked.labels(*labels).observe(record.seconds)
+        self._at_work[record.controller] = record.at_work
         depth = dict.fromkeys((self._label(p) for p in self._priorities), 0)
         for priority, count in record.depth:
             label = self._label(priority)
@@ -115,6 +160,34 @@ class PrometheusHook(Hook):
         self._priorities.add(priority)
         return str(priority)
 
+    def _measure(self) -> None:
+        """What changes with time alone."""
+        now = self._now()
+        for name, since in self._at_work.items():
+            self._unfinished.labels(name, name).set(sum(now - began for began in since))
+            self._longest.labels(name, name).set(max((now - began for began in since), default=0))
+
     def expose(self) -> bytes:
         """Everything in the text form that Prometheus scrapes."""
-        return generate_latest(self.registry)
+        self._measure()
+        return generate_latest(_Shown(self.registry))
+
+
+class _Shown:
+    """A registry without the times at which series were created: they double the page, and dashboards know none."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric
+
+
+def _own_registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry

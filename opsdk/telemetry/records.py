@@ -58,12 +58,14 @@ class Queued:
     Attributes:
         event: added, retried, taken (after `seconds` of being ready), finished (after `seconds` of work).
         depth: ready items, by priority.
+        at_work: since when, by the queue's clock, each of the items at workers is there.
     """
 
     controller: str
     event: str
     seconds: float = 0.0
     depth: tuple[tuple[int, int], ...] = ()
+    at_work: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,22 @@ class Leadership:
     leading: bool
 
 
-Record = Reconciled | Workers | Queued | Leadership
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """An API server answered a request, or did not.
+
+    Attributes:
+        status: the HTTP status; 0 where no answer came.
+        seconds: how long it took.
+    """
+
+    method: str
+    host: str
+    status: int
+    seconds: float
+
+
+Record = Reconciled | Workers | Queued | Leadership | Requested
 
 
 class Hook:

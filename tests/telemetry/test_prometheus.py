@@ -1,0 +1,133 @@
+"""Records as metrics: the names and labels that dashboards know."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from opsdk.telemetry.prometheus import PrometheusHook
+from opsdk.telemetry.records import Hook, Hooks, Leadership, Queued, Reconciled, Record, Requested, Result, Workers
+
+NAMES = {
+    "controller_runtime_reconcile_total": {"controller", "result"},
+    "controller_runtime_reconcile_errors_total": {"controller"},
+    "controller_runtime_terminal_reconcile_errors_total": {"controller"},
+    "controller_runtime_reconcile_panics_total": {"controller"},
+    "controller_runtime_reconcile_timeouts_total": {"controller"},
+    "controller_runtime_reconcile_time_seconds": {"controller"},
+    "controller_runtime_max_concurrent_reconciles": {"controller"},
+    "controller_runtime_active_workers": {"controller"},
+    "workqueue_depth": {"name", "controller", "priority"},
+    "workqueue_adds_total": {"name", "controller"},
+    "workqueue_queue_duration_seconds": {"name", "controller"},
+    "workqueue_work_duration_seconds": {"name", "controller"},
+    "workqueue_unfinished_work_seconds": {"name", "controller"},
+    "workqueue_longest_running_processor_seconds": {"name", "controller"},
+    "workqueue_retries_total": {"name", "controller"},
+    "leader_election_master_status": {"name"},
+    "rest_client_requests_total": {"code", "method", "host"},
+}
+
+
+def shown(hook: PrometheusHook) -> dict[str, float]:
+    """Each line of the page: ``name{labels}`` and its value."""
+    lines = [line for line in hook.expose().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def full(hook: PrometheusHook) -> None:
+    """One record of each kind."""
+    hook.record(Workers(controller="c", active=1, limit=3))
+    for event in ("added", "taken", "finished", "retried"):
+        hook.record(Queued(controller="c", event=event, seconds=1.5, depth=((0, 2), (-100, 5)), at_work=(90.0, 95.0)))
+    hook.record(Reconciled(controller="c", result=Result.ERROR, seconds=2, terminal=True, crashed=True, timed_out=True))
+    hook.record(Leadership(name="lease", leading=True))
+    hook.record(Requested(method="GET", host="h:6443", status=200, seconds=0.1))
+    hook.record(Requested(method="GET", host="h:6443", status=0, seconds=0.1))
+
+
+def test_names_and_labels_are_those_of_controller_runtime() -> None:
+    """After one record of each kind the page has exactly these metrics with exactly these labels."""
+    hook = PrometheusHook(CollectorRegistry(), now=lambda: 100.0)
+    full(hook)
+    found: dict[str, set[str]] = {}
+    for line in shown(hook):
+        name, _, labels = line.partition("{")
+        name = re.sub(r"_(bucket|sum|count)$", "", name)
+        found[name] = set(re.findall(r"(\w+)=", labels)) - {"le"}
+    assert found == NAMES
+
+
+def test_values() -> None:
+    """Counters count, gauges show the last state, durations run on while items are at work."""
+    hook = PrometheusHook(CollectorRegistry(), now=lambda: 100.0)
+    full(hook)
+    page = shown(hook)
+    for kind in ("errors", "panics", "timeouts"):
+        assert page[f'controller_runtime_reconcile_{kind}_total{{controller="c"}}'] == 1
+    assert page['controller_runtime_reconcile_total{controller="c",result="error"}'] == 1
+    assert page['controller_runtime_reconcile_total{controller="c",result="requeue_after"}'] == 0
+    assert page['workqueue_depth{controller="c",name="c",priority="-100"}'] == 5
+    assert page['workqueue_unfinished_work_seconds{controller="c",name="c"}'] == 15
+    assert page['workqueue_longest_running_processor_seconds{controller="c",name="c"}'] == 10
+    assert page['leader_election_master_status{name="lease"}'] == 1
+    assert page['rest_client_requests_total{code="<error>",host="h:6443",method="GET"}'] == 1
+    hook.record(Queued(controller="c", event="finished"))
+    hook.record(Leadership(name="lease", leading=False))
+    page = shown(hook)
+    assert page['workqueue_depth{controller="c",name="c",priority="0"}'] == 0
+    assert page['workqueue_unfinished_work_seconds{controller="c",name="c"}'] == 0
+    assert page['leader_election_master_status{name="lease"}'] == 0
+
+
+def test_every_series_of_a_controller_is_there_from_the_start() -> None:
+    """When the workers start every result is at zero, whatever the queue told before: rates need a first point."""
+    hook = PrometheusHook(CollectorRegistry())
+    hook.record(Queued(controller="c", event="added"))
+    hook.record(Workers(controller="c", active=0, limit=1))
+    page = shown(hook)
+    for result in Result:
+        assert page[f'controller_runtime_reconcile_total{{controller="c",result="{result.value}"}}'] == 0
+    assert page['controller_runtime_reconcile_errors_total{controller="c"}'] == 0
+    assert page['controller_runtime_reconcile_time_seconds_count{controller="c"}'] == 0
+
+
+def test_priorities_do_not_grow_without_bound() -> None:
+    """After 25 different priorities the rest share one label value."""
+    hook = PrometheusHook(CollectorRegistry())
+    hook.record(Queued(controller="c", event="added", depth=tuple((n, 1) for n in range(40))))
+    values = {line: v for line, v in shown(hook).items() if line.startswith("workqueue_depth")}
+    assert len(values) == 26
+    assert sum(values.values()) == 40
+    assert values['workqueue_depth{controller="c",name="c",priority="exceeded_cardinality_limit"}'] == 15
+
+
+def test_the_process_is_shown_unless_a_registry_is_given() -> None:
+    """A hook's own registry shows the process too; two hooks in one process do not meet."""
+    one, two = PrometheusHook(), PrometheusHook()
+    full(one)
+    assert any(line.startswith("python_info") for line in shown(one))
+    assert 'workqueue_adds_total{controller="c",name="c"}' not in shown(two)
+
+
+def test_one_broken_hook_does_not_silence_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Each hook gets each record; what one raises is logged."""
+
+    class Broken(Hook):
+        def record(self, record: Record) -> None:
+            raise RuntimeError("mine")
+
+    class Kept(Hook):
+        def __init__(self) -> None:
+            self.records: list[Record] = []
+
+        def record(self, record: Record) -> None:
+            self.records.append(record)
+
+    kept = Kept()
+    record = Leadership(name="l", leading=True)
+    Hooks([Broken(), kept]).record(record)
+    assert kept.records == [record]
+    assert "a telemetry hook raised" in caplog.text
