@@ -13,7 +13,7 @@ from envtest.extensions.server import ExtensionServer
 from envtest.kinds.core import FinalizeStrategy
 from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
-from envtest.kinds.reviews import AccessReviews, SelfSubjectReviews, TokenReviews, oneself, somebody
+from envtest.kinds.reviews import AccessReviews, ComponentStatuses, SelfSubjectReviews, TokenReviews, oneself, somebody
 from envtest.kinds.scale import ScaleStore
 from envtest.kinds.services import ServiceStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
@@ -190,12 +190,13 @@ class ControlPlane:
         for row in table:
             if row.info.subresource:
                 self._install_subresource(row)
-            elif "list" not in row.verbs:
+            elif "create" not in row.verbs or "list" not in row.verbs:
                 self._install_review(row)
 
     def _install_review(self, row: Row) -> None:
         """Resources that are only created: nothing of them is kept."""
         reviews: dict[str, object] = {
+            "componentstatuses": ComponentStatuses(row.info),
             "bindings": BindingStore(self.stores["/pods"]),
             "selfsubjectreviews": SelfSubjectReviews(),
             "tokenreviews": TokenReviews(self._authenticators),
@@ -240,7 +241,7 @@ class ControlPlane:
             case "status":
                 self.core.install(Installed(replace(main.info, subresource="status"), StatusStore(store), main.model))
             case "scale":
-                self.core.install(Installed(row.info, ScaleStore(store), self._model(row)))
+                self.core.install(Installed(row.info, ScaleStore(store, model=main.model), self._model(row)))
             case "finalize":
                 storage = UpdateStore(store, FinalizeStrategy(Row(main.info, ())))
                 self.core.install(Installed(replace(main.info, subresource="finalize"), storage, main.model))

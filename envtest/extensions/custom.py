@@ -101,12 +101,15 @@ class CustomStrategy(HasStatusRules):
     has_generation = True
     allow_unconditional_update = False
 
-    def __init__(self, definition: Tree, version: Tree, schema: StructuralSchema, gone: Gone) -> None:
+    def __init__(
+        self, definition: Tree, version: Tree, schema: StructuralSchema, *, gone: Gone, refuse: Callable[[str], None]
+    ) -> None:
         spec = definition["spec"]
         self.namespaced = spec["scope"] == "Namespaced"
         self.has_status = (version.get("subresources") or {}).get("status") is not None
         self._schema = schema
         self._gone = gone
+        self._refuse_create = refuse
         self.selectable = {
             field["jsonPath"].removeprefix("."): _selectable(field["jsonPath"])
             for field in version.get("selectableFields") or ()
@@ -117,7 +120,8 @@ class CustomStrategy(HasStatusRules):
         return problems.bad_request(f"field label not supported: {key}")
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
-        """The status is the controller's."""
+        """The status is the controller's; nothing is created while the definition goes."""
+        self._refuse_create(obj["metadata"].get("name", ""))
         if self.has_status:
             obj.pop("status", None)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from envtest.extensions.jsonpath import valid
-from envtest.extensions.naming import condition, put_condition
+from envtest.extensions.naming import APPROVAL, condition, protected, put_condition
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.pod_defaults import put
 from envtest.tables.load import Row
@@ -76,10 +76,13 @@ class DefinitionStrategy(TableStrategy):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """Names, versions, schemas, columns."""
+        return [*_validate_approval(obj), *_validate_name(obj), *self._rules(obj)]
+
+    @staticmethod
+    def _rules(obj: Tree) -> list[Cause]:
+        """What holds for new and for changed ones."""
         spec = obj["spec"]
         return [
-            *_validate_approval(obj),
-            *_validate_name(obj),
             *_validate_group(spec),
             *_validate_scope(spec),
             *_validate_versions(spec),
@@ -100,7 +103,7 @@ class DefinitionStrategy(TableStrategy):
             for field, now, was in fixed
             if now != was
         ]
-        return [*self.validate(context, obj), *found]
+        return [*self._rules(obj), *found]
 
     # -------------------------------------------------------------- deleting
     def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:
@@ -139,20 +142,17 @@ def _storage_versions(obj: Tree) -> list[str]:
 
 
 # ------------------------------------------------------------------ validation
-_APPROVAL = "api-approved.kubernetes.io"
-
-
 def _validate_approval(obj: Tree) -> Iterator[Cause]:
     group = obj["spec"].get("group", "")
-    if not any(group == g or group.endswith(f".{g}") for g in ("k8s.io", "kubernetes.io")):
+    if not protected(group):
         return
-    approval = (obj["metadata"].get("annotations") or {}).get(_APPROVAL, "")
-    field = f"metadata.annotations[{_APPROVAL}]"
+    approval = (obj["metadata"].get("annotations") or {}).get(APPROVAL, "")
+    field = f"metadata.annotations[{APPROVAL}]"
     if not approval:
-        why = f'protected groups must have approval annotation "{_APPROVAL}",'
+        why = f'protected groups must have approval annotation "{APPROVAL}",'
         yield problems.required(field, f"{why} see https://github.com/kubernetes/enhancements/pull/1111")
     elif not approval.startswith(("unapproved", "https://")):
-        why = f'protected groups must have approval annotation "{_APPROVAL}" with either a URL or a reason starting'
+        why = f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason starting'
         yield problems.invalid_value(field, approval, f'{why} with "unapproved"')
 
 
@@ -191,6 +191,9 @@ def _validate_versions(spec: Tree) -> Iterator[Cause]:
         where = f"{field}[{index}]"
         for text in names.dns_1035_label(version.get("name", "")):
             yield problems.invalid_value(f"{where}.name", version.get("name", ""), text)
+            if index == 0 and version.get("name"):
+                # The first version also stands where there was only one, once.
+                yield problems.invalid_value("spec.version", version["name"], text)
         yield from _validate_deprecation(version, where)
         yield from _validate_columns(version, "spec" if len(versions) == 1 else where)
         if _schema(version) is None:
@@ -257,9 +260,9 @@ def _validate_columns(version: Tree, field: str) -> Iterator[Cause]:
             yield problems.invalid_value(f"{where}.type", column["type"], text)
         path = column.get("jsonPath", "")
         if not path:
-            yield problems.required(f"{where}.jsonPath")
+            yield problems.required(f"{where}.JSONPath")
         elif not valid(path):
-            yield problems.invalid_value(f"{where}.jsonPath", path, "is an invalid path")
+            yield problems.invalid_value(f"{where}.JSONPath", path, "is an invalid path")
 
 
 def _validate_names(spoken: Tree) -> Iterator[Cause]:

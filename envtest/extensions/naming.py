@@ -77,7 +77,29 @@ def accepted(definition: Tree, others: Iterable[Tree], now: str) -> Tree:
     conditions = put_condition(conditions, names_accepted)
     if before is None or before["status"] != "True":
         conditions = put_condition(conditions, established)
+    conditions = _approval(definition, conditions, now)
     return {**status, "acceptedNames": names, "conditions": conditions}
+
+
+APPROVAL = "api-approved.kubernetes.io"
+"""The annotation that definitions in Kubernetes' own groups need."""
+
+
+def protected(group: str) -> bool:
+    """Whether a group belongs to Kubernetes."""
+    return any(group == g or group.endswith(f".{g}") for g in ("k8s.io", "kubernetes.io"))
+
+
+def _approval(definition: Tree, conditions: list[Tree], now: str) -> list[Tree]:
+    if not protected(definition["spec"]["group"]):
+        return conditions
+    kind, given = "KubernetesAPIApprovalPolicyConformant", definition["metadata"].get("annotations") or {}
+    value = given.get(APPROVAL, "")
+    if value.startswith("unapproved"):
+        text = f'not approved: "{value}"'
+        return put_condition(conditions, condition(kind, "False", "UnapprovedAnnotation", text, now))
+    text = f"approved in {value}"
+    return put_condition(conditions, condition(kind, "True", "ApprovedAnnotation", text, now))
 
 
 def is_true(definition: Tree, kind: str) -> bool:

@@ -211,8 +211,16 @@ class ExtensionServer:
             if found is not None and found.terminating:
                 await self._clean(context, name)
 
-        store = Store(self._definitions.storage, info, CustomStrategy(obj, version, model.schema, gone))
-        yield (version["name"], ""), Installed(info, store, model, _VERBS)
+        def refuse(created: str) -> None:
+            found = self._defined.get(name)
+            if found is not None and found.terminating:
+                text = "create not allowed while custom resource definition is terminating"
+                raise problems.forbidden(info, created, text)
+
+        strategy = CustomStrategy(obj, version, model.schema, gone=gone, refuse=refuse)
+        store = Store(self._definitions.storage, info, strategy)
+        stored = next(v["name"] for v in spec["versions"] if v.get("storage"))
+        yield (version["name"], ""), Installed(info, store, model, _VERBS, storage_version=stored)
         subresources = version.get("subresources") or {}
         if subresources.get("status") is not None:
             status = replace(info, subresource="status")
@@ -220,7 +228,7 @@ class ExtensionServer:
         if subresources.get("scale"):
             paths = ScalePaths(subresources["scale"])
             scale = replace(info, subresource="scale", kind="Scale", kind_group="autoscaling", kind_version="v1")
-            storage = ScaleStore(store, show=paths.show, put=paths.put)
+            storage = ScaleStore(store, show=paths.show, put=paths.put, model=model)
             yield (version["name"], "scale"), Installed(scale, storage, self._scale_model, _SUB_VERBS)
 
     @property
@@ -250,15 +258,8 @@ class ExtensionServer:
         served = defined.served.get((info.version, info.subresource))
         if served is None:
             raise problems.no_such_resource()
-        self._check_terminating(call, defined, served)
         self._warn(call, defined)
         return await director.direct(call, served, self._admission)
-
-    @staticmethod
-    def _check_terminating(call: Call, defined: _Defined, served: Installed) -> None:
-        if call.info.verb == "create" and defined.terminating:
-            text = "create not allowed while custom resource definition is terminating"
-            raise problems.forbidden(served.info, call.info.name, text)
 
     @staticmethod
     def _warn(call: Call, defined: _Defined) -> None:

@@ -63,6 +63,17 @@ class NamespaceStrategy(TableStrategy):
         """When no finalizer of its spec is left."""
         return not (obj.get("spec") or {}).get("finalizers")
 
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """The phase follows from the mark."""
+        phase = (obj.get("status") or {}).get("phase", "")
+        if not obj["metadata"].get("deletionTimestamp") and phase != "Active":
+            text = "may only be 'Active' if `deletionTimestamp` is empty"
+            return [problems.invalid_value("status.Phase", phase, text)]
+        if obj["metadata"].get("deletionTimestamp") and phase != "Terminating":
+            text = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+            return [problems.invalid_value("status.Phase", phase, text)]
+        return []
+
 
 def label_namespace(obj: Tree) -> None:
     """The label with its name."""

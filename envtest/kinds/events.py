@@ -46,6 +46,10 @@ class EventStrategy(TableStrategy):
             "type": lambda obj: str(obj.get("type", "")),
         }
 
+    def error_group(self, group: str) -> str:
+        """Errors speak of the core kind."""
+        return ""
+
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """The namespaces are the same; new-style events say who, what and when."""
         found: list[Cause] = []

@@ -256,6 +256,20 @@ class _Field:
     """A part that is always there, be it empty."""
     zero: Any
     """What the encoder writes where nothing was given; `_GONE` for nothing."""
+    map: bool
+    """An object whose keys are data."""
+
+    def empty(self, key: str, value: Any) -> bool:
+        """Whether the encoder leaves the value out."""
+        if isinstance(value, str):
+            return not value and key not in _KEEP_EMPTY
+        if isinstance(value, dict):
+            return not value and self.map
+        return isinstance(value, list) and not value
+
+
+_ROLES = frozenset({"Role", "ClusterRole"})
+"""Their rules are always shown, be they null."""
 
 
 class Struct:
@@ -266,7 +280,13 @@ class Struct:
         self._short = name.rpartition(".")[2]
         required = frozenset(schema.get("required", ()))
         self._fields = {
-            key: self._field(key, inner, plans, required=key in required, condition=self._short.endswith("Condition"))
+            key: self._field(
+                key,
+                inner,
+                plans,
+                required=key in required or (self._short in _ROLES and key == "rules"),
+                condition=self._short.endswith("Condition"),
+            )
             for key, inner in schema.get("properties", {}).items()
         }
         self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
@@ -284,7 +304,7 @@ class Struct:
         elif (condition and go_type == "v1.Time") or (required and schema.get("type") == "array"):
             # These are written even where nothing was given, unlike most.
             zero = None
-        return _Field(plan, required, struct, zero)
+        return _Field(plan, required, struct, zero, "additionalProperties" in schema)
 
     def __call__(self, value: Any, reading: Reading) -> Any:
         """Read one object."""
@@ -300,7 +320,7 @@ class Struct:
                 reading.problems.append(f'unknown field "{reading.at()}"')
             elif part is not None:
                 read = known.plan(part, reading)
-                if known.required or known.struct or not _empty(key, read):
+                if known.required or known.struct or not known.empty(key, read):
                     made[key] = read
             path.pop()
         reading.struct = outer
@@ -309,18 +329,3 @@ class Struct:
                 zero = self._fields[key].zero
                 made[key] = self._fields[key].plan({}, Reading()) if zero == {} else zero
         return made
-
-
-def _empty(key: str, value: Any) -> bool:
-    if isinstance(value, str):
-        return not value and key not in _KEEP_EMPTY
-    if isinstance(value, dict):
-        return not value and key in _DROP_EMPTY_MAPS
-    return isinstance(value, list) and not value
-
-
-# Maps vanish when they are empty; structs behind pointers do not. The tables cannot tell these apart by type alone.
-_DROP_EMPTY_MAPS = frozenset(
-    {"labels", "annotations", "data", "binaryData", "stringData", "matchLabels", "nodeSelector", "limits", "requests",
-     "parameters", "capacity", "allocatable", "hard", "used"}
-)  # fmt: skip

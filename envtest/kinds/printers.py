@@ -69,7 +69,7 @@ def _pod(obj: Tree, now: float) -> list[Any]:
         _pod_reason(obj),
         str(restarts),
         age(obj, now),
-        status.get("podIP") or "<none>",
+        next((a.get("ip") for a in status.get("podIPs") or ()), None) or status.get("podIP") or "<none>",
         spec.get("nodeName") or "<none>",
         status.get("nominatedNodeName") or "<none>",
         "<none>",

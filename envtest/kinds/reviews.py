@@ -9,8 +9,9 @@ from opsdk.apiserver.auth.authentication import Authenticator
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
 from opsdk.apiserver.auth.user import AUTHENTICATED, User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import Validate, accept
+from opsdk.apiserver.registry.ports import Listed, ListQuery, Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import UnauthorizedError
 from opsdk.web.request import Query, Request
@@ -21,6 +22,22 @@ def user_info(user: User) -> Tree:
     extra = {k: list(v) for k, v in user.extra.items()}
     found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
     return {k: v for k, v in found.items() if v}
+
+
+class ComponentStatuses:
+    """The parts of an old control plane; this one has none to tell of."""
+
+    def __init__(self, info: ResourceInfo) -> None:
+        self.strategy = Strategy()
+        self._info = info
+
+    async def get(self, context: Context, name: str) -> Tree:  # noqa: ARG002
+        """See `Getter`."""
+        raise problems.not_found(self._info, name)
+
+    async def list(self, context: Context, query: ListQuery) -> Listed:  # noqa: ARG002
+        """See `Lister`."""
+        return Listed([], 0)
 
 
 class SelfSubjectReviews:

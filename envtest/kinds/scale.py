@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from opsdk.apiserver import problems
+from opsdk.apiserver.fieldmanager.manager import FieldManager
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.resources import Model
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
 
@@ -67,8 +69,10 @@ class ScaleStore:
         *,
         show: Callable[[Tree], Tree] = built_in_scale,
         put: Callable[[Tree, int], None] | None = None,
+        model: Model | None = None,
     ) -> None:
         self.main = main
+        self._model = model
         self.strategy = Strategy()
         self._show = show
         self._put = put or _put_replicas
@@ -102,10 +106,18 @@ class ScaleStore:
             if meta.get("uid"):
                 obj["metadata"]["uid"] = meta["uid"]
             self._put(obj, replicas)
-            return obj
+            return self._owned(context, current, obj)
 
         stored, _ = await self.main.update(context, name, through)
         return self._show(stored), False
+
+    def _owned(self, context: Context, current: Tree, obj: Tree) -> Tree:
+        """Who scales owns the replicas, as of this subresource."""
+        if self._model is None:
+            return obj
+        version = current["apiVersion"]
+        manager = FieldManager(shape=self._model.shape, api_version=version, subresource="scale")
+        return manager.update(current, obj, manager=context.manager, now=context.timestamp())
 
     def _check(self, wanted: Tree, name: str, replicas: int) -> None:
         if replicas >= 0:

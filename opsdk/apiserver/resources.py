@@ -146,4 +146,4 @@ class Installed:
     storage: Any
     model: Model
     verbs: tuple[str, ...] = field(default=())
-    storage_hashed: bool = True
+    storage_version: str = ""

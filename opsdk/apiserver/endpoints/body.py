@@ -85,7 +85,9 @@ def _go_words(raw: bytes, error: json.JSONDecodeError) -> str:
 def parse_yaml(raw: bytes) -> Parsed:
     """YAML as JSON: keys become strings, times stay strings."""
     try:
-        return Parsed(_json_keys(yaml.load(raw, Loader=_Loader)))  # noqa: S506 - a subclass of the safe loader
+        # Of several documents the first one counts.
+        documents = yaml.load_all(raw, Loader=_Loader)
+        return Parsed(_json_keys(next((d for d in documents if d is not None), None)))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""

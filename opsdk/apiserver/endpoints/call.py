@@ -31,7 +31,15 @@ class Call:
 
     def context(self, *, dry_run: bool = False) -> Context:
         """For the registry."""
-        return Context(user=self.user, namespace=self.info.namespace, clock=self.clock, dry_run=dry_run, warn=self.warn)
+        manager = self.http.query.get("fieldManager") or self.http.header("user-agent").partition("/")[0]
+        return Context(
+            user=self.user,
+            namespace=self.info.namespace,
+            clock=self.clock,
+            dry_run=dry_run,
+            warn=self.warn,
+            manager=manager[:128] or "unknown",
+        )
 
 
 Handler = Callable[[Call], Awaitable[Response]]

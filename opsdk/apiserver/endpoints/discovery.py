@@ -84,8 +84,8 @@ def _api_resource(served: Installed) -> Tree:
         found["shortNames"] = list(info.short_names)
     if info.categories and not info.subresource:
         found["categories"] = list(info.categories)
-    if not info.subresource and "get" in served.verbs and "list" in served.verbs and served.storage_hashed:
-        found["storageVersionHash"] = _hash(info.group, info.version, info.kind)
+    if not info.subresource and "get" in served.verbs and "list" in served.verbs:
+        found["storageVersionHash"] = _hash(info.group, served.storage_version or info.version, info.kind)
     return found
 
 

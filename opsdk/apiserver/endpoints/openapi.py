@@ -11,7 +11,7 @@ from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotAcceptableError
-from opsdk.web.response import Response, encode_json, json_response
+from opsdk.web.response import Response, encode_json
 
 _REF = "#/components/schemas/"
 _METHODS = {
@@ -75,7 +75,9 @@ class OpenApi:
         if rest[:1] != ["v3"]:
             return None
         if len(rest) == 1:
-            return json_response({"paths": dict(self._index())})
+            index = encode_json({"paths": dict(self._index())})
+            # This one index is JSON under the name of text: so the real server sends it.
+            return Response(200, [("content-type", "text/plain; charset=utf-8")], index)
         path = "/".join(rest[1:])
         for name, group, served in self._documents():
             if name == path:

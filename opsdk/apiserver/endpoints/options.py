@@ -63,7 +63,7 @@ def list_options(query: Query, *, name: str = "") -> ListOptions:
         limit=max(number(query, "limit") or 0, 0),
         token=query.get("continue"),
         timeout=number(query, "timeoutSeconds"),
-        bookmarks=is_true(query.get("allowWatchBookmarks")),
+        bookmarks="allowWatchBookmarks" in query and is_true(query.get("allowWatchBookmarks")),
         initial_events=is_true(initial) if initial else None,
     )
 

@@ -61,7 +61,7 @@ def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
     if many:
         text = f"you requested {wrong}, but the requested object is a list (*{kind}List)"
     else:
-        text = f"you requested {wrong}, but the requested object is not a list (*{kind})"
+        raise problems.plain("content is not a list")
     raise NotAcceptableError(text)
 
 

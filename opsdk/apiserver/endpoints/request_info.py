@@ -8,7 +8,6 @@ from opsdk.web.request import Query
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
-_TRUE = frozenset({"1", "true", "True", "TRUE", "t", "T"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +34,8 @@ class RequestInfo:
 
 
 def is_true(value: str) -> bool:
-    """Whether a query value means yes."""
-    return value in _TRUE
+    """Whether a query value means yes: everything does but two words."""
+    return value.lower() not in ("false", "0")
 
 
 def parse_request(method: str, path: str, query: Query) -> RequestInfo:

@@ -86,6 +86,11 @@ def _from_body(call: Call, served: Installed, raw: bytes) -> Tree:
         raise problems.bad_request(_UNKNOWN.format(kind=parsed["kind"], version=parsed.get("apiVersion", "")))
     if not isinstance(parsed, dict):
         raise body.unrecognized("DeleteOptions", "couldn't get version/kind; json parse error", raw)
+    grace = parsed.get("gracePeriodSeconds")
+    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
+        what = "string" if isinstance(grace, str) else "bool" if isinstance(grace, bool) else f"number {grace}"
+        text = f"json: cannot unmarshal {what} into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+        raise problems.bad_request(text)
     return parsed
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from opsdk.apiserver import problems
@@ -32,7 +33,19 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 _MAX_OPERATIONS = 10_000
 
-Patch = Callable[[Tree], Tree]
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch, and how it is refused where it does not fit."""
+
+    apply: Callable[[Tree], Any]
+    strategic: bool = False
+
+    def refused(self, error: PatchError) -> ApiError:
+        """Strategic merges fail in their own words, the others in none."""
+        if self.strategic:
+            return problems.plain(str(error))
+        return InvalidError("the server rejected our request due to an error in our request")
 
 
 def patch_types(served: Installed) -> tuple[str, ...]:
@@ -85,14 +98,14 @@ def _reader(media: str, served: Installed, raw: bytes) -> Patch:
                 f"Request entity too large: The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS},"
                 f" got {len(parsed)}"
             )
-        return lambda doc: apply_json_patch(doc, parsed)
+        return Patch(lambda doc: apply_json_patch(doc, parsed))
     if not isinstance(parsed, dict):
         raise problems.bad_request(
             "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
         )
     if media == MERGE_PATCH:
-        return lambda doc: apply_merge_patch(doc, parsed)
-    return lambda doc: apply_strategic(doc, parsed, served.model.shape)
+        return Patch(lambda doc: apply_merge_patch(doc, parsed))
+    return Patch(lambda doc: apply_strategic(doc, parsed, served.model.shape), strategic=True)
 
 
 async def _patch(
@@ -113,19 +126,12 @@ async def _patch(
 
 def _run(patch: Patch, doc: Tree) -> Tree:
     try:
-        patched = patch(doc)
+        patched = patch.apply(doc)
     except PatchError as error:
-        raise _refused(error) from None
+        raise patch.refused(error) from None
     if not isinstance(patched, dict):
         raise InvalidError("the server rejected our request due to an error in our request")
     return patched
-
-
-def _refused(error: PatchError) -> ApiError:
-    text = str(error)
-    if "does not contain declared merge key" in text:
-        return problems.plain(text)
-    return InvalidError("the server rejected our request due to an error in our request")
 
 
 def _undecodable(patched: Tree, why: str) -> ApiError:
@@ -151,7 +157,9 @@ def _decoded(call: Call, served: Installed, options: WriteOptions, patched: Tree
 
 def check_identity(call: Call, served: Installed, obj: Tree) -> None:
     """A patch changes neither name nor namespace."""
-    meta = obj.get("metadata") or {}
+    meta = obj.setdefault("metadata", {})
+    if not served.model.typed:
+        meta.setdefault("name", call.info.name)
     name = meta.get("name")
     if not name:
         text = f"the name of the object ({call.info.name} based on URL) was undeterminable: name must be provided"
@@ -160,7 +168,7 @@ def check_identity(call: Call, served: Installed, obj: Tree) -> None:
         raise problems.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
         )
-    if served.info.namespaced and meta.get("namespace", call.info.namespace) != call.info.namespace:
+    if served.info.namespaced and meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
         raise problems.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
@@ -210,8 +218,6 @@ def _configuration(call: Call, served: Installed, raw: bytes) -> body.Parsed:
     if config.get("kind") != info.kind:
         raise problems.bad_request(f"invalid object type: {_gvk_text(found, config.get('kind', ''))}")
     check_identity(call, served, config)
-    if info.namespaced:
-        config["metadata"].setdefault("namespace", call.info.namespace)
     return parsed
 
 

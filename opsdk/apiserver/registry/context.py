@@ -23,6 +23,7 @@ class Context:
         namespace: of the path; empty for cluster-scoped objects and for all namespaces.
         dry_run: everything happens but the write.
         warn: takes a warning for the client.
+        manager: who owns the fields that a store writes on the caller's behalf.
     """
 
     user: User = LOOPBACK
@@ -30,6 +31,7 @@ class Context:
     clock: Clock = LOOP_CLOCK
     dry_run: bool = False
     warn: Callable[[str], None] = _drop
+    manager: str = "kube-apiserver"
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     def timestamp(self) -> str:

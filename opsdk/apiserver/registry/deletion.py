@@ -51,13 +51,13 @@ def mark(context: Context, strategy: Strategy, current: Tree, options: DeleteOpt
     else:
         meta.pop("finalizers", None)
     immediate = not finalizers and not grace and strategy.removable(obj)
-    if immediate and (not strategy.graceful or meta.get("deletionTimestamp")):
-        return Remove(obj)
     previous = meta.get("deletionGracePeriodSeconds")
+    if immediate and (not strategy.graceful or (meta.get("deletionTimestamp") and not previous)):
+        return Remove(obj)
     if meta.get("deletionTimestamp") and (previous is None or grace >= previous):
         return obj
     when = context.clock.wall() + timedelta(seconds=grace)
-    if meta.get("generation"):
+    if meta.get("generation") and not meta.get("deletionTimestamp"):
         meta["generation"] = meta.get("generation", 0) + 1
     meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     meta["deletionGracePeriodSeconds"] = grace

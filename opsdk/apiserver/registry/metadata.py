@@ -111,11 +111,11 @@ def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
 
 def restore(meta: Tree, old: Tree) -> None:
     """Put back what an update cannot change, before it is compared and validated."""
-    for key in ("generation", "selfLink", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+    for key in ("generation", "selfLink", "creationTimestamp"):
         meta.pop(key, None)
         if key in old:
             meta[key] = old[key]
-    for key in ("uid",):
+    for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if not meta.get(key) and key in old:
             meta[key] = old[key]
     if "generateName" in old and not meta.get("generateName"):
@@ -125,9 +125,9 @@ def restore(meta: Tree, old: Tree) -> None:
 def validate_update(meta: Tree, old: Tree) -> list[Cause]:
     """What an update may not change."""
     found = [
-        problems.invalid_value(f"metadata.{key}", meta.get(key, ""), "field is immutable")
-        for key in ("name", "namespace", "uid")
-        if meta.get(key, "") != old.get(key, "")
+        problems.invalid_value(f"metadata.{key}", meta.get(key), "field is immutable")
+        for key in ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if meta.get(key) != old.get(key)
     ]
     if old.get("deletionTimestamp"):
         new = [f for f in meta.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
@@ -138,7 +138,7 @@ def validate_update(meta: Tree, old: Tree) -> list[Cause]:
                 f" []string{{{listed}}}"
             )
             found.append(problems.not_allowed("metadata.finalizers", text))
-    found.extend(_validate_common(meta))
+    found.extend(_validate_common(meta) * 2)
     # The server checks metadata once for all kinds and once for each kind, and tells of both.
     return found * 2
 

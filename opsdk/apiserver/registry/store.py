@@ -193,7 +193,7 @@ class Store:
     def _refuse(self, obj: Tree, causes: Sequence[Cause]) -> None:
         if causes:
             name = obj["metadata"].get("name", "")
-            raise problems.invalid(self.info.kind, self.info.group, name, causes)
+            raise problems.invalid(self.info.kind, self.strategy.error_group(self.info.group), name, causes)
 
     async def _insert(self, context: Context, obj: Tree) -> Tree:
         meta = obj["metadata"]
@@ -226,7 +226,7 @@ class Store:
         *,
         force_create: bool = False,
     ) -> tuple[Tree, bool]:
-        """See `Updater`."""
+        """See `Updater`; who may create on demand (apply) has its uid checked with the rest, others at once."""
         created = False
         before: Tree | None = None
 
@@ -239,7 +239,7 @@ class Store:
             outcome = await (
                 self._step_create(context, name, wanted, validate)
                 if current is None
-                else self._step_update(context, name, wanted, current, validate)
+                else self._step_update(context, name, wanted, current, validate, early=not force_create)
             )
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
@@ -288,8 +288,10 @@ class Store:
         return obj
 
     async def _step_update(
-        self, context: Context, name: str, obj: Tree, current: Tree, validate: Validate
+        self, context: Context, name: str, obj: Tree, current: Tree, validate: Validate, *, early: bool
     ) -> Tree | Remove:
+        if early:
+            self._check_uid(name, obj, current)
         self._check_version(name, obj, current)
         meta, old_meta = obj["metadata"], current["metadata"]
         metadata.restore(meta, old_meta)
@@ -310,9 +312,8 @@ class Store:
             return Remove(obj)
         return obj
 
-    def _check_version(self, name: str, obj: Tree, current: Tree) -> None:
-        meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
-        uid = meta.get("uid")
+    def _check_uid(self, name: str, obj: Tree, current: Tree) -> None:
+        uid, old_meta = (obj.get("metadata") or {}).get("uid"), current["metadata"]
         where = f"/registry/{self.key(old_meta.get('namespace', ''), name)}"
         if uid and uid != old_meta.get("uid"):
             why = (
@@ -321,11 +322,16 @@ class Store:
                 f" UID in object meta: {old_meta.get('uid', '')}"
             )
             raise problems.conflict(self.info, name, why)
+
+    def _check_version(self, name: str, obj: Tree, current: Tree) -> None:
+        meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
         version = meta.get("resourceVersion", "")
         if version in ("", "0"):
             if not self.strategy.allow_unconditional_update:
                 raise self._version_missing(name)
             meta["resourceVersion"] = old_meta["resourceVersion"]
+        elif not version.isdigit():
+            raise problems.plain(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         elif version != old_meta["resourceVersion"]:
             raise problems.modified(self.info, name)
 

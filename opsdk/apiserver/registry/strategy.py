@@ -53,6 +53,10 @@ class Strategy:
         """Why `name` (or the `prefix` of one) may not be used."""
         return names.dns_subdomain(name, prefix=prefix)
 
+    def error_group(self, group: str) -> str:
+        """The group that errors name."""
+        return group
+
     def unknown_field(self, key: str) -> ApiError:
         """The answer to a field selector that the kind does not know."""
         if self.selectable:
