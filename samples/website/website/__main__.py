@@ -19,6 +19,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=4, help="reconciles at a time")
     parser.add_argument("--leader-elect", action="store_true", help="work on one replica at a time")
     parser.add_argument("--leader-elect-namespace", default="", help="default: the namespace this runs in")
+    parser.add_argument("--lease-duration", type=float, default=15.0, help="seconds others wait for a silent leader")
+    parser.add_argument("--renew-deadline", type=float, default=10.0, help="seconds after which a leader gives up")
+    parser.add_argument("--retry-period", type=float, default=2.0, help="seconds between two tries")
     parser.add_argument("--log-level", default="INFO")
     arguments = parser.parse_args()
     options = OperatorOptions(
@@ -26,6 +29,9 @@ def main() -> int:
         controller=ControllerOptions(max_concurrent_reconciles=arguments.workers),
         leader_election=arguments.leader_elect,
         leader_election_namespace=arguments.leader_elect_namespace,
+        lease_duration=arguments.lease_duration,
+        renew_deadline=arguments.renew_deadline,
+        retry_period=arguments.retry_period,
     )
     try:
         make_operator(options).run(
