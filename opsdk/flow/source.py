@@ -23,8 +23,9 @@ from opsdk.queue.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-# How often a kind that is not served is looked for again: as often as controller-runtime does.
-_RETRY_KIND = 10.0
+# When a kind that is not served is looked for again: soon at first, for its definition is often installed together
+# with the operator; then every ten seconds, as controller-runtime does.
+_RETRY_KIND = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.0, reset_after=0)
 
 
 class Source(Protocol):
@@ -46,8 +47,8 @@ class Source(Protocol):
 class KindSource:
     """The changes of a kind, from the cache's informers.
 
-    A kind that is not served yet is looked for every ten seconds until it is, so a controller may start before its
-    CRD is installed.
+    A kind that is not served yet is looked for, at least every ten seconds, until it is, so a controller may start
+    before its CRD is installed.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class KindSource:
 
     async def _attach(self) -> None:
         said = False
+        waits = _RETRY_KIND.start()
         while True:
             try:
                 await self._feeder.handler.prepare(self.cache.mapper)
@@ -95,7 +97,7 @@ class KindSource:
                 level = logging.DEBUG if said else logging.WARNING
                 log.log(level, "cannot watch %s yet: %s", self.kind.gvk, error)
                 said = isinstance(error, NoMatchError)
-            await self._clock.sleep(_RETRY_KIND)
+            await self._clock.sleep(waits.next(self._clock.now()))
         self._problem = None
         self._registration = self._cached.add_handler(self._on_delta, resync=True)
         self._found.set()

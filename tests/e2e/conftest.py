@@ -99,6 +99,17 @@ class Stage:
         assert not check or process.returncode == 0, f"kubectl {' '.join(arguments)}: {err.decode()}"
         return out.decode() + ("" if check else err.decode())
 
+    async def follow(self, *arguments: str) -> Program:
+        """Start a kubectl that goes on by itself; what it prints is what it `said`."""
+        log = self.folder / f"kubectl-{len(self._programs)}.log"
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                "kubectl", f"--kubeconfig={self.kubeconfig}", *arguments, stdout=output, stderr=output
+            )
+        program = Program(process, log)
+        self._programs.append(program)
+        return program
+
     async def install_kind(self) -> None:
         """Install the definition of Website, as its README says."""
         from opsdk import crd_for

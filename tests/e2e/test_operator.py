@@ -12,15 +12,13 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(180)]
 
 
-async def test_the_everyday_commands(stage: Any, make_site: Any) -> None:
+async def test_the_everyday_commands(stage: Any, make_site: Any, wait_until: Any) -> None:
     """apply, get -w, patch, wait, describe, delete --wait: everything settles, and all stop well on SIGTERM."""
     try:
         server = await stage.server()
         operator = await stage.operator()
         await stage.install_kind()
-        watching = asyncio.create_task(
-            stage.kubectl("get", "websites", "-w", "--output-watch-events", "--request-timeout=6s", check=False)
-        )
+        watching = await stage.follow("get", "websites", "-w", "--output-watch-events")
         await stage.kubectl("apply", "-f", "-", stdin=json.dumps(make_site("hello", replicas=2)))
         await stage.kubectl("wait", "--for=condition=Ready", "website/hello", "--timeout=30s")
         parts = await stage.kubectl("get", "configmap,service,deployment", "hello", "-o", "name")
@@ -34,9 +32,9 @@ async def test_the_everyday_commands(stage: Any, make_site: Any) -> None:
         assert table.split()[:4] == ["NAME", "IMAGE", "REPLICAS", "READY"]
         await stage.kubectl("delete", "website", "hello", "--wait", "--timeout=30s")
         await stage.kubectl("wait", "--for=delete", "deployment/hello", "--timeout=30s")
-        seen = await watching
-        assert "ADDED" in seen
-        assert "DELETED" in seen
+        await wait_until("the watch to tell", lambda: _said(watching, "DELETED"))
+        assert "ADDED" in watching.said()
+        assert "MODIFIED" in watching.said()
         await operator.stop()
         assert await server.stop() < 2
     finally:
