@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.api.kinds import Kind, KindLike, kind_of
