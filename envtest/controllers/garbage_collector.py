@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from envtest.controllers.loops import Controller
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import deleting, owner_uids, stamp
@@ -20,7 +22,7 @@ from envtest.controllers.ownership import (
 )
 from envtest.controllers.writes import EVENTS, Create, Delete, Patch, Resource
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.errors import NotFoundError
+from opsdk.errors import AlreadyExistsError, NotFoundError
 
 
 class GarbageCollector(Controller):
@@ -142,7 +144,8 @@ class GarbageCollector(Controller):
             if kind is None or not kind.namespaced or mark in self._told:
                 continue
             self._told.add(mark)
-            await self.kit.api.write(Create(EVENTS, _event_about(resource, obj, ref, stamp(self.kit.now()))))
+            with suppress(AlreadyExistsError):
+                await self.kit.api.write(Create(EVENTS, _event_about(resource, obj, ref, stamp(self.kit.now()))))
 
 
 def _same(old: Tree, new: Tree) -> bool:
@@ -156,7 +159,7 @@ def _event_about(resource: Resource, obj: Tree, ref: Tree, now: str) -> Tree:
     return {
         "kind": "Event",
         "apiVersion": "v1",
-        "metadata": {"generateName": f"{obj['metadata']['name']}.", "namespace": "default"},
+        "metadata": {"name": f"{obj['metadata']['name']}.{ref['uid'].replace('-', '')[:16]}", "namespace": "default"},
         "involvedObject": {
             "kind": resource.kind,
             "apiVersion": resource.api_version,

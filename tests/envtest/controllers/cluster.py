@@ -43,9 +43,10 @@ class Kubectl:
         return await self.send("GET", path)
 
     async def items(self, path: str) -> list[Tree]:
-        """The items of a list."""
-        found: list[Tree] = (await self.get(path))["items"]
-        return found
+        """The items of a list, with their kind."""
+        found = await self.get(path)
+        named = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
+        return [{**named, **item} for item in found["items"]]
 
     async def names(self, path: str) -> list[str]:
         """Their names, in order."""

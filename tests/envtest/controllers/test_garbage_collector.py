@@ -1,0 +1,170 @@
+"""Laws of `envtest.controllers.garbage_collector` and its core."""
+
+from __future__ import annotations
+
+import pytest
+
+from envtest.controllers.ownership import Owner, Verdict, judge
+from envtest.environment import Environment
+from opsdk.errors import NotFoundError
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, config_map, deployment, reference, settle
+
+NODES = "/api/v1/nodes"
+
+
+def owned(*states: Owner) -> tuple[Tree, dict[str, Owner]]:
+    """An object with an owner in each state."""
+    owners = [{"uid": str(number)} for number in range(len(states))]
+    return {"metadata": {"uid": "me", "ownerReferences": owners}}, {str(n): s for n, s in enumerate(states)}
+
+
+@pytest.mark.parametrize(
+    ("states", "dependents", "verdict"),
+    [
+        ([], False, Verdict.KEEP),
+        ([Owner.SOLID], False, Verdict.KEEP),
+        ([Owner.ABSENT], False, Verdict.COLLECT),
+        ([Owner.ABSENT, Owner.SOLID], False, Verdict.PRUNE),
+        ([Owner.WAITING, Owner.SOLID], False, Verdict.PRUNE),
+        ([Owner.ABSENT, Owner.UNKNOWN], False, Verdict.KEEP),
+        ([Owner.WAITING], False, Verdict.COLLECT),
+        ([Owner.WAITING], True, Verdict.COLLECT_FOREGROUND),
+        ([Owner.ABSENT], True, Verdict.COLLECT),
+    ],
+)
+def test_judges(states: list[Owner], dependents: bool, verdict: Verdict) -> None:
+    """An object goes when nobody owns it any more, and loses dead references while somebody does."""
+    obj, looks = owned(*states)
+    assert judge(obj, lambda ref: looks[ref["uid"]], has_dependents=dependents).verdict is verdict
+
+
+async def test_background() -> None:
+    """Deleting a deployment takes its replica sets and pods along."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=3))
+        await settle()
+        await api.delete(f"{APPS}/deployments/web")
+        await settle()
+        assert await api.names(f"{APPS}/replicasets") == []
+        assert await api.names(f"{CORE}/pods") == []
+
+
+async def test_foreground() -> None:
+    """In the foreground the owner stays until the last dependent that blocks it has gone."""
+    async with Environment(controllers=["garbage-collector"]) as env:
+        api = Kubectl(env)
+        owner = await api.create(f"{CORE}/configmaps", config_map("owner"))
+        held = config_map("held", owner, finalizers=["example.com/hold"])
+        await api.create(f"{CORE}/configmaps", held)
+        free = config_map("free")
+        free["metadata"]["ownerReferences"] = [reference(owner, block=False)]
+        await api.create(f"{CORE}/configmaps", free)
+        await api.delete(f"{CORE}/configmaps/owner", propagationPolicy="Foreground")
+        await settle()
+        assert await api.names(f"{CORE}/configmaps") == ["held", "owner"]
+        await api.merge(f"{CORE}/configmaps/held", {"metadata": {"finalizers": None}})
+        await settle()
+        assert await api.names(f"{CORE}/configmaps") == []
+
+
+async def test_foreground_reaches_down() -> None:
+    """In the foreground grandchildren go first, then children, then the owner."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
+        await settle()
+        gone: list[str] = []
+        watch = env.plane.storage
+        watches = {k: watch.watch(p) for k, p in (("d", "apps/deployments/"), ("r", "apps/replicasets/"))}
+        pods = watch.watch("core/pods/")
+        await api.delete(f"{APPS}/deployments/web", propagationPolicy="Foreground")
+        await settle()
+        last: dict[str, int] = {}
+        for name, found in (*watches.items(), ("p", pods)):
+            while found.progress() is None:
+                change = await anext(found)
+                if change.kind.value == "delete":
+                    last[name] = change.revision
+            found.close()
+        gone.extend(sorted(last, key=lambda name: last[name]))
+        assert gone == ["p", "r", "d"]
+
+
+async def test_orphan() -> None:
+    """Orphaning leaves the replica set and its pods alone, without a reference; a new deployment takes them in."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
+        await settle()
+        pods = await api.names(f"{CORE}/pods")
+        await api.delete(f"{APPS}/deployments/web", propagationPolicy="Orphan")
+        await settle()
+        with pytest.raises(NotFoundError):
+            await api.get(f"{APPS}/deployments/web")
+        [replica_set] = await api.items(f"{APPS}/replicasets")
+        assert "ownerReferences" not in replica_set["metadata"]
+        assert await api.names(f"{CORE}/pods") == pods
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
+        await settle()
+        [replica_set] = await api.items(f"{APPS}/replicasets")
+        assert replica_set["metadata"]["ownerReferences"][0]["kind"] == "Deployment"
+        assert await api.names(f"{CORE}/pods") == pods
+
+
+async def test_a_living_owner_keeps() -> None:
+    """While one owner lives the object stays, without its references to the dead."""
+    async with Environment(controllers=["garbage-collector"]) as env:
+        api = Kubectl(env)
+        first = await api.create(f"{CORE}/configmaps", config_map("first"))
+        second = await api.create(f"{CORE}/configmaps", config_map("second"))
+        await api.create(f"{CORE}/configmaps", config_map("child", first, second))
+        await api.delete(f"{CORE}/configmaps/first")
+        await settle()
+        child = await api.get(f"{CORE}/configmaps/child")
+        assert [o["name"] for o in child["metadata"]["ownerReferences"]] == ["second"]
+        await api.delete(f"{CORE}/configmaps/second")
+        await settle()
+        assert await api.names(f"{CORE}/configmaps") == []
+
+
+async def test_another_uid_is_another_owner() -> None:
+    """An object that names an owner of another uid, or one in another namespace, is owned by nobody."""
+    async with Environment(controllers=["garbage-collector"]) as env:
+        api = Kubectl(env)
+        owner = await api.create(f"{CORE}/configmaps", config_map("owner"))
+        imposter = {**owner, "metadata": {**owner["metadata"], "uid": "somebody-else"}}
+        await api.create(f"{CORE}/configmaps", config_map("child", imposter))
+        await api.create("/api/v1/namespaces/kube-public/configmaps", config_map("far", owner))
+        await api.create(f"{CORE}/configmaps", config_map("near", owner))
+        await settle()
+        assert await api.names(f"{CORE}/configmaps") == ["near", "owner"]
+        assert await api.names("/api/v1/namespaces/kube-public/configmaps") == []
+
+
+async def test_scopes() -> None:
+    """A cluster-scoped owner is fine; a namespaced owner of a cluster-scoped object is told of, and nothing deleted."""
+    async with Environment(controllers=["garbage-collector"]) as env:
+        api = Kubectl(env)
+        node = await api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+        await api.create(f"{CORE}/configmaps", config_map("of-node", node))
+        owner = await api.create(f"{CORE}/configmaps", config_map("owner"))
+        odd = {"name": "odd", "ownerReferences": [reference(owner)]}
+        await api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": odd})
+        await settle()
+        assert await api.names(NODES) == ["n", "odd"]
+        [event] = await api.items(f"{CORE}/events")
+        assert event["reason"] == "OwnerRefInvalidNamespace"
+        await api.delete(f"{NODES}/n")
+        await settle()
+        assert await api.names(f"{CORE}/configmaps") == ["owner"]
+
+
+async def test_unknown_kinds_are_left_alone() -> None:
+    """An owner of a kind that is not served cannot be said to be gone."""
+    async with Environment(controllers=["garbage-collector"]) as env:
+        api = Kubectl(env)
+        owner = {"apiVersion": "example.com/v1", "kind": "Unheard", "metadata": {"name": "x", "uid": "u"}}
+        await api.create(f"{CORE}/configmaps", config_map("child", owner))
+        await settle()
+        assert await api.names(f"{CORE}/configmaps") == ["child"]
