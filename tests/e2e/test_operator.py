@@ -121,7 +121,7 @@ async def test_one_replica_works_and_the_other_takes_over(stage: Any, make_site:
 
 
 def _documents(objects: list[dict[str, Any]]) -> str:
-    return "\n---\n".join(json.dumps(o) for o in objects)
+    return "\n".join(json.dumps(o) for o in objects)
 
 
 async def _said(program: Any, words: str) -> bool:
