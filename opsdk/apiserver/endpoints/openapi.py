@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
+from opsdk.apiserver.endpoints.verb_patch import patch_types
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotAcceptableError
@@ -148,7 +149,9 @@ class OpenApi:
             if verb in ("create", "update"):
                 operation["requestBody"] = {"content": {"*/*": {"schema": body}}}
             if verb == "patch":
-                operation["requestBody"] = {"content": {t: {"schema": {"type": "object"}} for t in _PATCHES}}
+                operation["requestBody"] = {
+                    "content": {t: {"schema": {"type": "object"}} for t in sorted(patch_types(installed))}
+                }
             operations[_METHODS[verb]] = operation
         return operations
 
@@ -167,14 +170,6 @@ class OpenApi:
             definitions |= {n: _downgraded(s) for n, s in document["components"]["schemas"].items()}
         made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
         return cached(call, encode_json(made), "application/json")
-
-
-_PATCHES = (
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-)
 
 
 def _parameter(name: str) -> Tree:
