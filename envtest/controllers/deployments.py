@@ -25,7 +25,7 @@ from envtest.controllers.objects import (
     with_condition,
     without_zeros,
 )
-from envtest.controllers.replicasets import Plan
+from envtest.controllers.pod_owner import Plan
 from envtest.controllers.writes import DEPLOYMENTS, PODS, REPLICA_SETS, Create, Delete, Patch, Update, Write
 from envtest.kinds.workloads import selects
 from opsdk.apiserver.storage.ports import Tree

@@ -10,11 +10,13 @@ from envtest.controllers.accounts import ServiceAccountController
 from envtest.controllers.api import Api
 from envtest.controllers.deployments import DeploymentController
 from envtest.controllers.garbage_collector import GarbageCollector
+from envtest.controllers.jobs import JobController
 from envtest.controllers.loops import Controller, Kit, Runner
 from envtest.controllers.mirror import Hub
 from envtest.controllers.namespace_content import NamespaceController
 from envtest.controllers.nodes import DEFAULT_STAGES, KubeletController, Stage
 from envtest.controllers.replicasets import ReplicaSetController
+from envtest.controllers.statefulsets import StatefulSetController
 from envtest.controllers.writes import Resource
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
@@ -38,7 +40,14 @@ def _no_certificate() -> str:
 
 
 def _makers(stages: Sequence[Stage] = (), certificate: Callable[[], str] = _no_certificate) -> Mapping[str, Maker]:
-    simple = (GarbageCollector, NamespaceController, DeploymentController, ReplicaSetController)
+    simple = (
+        GarbageCollector,
+        NamespaceController,
+        DeploymentController,
+        ReplicaSetController,
+        StatefulSetController,
+        JobController,
+    )
     return {
         **{c.name: c for c in simple},
         ServiceAccountController.name: lambda kit: ServiceAccountController(kit, certificate),

@@ -1,0 +1,110 @@
+"""Laws of `envtest.controllers.jobs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envtest.controllers.jobs import intervals
+from envtest.controllers.nodes import DEFAULT_STAGES, Stage, State
+from envtest.environment import Environment
+from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
+
+BATCH = "/apis/batch/v1/namespaces/default/jobs"
+FAIL = (Stage(at=State.PENDING, to=State.FAILED, delay=1),)
+WORK = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.SUCCEEDED, delay=10))
+
+
+def job(name: str, **spec: Any) -> Tree:
+    """A Job."""
+    inner = {"template": template(name, restartPolicy="Never"), **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": inner}
+
+
+async def test_completes() -> None:
+    """A job is complete when as many pods have succeeded as it wants, never more at a time than it allows."""
+    async with Environment(controllers="cluster", stages=WORK) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", completions=5, parallelism=2))
+        await settle(5)
+        status = (await api.get(f"{BATCH}/j"))["status"]
+        assert (status["active"], status["ready"]) == (2, 2)
+        await settle(60)
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Complete")["status"] == "True"
+        assert found["status"]["succeeded"] == 5
+        assert found["status"]["completionTime"]
+        assert len(await api.names(f"{CORE}/pods")) == 5
+
+
+async def test_succeeded_pods_count_though_deleted() -> None:
+    """A pod that succeeded counts even if somebody deletes it before the job is through."""
+    async with Environment(controllers="cluster", stages=WORK) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", completions=3, parallelism=1))
+        await settle(12)
+        finished = [p for p in await api.items(f"{CORE}/pods") if p["status"]["phase"] == "Succeeded"]
+        assert len(finished) == 1
+        await api.delete(f"{CORE}/pods/{finished[0]['metadata']['name']}")
+        await settle(60)
+        assert (await api.get(f"{BATCH}/j"))["status"]["succeeded"] == 3
+        assert len(await api.names(f"{CORE}/pods")) == 2
+
+
+async def test_fails() -> None:
+    """A job whose pods fail more often than its limit allows has failed."""
+    async with Environment(controllers="cluster", stages=FAIL) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", backoffLimit=2))
+        await settle(30)
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
+        assert found["status"]["failed"] == 3
+
+
+async def test_deadline_and_expiry() -> None:
+    """A job that is active for too long has failed and loses its pods; it goes when its time to live is over."""
+    async with Environment(controllers="cluster", stages=(Stage(at=State.PENDING, to=State.READY),)) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", activeDeadlineSeconds=20, ttlSecondsAfterFinished=30))
+        await settle(15)
+        assert condition(await api.get(f"{BATCH}/j"), "Failed") == {}
+        await settle(15)
+        assert condition(await api.get(f"{BATCH}/j"), "Failed")["reason"] == "DeadlineExceeded"
+        assert await api.names(f"{CORE}/pods") == []
+        await settle(40)
+        assert await api.names(BATCH) == []
+
+
+async def test_indexed() -> None:
+    """Each index of an indexed job succeeds once."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", completions=4, parallelism=4, completionMode="Indexed"))
+        await settle()
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Complete")["status"] == "True"
+        assert found["status"]["completedIndexes"] == "0-3"
+        names = await api.names(f"{CORE}/pods")
+        assert [n.rpartition("-")[0] for n in names] == ["j-0", "j-1", "j-2", "j-3"]
+
+
+async def test_suspended() -> None:
+    """A suspended job has no pods; resumed, it goes on."""
+    async with Environment(controllers="cluster", stages=DEFAULT_STAGES) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", suspend=True))
+        await settle()
+        assert condition(await api.get(f"{BATCH}/j"), "Suspended")["status"] == "True"
+        assert await api.names(f"{CORE}/pods") == []
+        await api.merge(f"{BATCH}/j", {"spec": {"suspend": False}})
+        await settle()
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Suspended")["reason"] == "JobResumed"
+        assert condition(found, "Complete")["status"] == "True"
+
+
+def test_intervals() -> None:
+    """Three numbers in a row or more are shown as a range."""
+    assert intervals({0, 2, 3}) == "0,2,3"
+    assert intervals(set()) == ""
+    assert intervals({1, 2, 3}) == "1-3"
