@@ -10,6 +10,7 @@ from envtest.kinds.base import TableStrategy
 from envtest.kinds.typed import TypedModel
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -65,8 +66,12 @@ class EventStrategy(TableStrategy):
 
 def _strict(obj: Tree, *, new: bool) -> list[Cause]:
     found = [] if obj.get("eventTime") else [problems.required("eventTime")]
+    component = obj.get("reportingComponent", "")
+    where = "reportingController" if new else "reportingComponent"
+    if not component:
+        found.append(problems.required(where))
+    found.extend(problems.invalid_value(where, component, text) for text in names.qualified_name(component))
     for field, key in (
-        ("reportingController" if new else "reportingComponent", "reportingComponent"),
         ("reportingInstance", "reportingInstance"),
         ("action", "action"),
         ("reason", "reason"),

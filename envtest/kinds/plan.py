@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from envtest.kinds.quantities import canonical
 from envtest.tables.load import Types
 from opsdk.errors import DecodeError
 
@@ -227,7 +228,7 @@ def _int_or_string(value: Any, reading: Reading) -> Any:
 def _quantity(value: Any, reading: Reading) -> Any:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise _mismatch(value, reading, "string")
-    return str(value)
+    return canonical(str(value))
 
 
 SPECIAL: dict[str, Plan] = {
@@ -299,7 +300,7 @@ class Struct:
         zero = _GONE
         if struct and key != "metadata":
             zero = {}
-        elif required and default is not None and default in ("", 0, False):
+        elif default is not None and not isinstance(default, dict) and not default:
             zero = default
         elif (condition and go_type == "v1.Time") or (required and schema.get("type") == "array"):
             # These are written even where nothing was given, unlike most.

@@ -170,8 +170,11 @@ class JobStrategy(TableStrategy):
         """Labels for its pods, and the selector that finds them."""
         super().prepare_for_create(context, obj)
         spec, uid, name = obj["spec"], obj["metadata"]["uid"], obj["metadata"].get("name", "")
-        if spec.get("manualSelector"):
+        spec.setdefault("manualSelector", False)
+        if spec["manualSelector"]:
             return
+        given = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        inherits = (obj["metadata"].get("labels") or {}) == given
         meta = spec.setdefault("template", {}).setdefault("metadata", {})
         labels = meta.setdefault("labels", {})
         for prefix in ("", "batch.kubernetes.io/"):
@@ -179,6 +182,9 @@ class JobStrategy(TableStrategy):
             labels.setdefault(f"{prefix}controller-uid", uid)
         if not spec.get("selector"):
             spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+        if inherits:
+            # A job without labels of its own has those of its pods.
+            obj["metadata"]["labels"] = dict(labels)
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """Numbers and the template."""

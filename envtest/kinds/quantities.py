@@ -1,0 +1,55 @@
+"""Quantities in the one form in which the server writes them. Pure."""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_UP, Context, Decimal, localcontext
+
+from opsdk.errors import DecodeError
+
+_FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
+_BINARY = {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
+_DECIMAL = {s: Decimal(1000) ** p for p, s in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)}
+_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def canonical(text: str) -> str:
+    """The shortest whole number with the largest suffix of the same family; `DecodeError` for no quantity.
+
+    >>> canonical("0.5"), canonical("1024Mi"), canonical("1000m"), canonical("1.5Gi"), canonical("100")
+    ('500m', '1Gi', '1', '1536Mi', '100')
+    """
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise DecodeError(_WRONG)
+    # Enough digits for the largest suffix beside a billionth.
+    with localcontext(Context(prec=80)):
+        return _written(match)
+
+
+def _written(match: re.Match[str]) -> str:
+    sign, number, exponent, suffix = match.groups()
+    value = Decimal(number + (exponent or ""))
+    if suffix:
+        value *= _BINARY.get(suffix) or _DECIMAL[suffix]
+    # Nothing smaller than a billionth is kept.
+    value = value.quantize(_DECIMAL["n"], rounding=ROUND_UP) if value % _DECIMAL["n"] else value
+    shown = _exponent(value) if exponent else _suffixed(value, binary=bool(suffix) and suffix in _BINARY)
+    return f"-{shown}" if sign == "-" and value else shown
+
+
+def _suffixed(value: Decimal, *, binary: bool) -> str:
+    if not value:
+        return "0"
+    whole = binary and value >= 1024 and not value % 1
+    suffixes = {"": Decimal(1), **_BINARY} if whole else _DECIMAL
+    suffix, unit = max(((s, u) for s, u in suffixes.items() if not value % u), key=lambda pair: pair[1])
+    return f"{int(value / unit)}{suffix}"
+
+
+def _exponent(value: Decimal) -> str:
+    if not value:
+        return "0"
+    power = max(p for p in range(-9, 19, 3) if not value % (Decimal(10) ** p))
+    digits = int(value / Decimal(10) ** power)
+    return f"{digits}e{power}" if power else str(digits)

@@ -1,0 +1,172 @@
+"""Objects come, change and go, as clients see it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from server_client import APPLY, MERGE, Caller
+
+from envtest.environment import Environment
+
+CM = "/api/v1/namespaces/default/configmaps"
+
+
+async def test_create_read_update_delete() -> None:
+    """The life of an object: 201, the same object, a new version, a Status, 404."""
+    async with Environment() as env:
+        call = Caller(env)
+        made = await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})
+        assert made.status == 201
+        assert made.json["metadata"]["namespace"] == "default"
+        assert (await call("GET", f"{CM}/a")).json == made.json
+        changed = await call("PUT", f"{CM}/a", {**made.json, "data": {"x": "2"}})
+        assert int(changed.json["metadata"]["resourceVersion"]) > int(made.json["metadata"]["resourceVersion"])
+        stale = await call("PUT", f"{CM}/a", {**made.json, "data": {"x": "3"}})
+        assert (stale.status, stale.json["reason"]) == (409, "Conflict")
+        gone = await call("DELETE", f"{CM}/a")
+        assert (gone.status, gone.json["status"]) == (200, "Success")
+        missing = await call("GET", f"{CM}/a")
+        assert (missing.status, missing.json["message"]) == (404, 'configmaps "a" not found')
+
+
+async def test_a_write_that_changes_nothing_keeps_the_version() -> None:
+    """PUT, patch and apply of what is there already leave the resourceVersion alone."""
+    async with Environment() as env:
+        call = Caller(env)
+        made = (await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
+        version = made["metadata"]["resourceVersion"]
+        for answer in (
+            await call("PUT", f"{CM}/a", made),
+            await call("PATCH", f"{CM}/a", {"data": {"x": "1"}}, content_type=MERGE),
+        ):
+            assert answer.json["metadata"]["resourceVersion"] == version
+
+
+async def test_concurrent_patches_are_all_applied() -> None:
+    """The server retries conflicting patches itself: no client sees a 409."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CM, {"metadata": {"name": "a"}})
+        patches = [call("PATCH", f"{CM}/a", {"data": {f"k{n}": "v"}}, content_type=MERGE) for n in range(10)]
+        assert {a.status for a in await asyncio.gather(*patches)} == {200}
+        assert len((await call("GET", f"{CM}/a")).json["data"]) == 10
+
+
+async def test_a_dry_run_changes_nothing() -> None:
+    """The answer is as if it were done; nothing is stored and no revision is used."""
+    async with Environment() as env:
+        call = Caller(env)
+        before = env.plane.storage.current_rv
+        answer = await call("POST", f"{CM}?dryRun=All", {"metadata": {"name": "a"}})
+        assert answer.status == 201
+        assert (await call("GET", f"{CM}/a")).status == 404
+        assert env.plane.storage.current_rv == before
+
+
+async def test_finalizers_hold_a_deleted_object() -> None:
+    """DELETE marks; dropping the last finalizer removes; no new finalizer is taken meanwhile."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CM, {"metadata": {"name": "a", "finalizers": ["example.com/x"]}})
+        marked = await call("DELETE", f"{CM}/a")
+        assert marked.json["metadata"]["deletionGracePeriodSeconds"] == 0
+        more = {"metadata": {"finalizers": ["example.com/x", "example.com/y"]}}
+        assert (await call("PATCH", f"{CM}/a", more, content_type=MERGE)).status == 422
+        assert (await call("PATCH", f"{CM}/a", {"metadata": {"finalizers": None}}, content_type=MERGE)).status == 200
+        assert (await call("GET", f"{CM}/a")).status == 404
+
+
+async def test_nothing_is_created_in_a_missing_namespace() -> None:
+    """The namespace is named in the 404."""
+    async with Environment() as env:
+        answer = await Caller(env)("POST", "/api/v1/namespaces/nowhere/configmaps", {"metadata": {"name": "a"}})
+        assert (answer.status, answer.json["message"]) == (404, 'namespaces "nowhere" not found')
+
+
+async def test_generated_names() -> None:
+    """GenerateName gives a fresh name below 64 characters."""
+    async with Environment() as env:
+        call = Caller(env)
+        made = [(await call("POST", CM, {"metadata": {"generateName": "x" * 70}})).json for _ in range(3)]
+        names = {m["metadata"]["name"] for m in made}
+        assert len(names) == 3
+        assert all(len(n) == 63 for n in names)
+
+
+async def test_apply_owns_and_conflicts() -> None:
+    """A second manager cannot change what the first applied, unless it forces it; then the first owns it no more."""
+    async with Environment() as env:
+        call = Caller(env)
+
+        def config(value: str) -> dict[str, object]:
+            return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": value}}
+
+        url = f"{CM}/a?fieldManager="
+        assert (await call("PATCH", f"{url}one", config("1"), content_type=APPLY)).status == 201
+        refused = await call("PATCH", f"{url}two", config("2"), content_type=APPLY)
+        assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (409, ".data.x")
+        forced = await call("PATCH", f"{url}two&force=true", config("2"), content_type=APPLY)
+        assert [m["manager"] for m in forced.json["metadata"]["managedFields"]] == ["two"]
+
+
+async def test_unknown_fields_warn_or_are_refused() -> None:
+    """By default they are dropped with a warning; Strict makes them a 400."""
+    async with Environment() as env:
+        call = Caller(env)
+        body = {"metadata": {"name": "a"}, "colour": "red"}
+        warned = await call("POST", f"{CM}?dryRun=All", body)
+        assert warned.headers["warning"] == '299 - "unknown field \\"colour\\""'
+        assert "colour" not in warned.json
+        assert (await call("POST", f"{CM}?fieldValidation=Strict", body)).status == 400
+
+
+async def test_status_and_spec_have_their_own_doors() -> None:
+    """The main resource ignores status, the status resource ignores spec; only spec counts as a generation."""
+    async with Environment() as env:
+        call = Caller(env)
+        url = "/apis/apps/v1/namespaces/default/deployments"
+        pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"selector": {"matchLabels": {"a": "b"}}, "template": pod}
+        made = (await call("POST", url, {"metadata": {"name": "d"}, "spec": spec, "status": {"replicas": 9}})).json
+        assert (made["metadata"]["generation"], made["status"]) == (1, {})
+        patch = {"spec": {"replicas": 5}, "status": {"replicas": 3}}
+        status = (await call("PATCH", f"{url}/d/status", patch, content_type=MERGE)).json
+        assert (status["spec"]["replicas"], status["status"]["replicas"], status["metadata"]["generation"]) == (1, 3, 1)
+        scaled = (await call("PATCH", f"{url}/d/scale", {"spec": {"replicas": 4}}, content_type=MERGE)).json
+        assert scaled["spec"] == {"replicas": 4}
+        assert (await call("GET", f"{url}/d")).json["metadata"]["generation"] == 2
+
+
+async def test_anonymous_users_see_health_only() -> None:
+    """Without credentials there are health and version; with wrong ones nothing."""
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("GET", "/livez", authorization="")).raw == b"ok"
+        assert (await call("GET", "/api/v1/pods", authorization="")).status == 403
+        assert (await call("GET", "/livez", authorization="Bearer wrong")).status == 401
+
+
+async def test_both_event_apis_see_the_same_objects() -> None:
+    """What is written through one API is read through the other, in its own words."""
+    async with Environment() as env:
+        call = Caller(env)
+        event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": "hi", "reason": "R"}
+        assert (await call("POST", "/api/v1/namespaces/default/events", event)).status == 201
+        found = (await call("GET", "/apis/events.k8s.io/v1/namespaces/default/events/e")).json
+        assert (found["note"], found["apiVersion"]) == ("hi", "events.k8s.io/v1")
+
+
+async def test_services_get_addresses_of_their_own() -> None:
+    """Addresses come from the range, are never given twice, and can be used again after a deletion."""
+    async with Environment() as env:
+        call = Caller(env)
+        url = "/api/v1/namespaces/default/services"
+
+        def service(name: str, **spec: object) -> dict[str, object]:
+            return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
+
+        one, two = [(await call("POST", url, service(n))).json["spec"]["clusterIP"] for n in ("one", "two")]
+        assert one != two
+        assert (await call("POST", url, service("three", clusterIP=one))).status == 422
+        await call("DELETE", f"{url}/one")
+        assert (await call("POST", url, service("three", clusterIP=one))).status == 201

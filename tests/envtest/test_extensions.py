@@ -1,0 +1,161 @@
+"""Custom resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server_client import MERGE, Caller
+
+from envtest.environment import Environment
+from envtest.extensions.jsonpath import find, valid
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+URL = "/apis/demo.io/v1/namespaces/default/widgets"
+SIZE = {"type": "integer", "minimum": 1, "default": 2}
+
+
+def definition(**version: Any) -> dict[str, Any]:
+    """A definition of widgets; `version` changes its one version."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "default": {}, "properties": {"size": SIZE, "note": {"type": "string"}}},
+            "status": {"type": "object", "properties": {"size": {"type": "integer"}}},
+        },
+    }
+    scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
+    made = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}, "scale": scale},
+        **version,
+    }
+    names = {"plural": "widgets", "kind": "Widget"}
+    return {
+        "metadata": {"name": "widgets.demo.io"},
+        "spec": {"group": "demo.io", "scope": "Namespaced", "names": names, "versions": [made]},
+    }
+
+
+def widget(name: str = "w", **spec: Any) -> dict[str, Any]:
+    """A widget."""
+    return {"apiVersion": "demo.io/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
+
+
+async def test_a_definition_is_served_at_once() -> None:
+    """After the answer to the POST it is Established, in discovery, in OpenAPI, and objects can be made."""
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("GET", URL)).raw == b"404 page not found\n"
+        assert (await call("POST", CRDS, definition())).status == 201
+        found = (await call("GET", f"{CRDS}/widgets.demo.io")).json
+        assert {c["type"]: c["status"] for c in found["status"]["conditions"]}["Established"] == "True"
+        assert [r["name"] for r in (await call("GET", "/apis/demo.io/v1")).json["resources"]] == [
+            "widgets",
+            "widgets/scale",
+            "widgets/status",
+        ]
+        schemas = (await call("GET", "/openapi/v3/apis/demo.io/v1")).json["components"]["schemas"]
+        assert "io.demo.v1.Widget" in schemas
+        assert (await call("POST", URL, widget(size=3))).status == 201
+
+
+async def test_bodies_follow_the_schema() -> None:
+    """Unknown fields go, defaults come, what is not valid is refused by path."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition())
+        made = (await call("POST", URL, widget(other=1))).json
+        assert made["spec"] == {"size": 2}
+        refused = await call("POST", URL, widget("x", size=0))
+        assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, "spec.size")
+
+
+async def test_status_and_scale() -> None:
+    """Status has its own door; scale reads and writes the paths of the definition."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition())
+        await call("POST", URL, {**widget(size=3), "status": {"size": 9}})
+        status = (await call("PATCH", f"{URL}/w/status", {"status": {"size": 1}}, content_type=MERGE)).json
+        assert (status["status"], status["metadata"]["generation"]) == ({"size": 1}, 1)
+        scale = (await call("PATCH", f"{URL}/w/scale", {"spec": {"replicas": 7}}, content_type=MERGE)).json
+        assert (scale["spec"], scale["status"]) == ({"replicas": 7}, {"replicas": 1})
+        assert (await call("GET", f"{URL}/w")).json["spec"]["size"] == 7
+
+
+async def test_versions_are_views_of_one_object() -> None:
+    """Both served versions read and write the same object; only apiVersion differs."""
+    async with Environment() as env:
+        call = Caller(env)
+        crd = definition()
+        first = crd["spec"]["versions"][0]
+        crd["spec"]["versions"].append({**first, "name": "v2", "storage": False})
+        await call("POST", CRDS, crd)
+        await call("POST", URL, widget(size=3))
+        found = (await call("GET", URL.replace("/v1/", "/v2/") + "/w")).json
+        assert (found["apiVersion"], found["spec"]) == ("demo.io/v2", {"size": 3})
+
+
+async def test_a_changed_definition_takes_effect() -> None:
+    """The next request is validated by the new schema, and old watches end."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition())
+        path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum"
+        async with call.watch(f"{URL}?watch=1") as events:
+            patch = [{"op": "add", "path": path, "value": 5}]
+            answer = await call("PATCH", f"{CRDS}/widgets.demo.io", patch, content_type="application/json-patch+json")
+            assert answer.status == 200
+            assert await events.get() is None
+        assert (await call("POST", URL, widget(size=6))).status == 422
+
+
+async def test_deleting_a_definition_deletes_its_objects() -> None:
+    """Objects with finalizers hold the definition; when the last has gone, so has it."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition())
+        held = widget("held", size=1)
+        held["metadata"]["finalizers"] = ["example.com/x"]
+        await call("POST", URL, held)
+        await call("POST", URL, widget("free"))
+        await call("DELETE", f"{CRDS}/widgets.demo.io")
+        assert (await call("GET", f"{URL}/free")).status == 404
+        assert (await call("POST", URL, widget("new"))).status == 403
+        await call("PATCH", f"{URL}/held", {"metadata": {"finalizers": None}}, content_type=MERGE)
+        assert (await call("GET", f"{CRDS}/widgets.demo.io")).status == 404
+        assert (await call("GET", URL)).raw == b"404 page not found\n"
+
+
+async def test_columns_of_a_table() -> None:
+    """Name, then the columns of the definition; what is missing is null."""
+    async with Environment() as env:
+        call = Caller(env)
+        columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]
+        columns.append({"name": "Note", "type": "string", "jsonPath": ".spec.note"})
+        await call("POST", CRDS, definition(additionalPrinterColumns=columns))
+        await call("POST", URL, widget(size=3))
+        table = (await call("GET", URL, accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json
+        assert table["rows"][0]["cells"] == ["w", 3, None]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (".a.b", [1]),
+        (".list[0].name", ["x"]),
+        (".list[-1].name", ["y"]),
+        (".list[*].name", ["x", "y"]),
+        ('.list[?(@.name=="y")].on', [True]),
+        (".a['b']", [1]),
+        (".none.at.all", []),
+    ],
+)
+def test_json_paths(path: str, found: list[Any]) -> None:
+    """A path gives every value that it leads to."""
+    tree = {"a": {"b": 1}, "list": [{"name": "x"}, {"name": "y", "on": True}]}
+    assert (valid(path), find(tree, path)) == (True, found)

@@ -1,0 +1,42 @@
+"""Quantities as the server writes them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.kinds.quantities import canonical
+from opsdk.api.quantity import Quantity
+from opsdk.errors import DecodeError
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("0.5", "500m"),
+        ("1000", "1k"),
+        ("1024", "1024"),
+        ("2048Ki", "2Mi"),
+        ("1e3", "1e3"),
+        ("-0.25", "-250m"),
+        ("0", "0"),
+    ],
+)
+def test_canonical_forms(text: str, shown: str) -> None:
+    """A whole number with the largest suffix of its family."""
+    assert canonical(text) == shown
+
+
+@given(st.integers(0, 10**15), st.sampled_from(["", "m", "k", "M", "Ki", "Mi", "Gi"]))
+def test_the_value_stays(number: int, suffix: str) -> None:
+    """Writing a quantity changes its form, never its value; writing it twice changes nothing more."""
+    shown = canonical(f"{number}{suffix}")
+    assert Quantity(shown) == Quantity(f"{number}{suffix}")
+    assert canonical(shown) == shown
+
+
+def test_other_text_is_refused() -> None:
+    """What is no quantity is a `DecodeError`."""
+    with pytest.raises(DecodeError):
+        canonical("many")

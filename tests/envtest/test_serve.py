@@ -1,0 +1,86 @@
+"""The server as a process, and on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from envtest.environment import Environment
+from opsdk.errors import ConfigError
+
+
+async def request(port: int, path: str, *, token: str = "", context: ssl.SSLContext | None = None) -> str:
+    """The body of the answer to a GET."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    credentials = f"Authorization: Bearer {token}\r\n" if token else ""
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{credentials}\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    return answer.partition("\r\n\r\n")[2]
+
+
+@pytest.mark.realtime
+async def test_client_certificates_are_users(tmp_path: Path) -> None:
+    """Who presents a certificate of the server's authority is its common name, in its organisations."""
+    async with Environment() as env:
+        web = await env.serve()
+        pair = env.authority.client("admin", ("system:masters",))
+        cert, key = pair.write(tmp_path, "admin")
+        context = ssl.create_default_context(cadata=env.authority.pair.cert.decode())
+        context.load_cert_chain(cert, key)
+        found = json.loads(await request(web.port, "/api/v1/namespaces/default", context=context))
+        assert found["metadata"]["name"] == "default"
+
+
+@pytest.mark.realtime
+async def test_a_busy_port_is_an_error_at_once() -> None:
+    """The second server on a port fails before it says that it serves."""
+    async with Environment() as one, Environment() as two:
+        web = await one.serve(tls=False)
+        with pytest.raises(ConfigError, match="cannot listen"):
+            await two.serve(port=web.port, tls=False)
+
+
+@pytest.mark.e2e
+def test_the_command_serves_and_stops(tmp_path: Path) -> None:
+    """One line when it serves, a private kubeconfig, a stop within two seconds, everything kept for the next start."""
+    kubeconfig, tokens = tmp_path / "kubeconfig", tmp_path / "tokens.csv"
+    tokens.write_text('secret,alice,uid,"devs,ops"\n')
+    command = [
+        sys.executable,
+        "-m",
+        "envtest",
+        "serve",
+        "--port",
+        "0",
+        "--no-tls",
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
+    command += ["--kubeconfig", str(kubeconfig), "--token-auth-file", str(tokens)]
+    revisions = []
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            ready = process.stdout.readline().split()
+            assert ready[0] == "ready"
+            assert yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == ready[1]
+            assert kubeconfig.stat().st_mode & 0o777 == 0o600
+            port = int(ready[1].rpartition(":")[2])
+            found = json.loads(asyncio.run(request(port, "/api/v1/namespaces/default", token="secret")))
+            revisions.append(found["metadata"]["resourceVersion"])
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(5) == 0
+            assert time.monotonic() - began < 2
+    assert revisions[0] == revisions[1]

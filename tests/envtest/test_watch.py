@@ -1,0 +1,142 @@
+"""Watches and lists, as clients see them."""
+
+from __future__ import annotations
+
+from server_client import MERGE, Caller
+
+from envtest.environment import Environment
+from opsdk.aio.clock import LOOP_CLOCK
+
+CM = "/api/v1/namespaces/default/configmaps"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+async def make(call: Caller, name: str, **labels: str) -> dict[str, object]:
+    """Create a config map."""
+    return (await call("POST", CM, {"metadata": {"name": name, "labels": labels}})).json
+
+
+async def test_a_watch_without_a_version_shows_what_is_there() -> None:
+    """Synthetic ADDED events come first, then the live ones."""
+    async with Environment() as env:
+        call = Caller(env)
+        await make(call, "a")
+        async with call.watch(f"{CM}?watch=1") as events:
+            assert (await events.get())["object"]["metadata"]["name"] == "a"
+            await make(call, "b")
+            await call("DELETE", f"{CM}/b")
+            assert [(await events.get())["type"] for _ in range(2)] == ["ADDED", "DELETED"]
+
+
+async def test_a_watch_resumes_after_a_version() -> None:
+    """From version N on each later event comes once."""
+    async with Environment() as env:
+        call = Caller(env)
+        first = await make(call, "a")
+        await make(call, "b")
+        async with call.watch(f"{CM}?watch=1&resourceVersion={first['metadata']['resourceVersion']}") as events:
+            assert (await events.get())["object"]["metadata"]["name"] == "b"
+            assert events.empty()
+
+
+async def test_objects_enter_and_leave_a_selection() -> None:
+    """Starting to match is ADDED; ceasing to match is DELETED with the state that was known."""
+    async with Environment() as env:
+        call = Caller(env)
+        async with call.watch(f"{CM}?watch=1&labelSelector=x=1") as events:
+            await make(call, "a")
+            for value in ("1", "2"):
+                await call("PATCH", f"{CM}/a", {"metadata": {"labels": {"x": value}}}, content_type=MERGE)
+            added, removed = await events.get(), await events.get()
+            assert (added["type"], removed["type"]) == ("ADDED", "DELETED")
+            assert removed["object"]["metadata"]["labels"] == {"x": "1"}
+            versions = [int(e["object"]["metadata"]["resourceVersion"]) for e in (added, removed)]
+            assert versions == [env.plane.storage.current_rv - 1, env.plane.storage.current_rv]
+
+
+async def test_a_version_too_old_is_an_error_event() -> None:
+    """The stream is a 200 with one ERROR event of code 410, and ends."""
+    async with Environment() as env:
+        call = Caller(env)
+        first = await make(call, "a")
+        await make(call, "b")
+        env.plane.storage.compact(env.plane.storage.current_rv)
+        async with call.watch(f"{CM}?watch=1&resourceVersion={first['metadata']['resourceVersion']}") as events:
+            error = await events.get()
+            assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
+            assert await events.get() is None
+
+
+async def test_the_end_of_initial_events_is_told() -> None:
+    """A streaming list sends everything, then a bookmark with the annotation that clients wait for."""
+    async with Environment() as env:
+        call = Caller(env)
+        await make(call, "a")
+        query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        async with call.watch(f"{CM}?{query}") as events:
+            added, mark = await events.get(), await events.get()
+            assert (added["type"], mark["type"]) == ("ADDED", "BOOKMARK")
+            assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_a_watch_ends_at_its_deadline() -> None:
+    """TimeoutSeconds ends the stream cleanly; bookmarks come each minute and just before the end."""
+    async with Environment() as env:
+        call = Caller(env)
+        start = LOOP_CLOCK.now()
+        async with call.watch(f"{CM}?watch=1&timeoutSeconds=100&allowWatchBookmarks=true") as events:
+            found = [await events.get() for _ in range(3)]
+        assert [e and e["type"] for e in found] == ["BOOKMARK", "BOOKMARK", None]
+        assert LOOP_CLOCK.now() - start == 100
+
+
+async def test_tables_name_their_columns_once() -> None:
+    """Only the first event of a watch in table form has column definitions."""
+    async with Environment() as env:
+        call = Caller(env)
+        async with call.watch(f"{CM}?watch=1", accept=TABLE) as events:
+            await make(call, "a")
+            await make(call, "b")
+            first, second = (await events.get())["object"], (await events.get())["object"]
+            assert [c["name"] for c in first["columnDefinitions"]] == ["Name", "Data", "Age"]
+            assert (second["columnDefinitions"], second["rows"][0]["cells"]) == (None, ["b", 0, "0s"])
+
+
+async def test_pages_are_one_list() -> None:
+    """Limit and continue walk one snapshot, in key order, with the same version on each page."""
+    async with Environment() as env:
+        call = Caller(env)
+        for name in "abcde":
+            await make(call, name)
+        names, versions, token = [], set(), ""
+        while True:
+            page = (await call("GET", f"{CM}?limit=2&continue={token}")).json
+            names += [i["metadata"]["name"] for i in page["items"]]
+            versions.add(page["metadata"]["resourceVersion"])
+            await make(call, f"x{len(names)}")
+            token = page["metadata"].get("continue", "")
+            if not token:
+                break
+        assert (names, len(versions)) == (list("abcde"), 1)
+
+
+async def test_an_expired_page_says_how_to_go_on() -> None:
+    """After a compaction the token is a 410 that carries another token."""
+    async with Environment() as env:
+        call = Caller(env)
+        for name in "abc":
+            await make(call, name)
+        token = (await call("GET", f"{CM}?limit=1")).json["metadata"]["continue"]
+        await make(call, "d")
+        env.plane.storage.compact(env.plane.storage.current_rv)
+        expired = await call("GET", f"{CM}?limit=1&continue={token}")
+        assert (expired.status, expired.json["reason"]) == (410, "Expired")
+        rest = await call("GET", f"{CM}?continue={expired.json['metadata']['continue']}")
+        assert rest.status == 200
+
+
+async def test_unknown_field_selectors_are_refused() -> None:
+    """A kind that cannot be selected by a field says so."""
+    async with Environment() as env:
+        answer = await Caller(env)("GET", f"{CM}?fieldSelector=data.k=1")
+        assert answer.status == 400

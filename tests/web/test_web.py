@@ -1,0 +1,97 @@
+"""Requests, answers, serving."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from opsdk.errors import TooLargeError
+from opsdk.web.application import asgi
+from opsdk.web.request import Query, Request
+from opsdk.web.response import Response, StreamResponse, text_response
+from opsdk.web.serving import ServeOptions, WebServer
+
+
+def request(*parts: bytes, headers: dict[str, str] | None = None) -> Request:
+    """A request whose body comes in parts."""
+    messages = [{"type": "http.request", "body": p, "more_body": i < len(parts) - 1} for i, p in enumerate(parts)]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    return Request(method="POST", path="/", query=Query(), headers=headers or {}, receive=receive)
+
+
+def test_the_first_of_several_values_counts() -> None:
+    """A query parameter that is there twice has its first value."""
+    query = Query("a=1&a=2&b=")
+    assert (query.get("a"), query.all("a"), query.get("b", "x"), query.get("c", "x")) == ("1", ["1", "2"], "", "x")
+
+
+async def test_a_body_is_read_once_and_kept() -> None:
+    """The parts are joined; asking twice gives the same bytes."""
+    found = request(b"ab", b"cd")
+    assert (await found.body(10), await found.body(10)) == (b"abcd", b"abcd")
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-length": "11"}])
+async def test_a_body_too_large_is_refused(headers: dict[str, str]) -> None:
+    """By its declared length, or as soon as too much of it has come."""
+    with pytest.raises(TooLargeError):
+        await request(b"abcdef", b"ghijk", headers=headers).body(10)
+
+
+async def test_a_stream_ends_when_the_client_leaves() -> None:
+    """The generator is closed, so that what it holds is let go."""
+    closed = asyncio.Event()
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"x"
+                await asyncio.sleep(1)
+        finally:
+            closed.set()
+
+    async def handler(_: Request) -> Response:
+        return StreamResponse(chunks=endless())
+
+    sent: list[bytes] = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(4.5)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    await asgi(handler)({"type": "http", "method": "GET", "path": "/"}, receive, send)
+    assert closed.is_set()
+    assert b"".join(sent) == b"xxxxx"
+
+
+@pytest.mark.realtime
+async def test_stopping_ends_open_streams() -> None:
+    """A stream that never ends by itself does not keep the server from stopping."""
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        while True:
+            yield b"x"
+            await asyncio.sleep(0.01)
+
+    async def handler(found: Request) -> Response:
+        return StreamResponse(chunks=endless()) if found.path == "/stream" else text_response("ok")
+
+    server = WebServer(asgi(handler), ServeOptions(grace=0.1))
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"200" in await reader.readline()
+    await asyncio.wait_for(server.aclose(), 2)
+    await asyncio.wait_for(reader.read(), 1)
+    writer.close()
+    await writer.wait_closed()
+    await server.aclose()
