@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from functools import total_ordering
 from typing import Any
 
-_FORM = re.compile(r"^([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?$")
+_FORM = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([eE][+-]?[0-9]+)|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?"
+)
+# Exact or refused: a thousand digits are far beyond what a server takes.
+_EXACT = Context(prec=1000, Emax=1000, Emin=-1000, traps=[Inexact, InvalidOperation, Overflow])
 _SUFFIXES: dict[str, Decimal] = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -28,6 +32,7 @@ _SUFFIXES: dict[str, Decimal] = {
 _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 _DECIMAL = ("E", "P", "T", "G", "M", "k")
 _FRACTIONS = ("m", "u", "n")
+_EXPONENTS = {"E": "e18", "P": "e15", "T": "e12", "G": "e9", "M": "e6", "k": "e3", "m": "e-3", "u": "e-6", "n": "e-9"}
 
 
 @total_ordering
@@ -46,31 +51,41 @@ class Quantity:
     __slots__ = ("_family", "_text", "value")
 
     def __init__(self, amount: str | float | Decimal) -> None:
-        text = amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
-        match = _FORM.match(text)
+        text = amount if isinstance(amount, str) else _plain(amount)
+        match = _FORM.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is no quantity: write a number with an optional suffix such as m, k, M, Ki, Gi")
         number, exponent, suffix = match.groups()
         self._text = text
-        self._family = "e" if exponent else suffix if suffix in _BINARY else ""
-        self.value: Decimal = Decimal(number + (exponent or "")) * _SUFFIXES.get(suffix, Decimal(1))
-        """The exact amount in the base unit."""
+        self._family = "e" if exponent else "b" if suffix in _BINARY else ""
+        try:
+            self.value: Decimal = _EXACT.multiply(
+                _EXACT.create_decimal(number + (exponent or "")), _SUFFIXES.get(suffix, Decimal(1))
+            )
+            """The exact amount in the base unit."""
+        except ArithmeticError as error:
+            raise ValueError(f"{text[:80]!r} is no quantity: it is too large or too fine") from error
 
     @classmethod
     def of(cls, value: Decimal, *, binary: bool = False) -> Quantity:
         """The canonical quantity of an exact amount: no fraction, the largest suffix that allows it."""
-        if value == value.to_integral_value():
-            for suffix in _BINARY if binary else _DECIMAL:
-                scaled = value / _SUFFIXES[suffix]
-                if scaled and scaled == scaled.to_integral_value():
-                    return cls(f"{int(scaled)}{suffix}")
-            return cls(str(int(value)))
-        for suffix in _FRACTIONS:
-            scaled = value / _SUFFIXES[suffix]
-            if scaled == scaled.to_integral_value():
-                return cls(f"{int(scaled)}{suffix}")
-        # Finer than nano is rounded up, as the server does.
-        return cls(f"{int((value / _SUFFIXES['n']).to_integral_value('ROUND_UP'))}n")
+        return cls._of(value, "b" if binary else "")
+
+    @classmethod
+    def _of(cls, value: Decimal, family: str) -> Quantity:
+        # In billionths, so that integers do it all. Finer is rounded away from zero, as the server does.
+        nano = int(_EXACT.scaleb(value, 9).to_integral_value("ROUND_UP"))
+        whole, rest = divmod(nano, 10**9)
+        if family == "b" and not rest:
+            for suffix in _BINARY:
+                if whole and whole % int(_SUFFIXES[suffix]) == 0:
+                    return cls(f"{whole // int(_SUFFIXES[suffix])}{suffix}")
+            return cls(str(whole))
+        for suffix in (*_DECIMAL, "", *_FRACTIONS):
+            unit = int(_SUFFIXES.get(suffix, Decimal(1)).scaleb(9))
+            if (nano or suffix == "") and nano % unit == 0:
+                return cls(f"{nano // unit}{_EXPONENTS.get(suffix, '') if family == 'e' else suffix}")
+        raise AssertionError(value)  # the last unit is one billionth
 
     def __str__(self) -> str:
         return self._text
@@ -83,20 +98,20 @@ class Quantity:
             return self.value == other.value
         return NotImplemented
 
-    def __lt__(self, other: Quantity) -> bool:
-        return self.value < other.value
+    def __lt__(self, other: object) -> bool:
+        return self.value < other.value if isinstance(other, Quantity) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.value)
 
     def __add__(self, other: Quantity) -> Quantity:
-        return Quantity.of(self.value + other.value, binary=self._family in _BINARY)
+        return self._of(_EXACT.add(self.value, other.value), self._family)
 
     def __sub__(self, other: Quantity) -> Quantity:
-        return Quantity.of(self.value - other.value, binary=self._family in _BINARY)
+        return self._of(_EXACT.subtract(self.value, other.value), self._family)
 
     def __mul__(self, factor: int | Decimal) -> Quantity:
-        return Quantity.of(self.value * factor, binary=self._family in _BINARY)
+        return self._of(_EXACT.multiply(self.value, Decimal(factor)), self._family)
 
     def __int__(self) -> int:
         return int(self.value.to_integral_value("ROUND_UP"))
@@ -109,6 +124,13 @@ class Quantity:
 
     def __deepcopy__(self, memo: Any) -> Quantity:
         return self
+
+
+def _plain(number: float | Decimal) -> str:
+    """A number without an exponent; ``ValueError`` for what is none."""
+    if isinstance(number, bool):
+        raise ValueError(f"{number} is no quantity: give a number or a text")  # noqa: TRY004 - for msgspec
+    return format(number if isinstance(number, Decimal) else Decimal(str(number)), "f")
 
 
 IntOrString = int | str

@@ -11,8 +11,8 @@ from typing import Self
 from opsdk.api.meta import LabelSelector
 from opsdk.errors import UsageError
 
-_LABEL_NAME = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
-_LABEL_PREFIX = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
 
 
@@ -39,10 +39,10 @@ _FROM_OBJECT = {
 
 def _check_label(key: str, values: tuple[str, ...]) -> None:
     prefix, slash, name = key.rpartition("/")
-    if not _LABEL_NAME.match(name) or (slash and (len(prefix) > 253 or not _LABEL_PREFIX.match(prefix))):
+    if not _LABEL_NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _LABEL_PREFIX.fullmatch(prefix))):
         raise UsageError(f"{key!r} is no label key: letters, digits, '-', '_' and '.', at most 63, after 'prefix/'")
     for value in values:
-        if value and not _LABEL_NAME.match(value):
+        if value and not _LABEL_NAME.fullmatch(value):
             raise UsageError(f"{value!r} is no label value: letters, digits, '-', '_' and '.', at most 63")
 
 
@@ -82,7 +82,7 @@ class Requirement:
 
 
 def _compares(value: str | None, operator: Operator, bound: str) -> bool:
-    if value is None or not re.fullmatch(r"-?\d+", value):
+    if value is None or not re.fullmatch(r"-?[0-9]+", value):
         return False
     return int(value) > int(bound) if operator is Operator.GREATER_THAN else int(value) < int(bound)
 
@@ -229,7 +229,7 @@ def _parse_requirement(tokens: _Tokens) -> Requirement:
             return Requirement(key, Operator.NOT_EQUALS if mark == "!=" else Operator.EQUALS, (value,))
         case ">" | "<" as mark:
             tokens.take()
-            bound = tokens.expect(lambda t: re.fullmatch(r"-?\d+", t) is not None, "a number")
+            bound = tokens.expect(lambda t: re.fullmatch(r"-?[0-9]+", t) is not None, "a number")
             return Requirement(key, Operator(mark), (bound,))
         case "in" | "notin" as word:
             tokens.take()
@@ -277,6 +277,8 @@ class FieldSelector:
     def parse(cls, text: str) -> Self:
         r"""Read the text form; ``\`` escapes ``,``, ``=`` and itself in values."""
         found = []
+        if re.search(r"(?<!\\)(?:\\\\)*\\$", text):
+            raise UsageError(f"field selector {text!r}: ends with a lone backslash")
         for part in re.findall(r"(?:\\.|[^,\\])+", text):
             match = re.fullmatch(r"\s*([^=!]+?)(!=|==|=)((?:\\.|[^\\])*)", part)
             if match is None:

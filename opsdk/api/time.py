@@ -35,7 +35,8 @@ class MicroTime(datetime):
 
     def wire(self) -> str:
         """As it is sent."""
-        return self.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        # Not strftime: it writes the year 1, Go's zero time, without its leading zeros.
+        return self.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def whole_seconds(moment: datetime) -> Time:

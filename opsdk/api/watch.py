@@ -22,7 +22,7 @@ class EventType(Enum):
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
-    """Nothing, but the revision moved on to that of `object`."""
+    """Nothing, but the revision moved on to that of `object`, which is a `PartialObjectMetadata` here."""
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):

@@ -13,8 +13,8 @@ as it was.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar, overload
 
 from opsdk.api.gvk import GroupVersionKind, ObjectKey
@@ -261,7 +261,7 @@ class Client:
     ) -> None:
         """Ask for the deletion of an object, given itself or its kind and key; see `DeleteOptions`.
 
-        Returns when the server has taken the wish note: finalizers and grace periods may keep the object longer.
+        Returns when the server has taken note of the wish: finalizers and grace periods may keep the object longer.
         """
         gvk, where = _target(target, key, namespace)
         options = DeleteOptions(
@@ -312,9 +312,12 @@ class SubResourceClient:
 
     async def get(self, obj: AnyObject, body: KindLike[T]) -> T:
         """The subresource of `obj`, as the kind `body`."""
+        token = kind_of(body)
+        if token.form is PartialObjectMetadata:
+            raise UsageError(f"cannot get the subresource {self.name} using only metadata")
         options = GetOptions(live=True)
         # The URL is the parent's, the answer another kind: the parent's kind rides along in the form.
-        parent = Kind(gvk_of(obj), kind_of(body).form)
+        parent = Kind(gvk_of(obj), token.form)
         found: T = await self.performer.perform(
             Get(kind=parent, key=key_of(obj), subresource=self.name, options=options)
         )
@@ -322,9 +325,10 @@ class SubResourceClient:
 
     async def create(self, obj: AnyObject, body: T, *, dry_run: bool = False, field_owner: str = "") -> T:
         """Post `body` to the subresource of `obj`; it takes the parent's name and namespace if it has none."""
-        _name_after(body, obj)
+        _not_metadata(body, "create")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner)
-        made: T = await self.performer.perform(Create(obj=obj, subresource=self.name, body=body, options=options))
+        with _named_after(body, obj):
+            made: T = await self.performer.perform(Create(obj=obj, subresource=self.name, body=body, options=options))
         return made
 
     @overload
@@ -357,45 +361,88 @@ class SubResourceClient:
         field_validation: FieldValidation | None = None,
     ) -> AnyObject:
         """Replace the subresource with `body`, or with what `obj` says of it."""
-        _not_metadata(obj, "update")
-        if body is not None:
-            _name_after(body, obj)
+        _not_metadata(body if body is not None else obj, "update")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: AnyObject = await self.performer.perform(
-            Update(obj=obj, subresource=self.name, body=body, options=options)
-        )
+        with _named_after(body, obj):
+            made: AnyObject = await self.performer.perform(
+                Update(obj=obj, subresource=self.name, body=body, options=options)
+            )
         return made
 
+    @overload
     async def patch(
         self,
         obj: T,
         patch: Patch,
+        body: None = None,
         *,
         dry_run: bool = False,
         field_owner: str = "",
         field_validation: FieldValidation | None = None,
-    ) -> T:
-        """Change parts of the subresource."""
+    ) -> T: ...
+    @overload
+    async def patch(
+        self,
+        obj: AnyObject,
+        patch: Patch,
+        body: T,
+        *,
+        dry_run: bool = False,
+        field_owner: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> T: ...
+    async def patch(
+        self,
+        obj: AnyObject,
+        patch: Patch,
+        body: AnyObject | None = None,
+        *,
+        dry_run: bool = False,
+        field_owner: str = "",
+        field_validation: FieldValidation | None = None,
+    ) -> AnyObject:
+        """Change parts of the subresource.
+
+        Where it has a kind of its own (Scale), the answer is written into `body`; without one it is dropped.
+        """
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.performer.perform(
-            PatchObject(obj=obj, patch=patch, subresource=self.name, options=options)
-        )
+        with _named_after(body, obj):
+            made: AnyObject = await self.performer.perform(
+                PatchObject(obj=obj, patch=patch, subresource=self.name, body=body, options=options)
+            )
         return made
 
-    async def apply(self, obj: T, *, field_owner: str = "", force: bool = False, dry_run: bool = False) -> T:
-        """Server-side apply to the subresource."""
+    @overload
+    async def apply(
+        self, obj: T, body: None = None, *, field_owner: str = "", force: bool = False, dry_run: bool = False
+    ) -> T: ...
+    @overload
+    async def apply(
+        self, obj: AnyObject, body: T, *, field_owner: str = "", force: bool = False, dry_run: bool = False
+    ) -> T: ...
+    async def apply(
+        self,
+        obj: AnyObject,
+        body: AnyObject | None = None,
+        *,
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> AnyObject:
+        """Server-side apply of `body`, or of what `obj` says, to the subresource."""
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, force=force)
-        made: T = await self.performer.perform(Apply(obj=obj, subresource=self.name, options=options))
+        with _named_after(body, obj):
+            made: AnyObject = await self.performer.perform(
+                Apply(obj=obj, subresource=self.name, body=body, options=options)
+            )
         return made
 
 
 def as_key(key: ObjectKey | str, namespace: str = "") -> ObjectKey:
     """An `ObjectKey` from what a caller finds handy."""
-    if isinstance(key, ObjectKey):
-        return key
-    made = ObjectKey.parse(key)
+    made = key if isinstance(key, ObjectKey) else ObjectKey.parse(key)
     if made.namespace and namespace and made.namespace != namespace:
-        raise UsageError(f"the key {key!r} and the namespace {namespace!r} disagree: give one of them")
+        raise UsageError(f"the key {str(key)!r} and the namespace {namespace!r} disagree: give one of them")
     return ObjectKey(made.namespace or namespace, made.name)
 
 
@@ -415,6 +462,17 @@ def _not_metadata(obj: AnyObject, verb: str) -> None:
         raise UsageError(f"cannot {verb} using only metadata{hint}")
 
 
-def _name_after(body: AnyObject, parent: AnyObject) -> None:
-    body.metadata.name = body.metadata.name or parent.metadata.name
-    body.metadata.namespace = body.metadata.namespace or parent.metadata.namespace
+@contextmanager
+def _named_after(body: AnyObject | None, parent: AnyObject) -> Iterator[None]:
+    """`body` takes its parent's name and namespace where it has none; if the block fails, it is as it was."""
+    if body is None:
+        yield
+        return
+    meta = body.metadata
+    before = meta.name, meta.namespace
+    meta.name, meta.namespace = meta.name or parent.metadata.name, meta.namespace or parent.metadata.namespace
+    try:
+        yield
+    except BaseException:
+        meta.name, meta.namespace = before
+        raise

@@ -11,7 +11,7 @@ import msgspec
 
 from opsdk.api.gvk import GroupVersionKind
 from opsdk.api.kinds import Kind
-from opsdk.api.object import AnyObject, ObjectList, TypedObject, Unstructured, assign
+from opsdk.api.object import AnyObject, ObjectList, PartialObjectMetadata, TypedObject, Unstructured, assign
 from opsdk.api.watch import EventType, WatchEvent
 from opsdk.client.operations import (
     Apply,
@@ -27,7 +27,7 @@ from opsdk.client.operations import (
     gvk_of_operation,
 )
 from opsdk.client.requests import build, build_watch
-from opsdk.errors import DecodeError, NotFoundError, api_error_from_status
+from opsdk.errors import ApiError, ConnectionLostError, DecodeError, NotFoundError, api_error_from_status
 from opsdk.rest.frames import FrameSplitter, parse_frame
 from opsdk.rest.request import Request
 from opsdk.rest.response import Response, raise_for, warnings_of
@@ -75,11 +75,9 @@ class DirectClient:
                 return self._object(await self._send(request), operation.kind, subresource=operation.subresource)
             case List():
                 return await self._list(request, operation.kind)
-            case Create() | Update():
+            case Create() | Update() | PatchObject() | Apply():
                 target = operation.body if operation.body is not None else operation.obj
-                return self._written(await self._send(request), target)
-            case PatchObject() | Apply():
-                return self._written(await self._send(request), operation.obj)
+                return self._written(await self._send(request), target, subresource=operation.subresource)
             case Delete():
                 return await self._delete(request, missing_ok=operation.options.missing_ok)
             case DeleteAllOf():
@@ -107,15 +105,22 @@ class DirectClient:
                 raise
 
     def _object(self, response: Response, kind: Kind[Any], *, subresource: str) -> AnyObject:
-        if subresource:
+        if subresource and not (issubclass(kind.form, TypedObject) and kind.form.gvk.kind):
             kind = _kind_of_answer(response.body, kind.form)
+        elif subresource:
+            kind = Kind(kind.form.gvk, kind.form)
         made: AnyObject = decode(response.body, kind)
         return made
 
-    def _written(self, response: Response, target: AnyObject) -> AnyObject:
-        """The object handed in, now as the server has it. A mere Status (evictions, bindings) leaves it alone."""
+    def _written(self, response: Response, target: AnyObject, *, subresource: str) -> AnyObject:
+        """The object handed in, now as the server has it.
+
+        A mere Status (evictions, bindings) leaves it alone, and so does a subresource of another kind (scale).
+        """
         kind = _kind_of_answer(response.body, type(target))
         if kind.gvk.kind == "Status" and kind.gvk.group == "" and target.kind != "Status":
+            return target
+        if subresource and not isinstance(target, PartialObjectMetadata) and kind.gvk.kind != target.kind:
             return target
         if isinstance(target, TypedObject) and target.gvk.kind:
             kind = Kind(target.gvk, type(target))
@@ -142,8 +147,20 @@ async def _events(chunks: AsyncIterator[bytes], kind: Kind[Any]) -> AsyncIterato
             frame = parse_frame(data)
             body = bytes(frame.object)
             if frame.type == "ERROR":
-                raise api_error_from_status(msgspec.json.decode(body, type=dict), code=500)
-            yield WatchEvent(_event_type(frame.type), decode(body, kind))
+                raise _error_of(body)
+            # A bookmark is a revision and nothing else: the type's required fields are not there.
+            form = Kind(kind.gvk, PartialObjectMetadata) if frame.type == "BOOKMARK" else kind
+            yield WatchEvent(_event_type(frame.type), decode(body, form))
+    if splitter.rest():
+        raise ConnectionLostError(f"the watch of {kind.gvk} was cut inside an event")
+
+
+def _error_of(body: bytes) -> ApiError:
+    try:
+        status = msgspec.json.decode(body, type=dict)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        status = {"message": f"the watch failed, and its error is unreadable: {body[:80]!r}"}
+    return api_error_from_status(status, code=500)
 
 
 def _event_type(name: str) -> EventType:

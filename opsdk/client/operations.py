@@ -68,6 +68,7 @@ class PatchObject:
     obj: AnyObject
     patch: Patch
     subresource: str = ""
+    body: AnyObject | None = None
     options: WriteOptions = WriteOptions()
 
 
@@ -77,6 +78,7 @@ class Apply:
 
     obj: AnyObject
     subresource: str = ""
+    body: AnyObject | None = None
     options: WriteOptions = WriteOptions()
 
 

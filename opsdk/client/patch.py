@@ -10,6 +10,7 @@ import msgspec
 
 from opsdk.api.object import AnyObject, deep_copy, to_tree
 from opsdk.errors import UsageError
+from opsdk.scheme.codec import encode_tree
 from opsdk.tree.merge_patch import create_merge_patch
 
 
@@ -95,7 +96,7 @@ class MergeFrom:
         patch = create_merge_patch(_without_version(self._before), _without_version(after))
         if self._lock:
             patch.setdefault("metadata", {})["resourceVersion"] = version
-        return msgspec.json.encode(patch)
+        return encode_tree(patch, obj)
 
     def __repr__(self) -> str:
         return f"MergeFrom({self._before.get('kind')}{', optimistic lock' if self._lock else ''})"

@@ -29,6 +29,7 @@ from opsdk.client.options import DeleteOptions, WriteOptions
 from opsdk.client.patch import PatchType
 from opsdk.errors import UsageError
 from opsdk.rest.request import Request, resource_path
+from opsdk.scheme.codec import encode, encode_tree
 from opsdk.scheme.mapper import RestMapping
 
 JSON = "application/json"
@@ -146,7 +147,7 @@ def _create(operation: Create, mapping: RestMapping) -> Request:
         raise UsageError(f"{mapping.gvk.kind} is namespaced: set metadata.namespace before creating it")
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
-        "create", "POST", query=_write_query(operation.options), headers=_writing(body, JSON), body=_encode(body)
+        "create", "POST", query=_write_query(operation.options), headers=_writing(body, JSON), body=encode(body)
     )
 
 
@@ -156,7 +157,7 @@ def _update(operation: Update, mapping: RestMapping) -> Request:
     _need_name(target)
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
-        "update", "PUT", query=_write_query(operation.options), headers=_writing(body, JSON), body=_encode(body)
+        "update", "PUT", query=_write_query(operation.options), headers=_writing(body, JSON), body=encode(body)
     )
 
 
@@ -164,12 +165,13 @@ def _patch(operation: PatchObject, mapping: RestMapping) -> Request:
     namespace, name = key_of(operation.obj)
     target = Target(mapping, namespace, name, operation.subresource)
     _need_name(target)
+    body = operation.body if operation.body is not None else operation.obj
     return target.request(
         "patch",
         "PATCH",
         query=_write_query(operation.options),
-        headers=_writing(operation.obj, operation.patch.type.value),
-        body=operation.patch.data(operation.obj),
+        headers=_writing(body, operation.patch.type.value),
+        body=operation.patch.data(body),
     )
 
 
@@ -179,7 +181,8 @@ def _apply(operation: Apply, mapping: RestMapping) -> Request:
     namespace, name = key_of(operation.obj)
     target = Target(mapping, namespace, name, operation.subresource)
     _need_name(target)
-    tree = to_tree(operation.obj)
+    body = operation.body if operation.body is not None else operation.obj
+    tree = to_tree(body)
     # What the server keeps is no wish of the caller's; it refuses managedFields outright.
     for field in ("managedFields", "creationTimestamp", "generation", "selfLink"):
         tree["metadata"].pop(field, None)
@@ -187,13 +190,9 @@ def _apply(operation: Apply, mapping: RestMapping) -> Request:
         "patch",
         "PATCH",
         query=_write_query(operation.options),
-        headers=_writing(operation.obj, PatchType.APPLY.value),
-        body=msgspec.json.encode(tree),
+        headers=_writing(body, PatchType.APPLY.value),
+        body=encode_tree(tree, body),
     )
-
-
-def _encode(obj: AnyObject) -> bytes:
-    return msgspec.json.encode(to_tree(obj))
 
 
 def _writing(obj: AnyObject, content_type: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ class Delegating:
         options = operation.options
         if options.live or options.resource_version:
             return False
-        return not (isinstance(operation, Get) and operation.subresource)
+        return not (operation.subresource if isinstance(operation, Get) else operation.options.continue_)
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Always from the server."""

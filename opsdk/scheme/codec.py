@@ -13,7 +13,7 @@ import msgspec
 from opsdk.api.gvk import GroupVersionKind, ObjectKey
 from opsdk.api.kinds import Kind
 from opsdk.api.meta import ListMeta, ObjectMeta
-from opsdk.api.model import decode_hook
+from opsdk.api.model import decode_hook, encode_hook
 from opsdk.api.object import (
     AnyObject,
     ObjectList,
@@ -21,10 +21,11 @@ from opsdk.api.object import (
     Undecodable,
     Unstructured,
     convert,
+    key_of,
     remember_origin,
     to_tree,
 )
-from opsdk.errors import DecodeError
+from opsdk.errors import DecodeError, EncodeError
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -40,7 +41,7 @@ class _Head(msgspec.Struct, rename="camel"):
 class _RawList(msgspec.Struct, rename="camel"):
     """A list answer whose items are still bytes."""
 
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
     metadata: ListMeta | None = None
     kind: str = ""
     api_version: str = ""
@@ -48,7 +49,15 @@ class _RawList(msgspec.Struct, rename="camel"):
 
 def encode(obj: AnyObject) -> bytes:
     """`obj` as JSON; `EncodeError` if a value in it has no wire form."""
-    return msgspec.json.encode(to_tree(obj))
+    return encode_tree(to_tree(obj), obj)
+
+
+def encode_tree(tree: Any, obj: AnyObject) -> bytes:
+    """A tree made of `obj` as JSON; `EncodeError` names the object."""
+    try:
+        return msgspec.json.encode(tree, enc_hook=encode_hook)
+    except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError) as error:
+        raise EncodeError(f"{obj.kind} {key_of(obj)} cannot be encoded: {error}") from error
 
 
 def decode(data: bytes, kind: Kind[T]) -> T:
@@ -56,6 +65,10 @@ def decode(data: bytes, kind: Kind[T]) -> T:
     try:
         made = _decode(data, kind.form)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        head = _head(data)
+        if head.kind and kind.form is not PartialObjectMetadata:
+            # Another kind seldom fits; that it is another kind is the better news.
+            _check_kind(str(head.api_version), str(head.kind), kind.gvk, data)
         raise DecodeError(f"{kind.gvk} {_name(data)}: {error}") from error
     return _named(made, kind.gvk, data)
 
@@ -77,9 +90,14 @@ def _named(made: T, gvk: GroupVersionKind, data: bytes) -> T:
     if isinstance(made, PartialObjectMetadata) or not made.kind:
         # Metadata answers are called PartialObjectMetadata, and list items nothing at all.
         made.api_version, made.kind = gvk.api_version, gvk.kind
-    elif (made.api_version, made.kind) != (gvk.api_version, gvk.kind):
-        raise DecodeError(f"expected {gvk}, got {made.api_version}, Kind={made.kind}: {_name(data)}")
+    else:
+        _check_kind(made.api_version, made.kind, gvk, data)
     return made
+
+
+def _check_kind(api_version: str, kind: str, gvk: GroupVersionKind, data: bytes) -> None:
+    if (api_version, kind) != (gvk.api_version, gvk.kind):
+        raise DecodeError(f"expected {gvk}, got {api_version}, Kind={kind}: {_name(data)}")
 
 
 def decode_tree(tree: dict[str, Any], kind: Kind[T]) -> T:
@@ -111,6 +129,8 @@ def split_list(data: bytes) -> tuple[list[bytes], ListMeta]:
         raw = msgspec.json.decode(data, type=_RawList)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DecodeError(f"this is no list: {error}; it starts with {data[:80]!r}") from error
+    if isinstance(raw.items, msgspec.UnsetType) and not raw.kind.endswith("List"):
+        raise DecodeError(f"this is no list but a {raw.kind or 'nameless thing'}; it starts with {data[:80]!r}")
     return [bytes(item) for item in raw.items or ()], raw.metadata or ListMeta()
 
 
@@ -129,11 +149,15 @@ def decode_meta(data: bytes) -> ObjectMeta:
 
 def peek_key(data: bytes) -> ObjectKey:
     """Namespace and name of an object in JSON as far as they are readable; never fails."""
-    try:
-        found = msgspec.json.decode(data, type=_Head).metadata or {}
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return ObjectKey("", "")
+    found = _head(data).metadata or {}
     return ObjectKey(str(found.get("namespace") or ""), str(found.get("name") or ""))
+
+
+def _head(data: bytes) -> _Head:
+    try:
+        return msgspec.json.decode(data, type=_Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Head()
 
 
 def _name(data: bytes) -> str:

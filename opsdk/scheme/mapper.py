@@ -75,7 +75,7 @@ class RestMapper:
         self._served = Served()
         self._by_kind: dict[GroupVersionKind, RestMapping] = {}
         self._missed: TTLCache[Hashable, bool] = TTLCache(1024, refresh_interval, timer=clock.now)
-        self._refreshing: asyncio.Future[None] | None = None
+        self._refreshing: asyncio.Future[bool] | None = None
 
     async def mapping_for(self, gvk: GroupVersionKind) -> RestMapping:
         """The mapping of a kind; `NoMatchError` says what is missing, also if its group could not be asked."""
@@ -110,22 +110,24 @@ class RestMapper:
 
     async def refresh(self) -> None:
         """Ask the server now; at most one such request is in flight, later callers share it."""
-        if self._refreshing is not None:
-            await asyncio.shield(self._refreshing)
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        while self._refreshing is not None:
+            if await asyncio.shield(self._refreshing):
+                return
+            # Whoever asked was cancelled: that is not our end, so ask again.
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._refreshing = future
         try:
             self._take(await self._source.fetch())
-        except BaseException as error:
-            # Those who wait meanwhile get an error of their own to raise; a cancelled leader is not their fault.
-            shared = error if isinstance(error, Exception) else NoMatchError("discovery was interrupted; try again")
-            future.set_exception(shared)
+        except Exception as error:
+            future.set_exception(error)
             future.exception()  # nobody may be waiting: that is fine
             raise
+        else:
+            future.set_result(True)
         finally:
             self._refreshing = None
-        future.set_result(None)
+            if not future.done():
+                future.set_result(False)
 
     async def _refresh_for(self, missing: Hashable) -> None:
         """Refresh, unless that was done for the same name a moment ago."""

@@ -92,8 +92,7 @@ class Scheme:
         if known is None:
             raise SchemeError(f"no type is registered for {gvk}: add its class with scheme.add(...)")
         if isinstance(known, str):
-            module, _, name = known.partition(":")
-            known = self._types[gvk] = getattr(importlib.import_module(module), name)
+            known = self._types[gvk] = _imported(known, gvk)
         return known
 
     def gvk_for(self, kind: type[AnyObject] | AnyObject) -> GroupVersionKind:
@@ -140,6 +139,17 @@ class Scheme:
 
     def __repr__(self) -> str:
         return f"<Scheme of {len(self._types)} kinds>"
+
+
+def _imported(where: str, gvk: GroupVersionKind) -> type[TypedObject]:
+    module, _, name = where.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SchemeError(f"{gvk} is registered as {where}, which cannot be imported: {error}") from error
+    if getattr(found, "gvk", None) != gvk:
+        raise SchemeError(f"{gvk} is registered as {where}, which is something else: {found!r}")
+    return found  # type: ignore[no-any-return]
 
 
 def _name(kind: type[Any] | str) -> str:

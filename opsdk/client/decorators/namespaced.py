@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from opsdk.api.gvk import ObjectKey
 from opsdk.client.client import Client
@@ -21,6 +22,17 @@ class Namespaced(Wrapper):
             raise UsageError("a namespaced client needs a namespace")
         self.namespace = namespace
 
+    async def perform(self, operation: Operation) -> Any:
+        """Inside the namespace; a write that fails leaves its object as it was."""
+        objects = [o for o in (getattr(operation, "obj", None), getattr(operation, "body", None)) if o is not None]
+        before = [(o.metadata, o.metadata.namespace) for o in objects]
+        try:
+            return await super().perform(operation)
+        except BaseException:
+            for meta, namespace in before:
+                meta.namespace = namespace
+            raise
+
     async def change(self, operation: Operation) -> Operation:
         """The same inside the namespace."""
         mapping = await self.mapper.mapping_for(gvk_of_operation(operation))
@@ -36,16 +48,20 @@ class Namespaced(Wrapper):
                 return replace(operation, select=replace(operation.select, namespace=self.namespace))
             case _:
                 operation.obj.metadata.namespace = self.namespace
+                if operation.body is not None:
+                    operation.body.metadata.namespace = self.namespace
                 return operation
 
     def change_watch(self, operation: Watch) -> Watch:
-        """The same inside the namespace; a watch of a cluster-scoped kind needs another client."""
+        """The same inside the namespace; requests about cluster-scoped kinds leave it out."""
         self._check(operation)
         return replace(operation, options=replace(operation.options, namespace=self.namespace))
 
     def _check(self, operation: Operation | Watch) -> None:
-        wanted = namespace_of(operation)
-        if wanted not in ("", self.namespace):
+        body = getattr(operation, "body", None)
+        for wanted in (namespace_of(operation), body.metadata.namespace if body is not None else ""):
+            if wanted in ("", self.namespace):
+                continue
             what = gvk_of_operation(operation)
             raise UsageError(
                 f"namespace {wanted} of the {what.kind} does not match the namespace {self.namespace} on the client"

@@ -1,0 +1,134 @@
+"""Fakes for the tests of the client: a performer that records, a transport that answers, a kind of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from opsdk.api.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.model import Model
+from opsdk.api.object import Object
+from opsdk.client.operations import Operation, Watch
+from opsdk.rest.request import Request
+from opsdk.rest.response import Response
+from opsdk.scheme.mapper import RestMapping, StaticMapper
+from opsdk.scheme.registry import Scheme, default_scheme
+
+
+class SiteSpec(Model, kw_only=True):
+    """What a site wants."""
+
+    image: str
+    replicas: int = 1
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class SiteStatus(Model, kw_only=True):
+    """How a site is."""
+
+    ready: int = 0
+
+
+class Site(Object[SiteSpec, SiteStatus]):
+    """A kind with a required field."""
+
+    gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")
+
+
+def site(name: str = "a", namespace: str = "ns", **meta: Any) -> Site:
+    """A site as a user makes it."""
+    return Site(metadata=ObjectMeta(name=name, namespace=namespace, **meta), spec=SiteSpec(image="nginx"))
+
+
+def served(group: str, version: str, kind: str, plural: str, *, namespaced: bool = True) -> RestMapping:
+    """How a kind is served."""
+    gvk, gvr = GroupVersionKind(group, version, kind), GroupVersionResource(group, version, plural)
+    return RestMapping(gvk=gvk, resource=gvr, namespaced=namespaced)
+
+
+SITE = served("demo.opsdk.dev", "v1", "Site", "sites")
+POD = served("", "v1", "Pod", "pods")
+NODE = served("", "v1", "Node", "nodes", namespaced=False)
+MAPPINGS = (
+    SITE,
+    POD,
+    NODE,
+    served("", "v1", "ConfigMap", "configmaps"),
+    served("apps", "v1", "Deployment", "deployments"),
+    served("", "v1", "Namespace", "namespaces", namespaced=False),
+)
+
+
+class FakePerformer:
+    """Records operations, and answers with what they carry or with what it was told."""
+
+    def __init__(self, answer: Callable[[Operation], Any] | None = None) -> None:
+        self.scheme: Scheme = default_scheme()
+        self.mapper = StaticMapper(MAPPINGS)
+        self.seen: list[Operation | Watch] = []
+        self.answer = answer
+
+    async def perform(self, operation: Operation) -> Any:
+        self.seen.append(operation)
+        if self.answer is not None:
+            return self.answer(operation)
+        return getattr(operation, "body", None) or getattr(operation, "obj", None)
+
+    @asynccontextmanager
+    async def watch(self, operation: Watch) -> AsyncIterator[AsyncIterator[Any]]:
+        self.seen.append(operation)
+
+        async def nothing() -> AsyncIterator[Any]:
+            return
+            yield
+
+        yield nothing()
+
+    def last(self) -> Any:
+        """The last operation."""
+        return self.seen[-1]
+
+
+class FakeTransport:
+    """Answers each request with the next of its answers."""
+
+    def __init__(self, *answers: Response | dict[str, Any], chunks: list[bytes] | None = None) -> None:
+        self.answers = list(answers)
+        self.chunks = chunks or []
+        self.seen: list[Request] = []
+        self.closed = 0
+
+    async def send(self, request: Request, **_: Any) -> Response:
+        self.seen.append(request)
+        found = self.answers.pop(0)
+        if isinstance(found, Response):
+            return found
+        return Response(200, {"content-type": "application/json"}, msgspec.json.encode(found))
+
+    @asynccontextmanager
+    async def stream(self, request: Request, **_: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.seen.append(request)
+
+        async def parts() -> AsyncIterator[bytes]:
+            for chunk in self.chunks:
+                yield chunk
+
+        try:
+            yield parts()
+        finally:
+            self.closed += 1
+
+
+def tree(name: str = "a", **rest: Any) -> dict[str, Any]:
+    """A site as the server sends it."""
+    return {
+        "apiVersion": "demo.opsdk.dev/v1",
+        "kind": "Site",
+        "metadata": {"name": name, "namespace": "ns", "uid": "u1", "resourceVersion": "7"},
+        "spec": {"image": "nginx", "replicas": 3},
+        **rest,
+    }

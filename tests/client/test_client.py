@@ -1,0 +1,261 @@
+"""The client's methods: which operation each makes, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from clientkit import FakePerformer, Site, site
+
+from opsdk.api.gvk import ObjectKey
+from opsdk.api.kinds import kind_of, metadata_only, unstructured
+from opsdk.api.meta import LabelSelector, ListMeta, ObjectMeta
+from opsdk.api.object import ObjectList, PartialObjectMetadata, Unstructured
+from opsdk.api.selectors import Selector
+from opsdk.client.client import Client, as_key
+from opsdk.client.operations import (
+    Apply,
+    Create,
+    Delete,
+    DeleteAllOf,
+    Get,
+    List,
+    PatchObject,
+    Update,
+    Watch,
+    gvk_of_operation,
+    namespace_of,
+)
+from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
+from opsdk.client.patch import merge_patch
+from opsdk.errors import ConflictError, NotFoundError, UsageError
+
+KEY = ObjectKey("ns", "a")
+ALL = WriteOptions(dry_run=True, field_owner="me", field_validation="Strict")
+
+
+def made() -> tuple[Client, FakePerformer]:
+    """A client over a recording performer."""
+    performer = FakePerformer()
+    return Client(performer), performer
+
+
+async def test_reads() -> None:
+    """Every argument of get, list and watch arrives in the operation."""
+    client, seen = made()
+    await client.get(Site, "ns/a", resource_version="3", live=True)
+    assert seen.last() == Get(kind=kind_of(Site), key=KEY, options=GetOptions(resource_version="3", live=True))
+    await client.list(
+        metadata_only(Site),
+        namespace="ns",
+        labels={"b": "2", "a": "1"},
+        fields="x=y",
+        limit=3,
+        continue_="t",
+        resource_version="9",
+        resource_version_match="NotOlderThan",
+        live=True,
+    )
+    operation = seen.last()
+    assert isinstance(operation, List)
+    assert str(operation.options.labels) == "a=1,b=2"
+    assert str(operation.options.fields) == "x=y"
+    assert operation.kind == metadata_only(Site)
+    o = operation.options
+    assert (o.namespace, o.limit, o.continue_, o.resource_version, o.resource_version_match, o.live) == (
+        "ns",
+        3,
+        "t",
+        "9",
+        "NotOlderThan",
+        True,
+    )
+    async with client.watch(Site, namespace="ns", labels="a", resource_version="5", bookmarks=True, timeout=9):
+        expected = WatchOptions(
+            namespace="ns", labels=Selector.parse("a"), resource_version="5", bookmarks=True, timeout=9
+        )
+        assert seen.last() == Watch(kind=kind_of(Site), options=expected)
+
+
+async def test_writes() -> None:
+    """Every argument of the writing verbs arrives in the operation, and the object given comes back."""
+    client, seen = made()
+    obj, patch = site(), merge_patch({})
+    options: dict[str, Any] = {"dry_run": True, "field_owner": "me", "field_validation": "Strict"}
+    assert await client.create(obj, **options) is obj
+    assert seen.last() == Create(obj=obj, options=ALL)
+    assert await client.update(obj, **options) is obj
+    assert seen.last() == Update(obj=obj, options=ALL)
+    assert await client.patch(obj, patch, **options) is obj
+    assert seen.last() == PatchObject(obj=obj, patch=patch, options=ALL)
+    assert await client.apply(obj, field_owner="me", force=True, dry_run=True) is obj
+    assert seen.last() == Apply(obj=obj, options=WriteOptions(dry_run=True, field_owner="me", force=True))
+
+
+async def test_deletes() -> None:
+    """By object or by kind and key, one or many, with every option."""
+    client, seen = made()
+    options: dict[str, Any] = {
+        "dry_run": True,
+        "grace_period": 0,
+        "propagation": "Foreground",
+        "uid": "u",
+        "resource_version": "3",
+        "missing_ok": True,
+    }
+    for target in ((site(),), (Site, "ns/a"), (Site, KEY), (unstructured("demo.opsdk.dev/v1", "Site"), KEY)):
+        await client.delete(*target, **options)
+        assert seen.last() == Delete(gvk=Site.gvk, key=KEY, options=DeleteOptions(**options))
+    await client.delete(Site, "a", namespace="ns")
+    assert seen.last() == Delete(gvk=Site.gvk, key=KEY)
+    with pytest.raises(UsageError, match="a kind and a key"):
+        await client.delete(Site)  # type: ignore[call-overload]
+    await client.delete_all_of(Site, namespace="ns", labels="a", propagation="Orphan")
+    assert seen.last() == DeleteAllOf(
+        gvk=Site.gvk,
+        select=ListOptions(namespace="ns", labels=Selector.parse("a")),
+        options=DeleteOptions(propagation="Orphan"),
+    )
+
+
+async def test_subresources() -> None:
+    """Each verb names its subresource; a body takes name and namespace from its parent, and comes back."""
+    client, seen = made()
+    obj, patch = site(), merge_patch({})
+    scale = client.subresource("scale")
+
+    def body() -> Unstructured:
+        return Unstructured("autoscaling/v1", "Scale")
+
+    await scale.get(obj, unstructured("autoscaling/v1", "Scale"))
+    assert (seen.last().subresource, seen.last().key, seen.last().kind.gvk) == ("scale", KEY, Site.gvk)
+    assert seen.last().options.live
+    for call in (
+        lambda b: scale.create(obj, b),
+        lambda b: scale.update(obj, b),
+        lambda b: scale.patch(obj, patch, b),
+        lambda b: scale.apply(obj, b, field_owner="me"),
+    ):
+        given = body()
+        assert await call(given) is given
+        assert (seen.last().subresource, seen.last().obj, seen.last().body) == ("scale", obj, given)
+        assert (given.metadata.name, given.metadata.namespace) == ("a", "ns")
+    await client.status().update(obj, dry_run=True, field_owner="me", field_validation="Strict")
+    assert seen.last() == Update(obj=obj, subresource="status", options=ALL)
+    await client.status().patch(obj, patch)
+    assert seen.last() == PatchObject(obj=obj, patch=patch, subresource="status")
+    await client.status().apply(obj, field_owner="me", force=True)
+    assert seen.last() == Apply(obj=obj, subresource="status", options=WriteOptions(field_owner="me", force=True))
+
+
+async def test_a_body_that_could_not_be_sent_is_as_it_was() -> None:
+    """A failed write takes back the name and namespace it filled in."""
+
+    def refuse(_: Any) -> Any:
+        raise ConflictError("no")
+
+    scale = Client(FakePerformer(refuse)).subresource("scale")
+    body = Unstructured("autoscaling/v1", "Scale")
+    for call in (lambda: scale.create(site(), body), lambda: scale.update(site(), body)):
+        with pytest.raises(ConflictError):
+            await call()
+        assert (body.metadata.name, body.metadata.namespace) == ("", "")
+
+
+async def test_what_metadata_cannot_do() -> None:
+    """Creating and updating are refused with these words, before anything is sent; patching and deleting work."""
+    client, seen = made()
+    partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
+    with pytest.raises(UsageError, match=r"^cannot create using only metadata$"):
+        await client.create(partial)
+    with pytest.raises(UsageError, match=r"^cannot update using only metadata -- did you mean to patch\?$"):
+        await client.update(partial)
+    with pytest.raises(UsageError, match="cannot update using only metadata"):
+        await client.status().update(partial)
+    with pytest.raises(UsageError, match="cannot create using only metadata"):
+        await client.subresource("eviction").create(site(), partial)
+    with pytest.raises(UsageError, match="using only metadata"):
+        await client.subresource("scale").get(site(), metadata_only(Site))
+    assert seen.seen == []
+    await client.patch(partial, merge_patch({}))
+    await client.status().patch(partial, merge_patch({}))
+    await client.delete(partial)
+    assert len(seen.seen) == 3
+
+
+async def test_missing_objects() -> None:
+    """`get` raises, `get_or_none` answers None; other errors pass through both."""
+
+    def missing(_: Any) -> Any:
+        raise NotFoundError("gone")
+
+    client = Client(FakePerformer(missing))
+    with pytest.raises(NotFoundError):
+        await client.get(Site, KEY)
+    assert await client.get_or_none(Site, KEY) is None
+
+    def refused(_: Any) -> Any:
+        raise ConflictError("x")
+
+    with pytest.raises(ConflictError):
+        await Client(FakePerformer(refused)).get_or_none(Site, KEY)
+
+
+async def test_pages() -> None:
+    """Every page is asked for live, with the token of the one before, until there is none."""
+    asked: list[tuple[int | None, str, bool]] = []
+
+    def pages(operation: Any) -> ObjectList[Site]:
+        o = operation.options
+        asked.append((o.limit, o.continue_, o.live))
+        page = int(o.continue_ or 0)
+        token = str(page + 1) if page < 2 else ""
+        return ObjectList([site(f"{page}-{n}") for n in range(2)], ListMeta(continue_=token))
+
+    client = Client(FakePerformer(pages))
+    names = [obj.metadata.name async for obj in client.list_pages(Site, page_size=2)]
+    assert names == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
+    assert asked == [(2, "", True), (2, "1", True), (2, "2", True)]
+
+
+def test_keys() -> None:
+    """An ObjectKey, ``namespace/name``, or a name with a namespace; what disagrees is refused."""
+    assert as_key(KEY) == as_key("ns/a") == as_key("a", "ns") == as_key("ns/a", "ns") == as_key(KEY, "ns") == KEY
+    assert as_key(ObjectKey("", "a"), "ns") == KEY
+    for key in ("ns/a", KEY):
+        with pytest.raises(UsageError, match="disagree"):
+            as_key(key, "other")
+    for wrong in ("", "/a/b", "a/b/c", "a/"):
+        with pytest.raises(UsageError, match="no object key"):
+            as_key(wrong)
+
+
+async def test_selectors_of_any_make() -> None:
+    """Text, a mapping, the form inside objects, a parsed one; None selects everything."""
+    client, seen = made()
+    for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), Selector.parse("a=b")):
+        await client.list(Site, labels=labels)
+        assert str(seen.last().options.labels) == "a=b"
+    await client.list(Site)
+    assert seen.last().options.labels == Selector()
+    both = Selector.parse("a=b") & Selector.equal({"c": "d"})
+    await client.list(Site, labels=both)
+    assert str(seen.last().options.labels) == "a=b,c=d"
+
+
+def test_operations_say_what_they_are_about() -> None:
+    """Kind and namespace of each operation, for wrappers."""
+    obj = site()
+    about = [
+        Get(kind=kind_of(Site), key=KEY),
+        List(kind=kind_of(Site), options=ListOptions(namespace="ns")),
+        Watch(kind=kind_of(Site), options=WatchOptions(namespace="ns")),
+        Create(obj=obj),
+        Update(obj=obj),
+        PatchObject(obj=obj, patch=merge_patch({})),
+        Apply(obj=obj),
+        Delete(gvk=Site.gvk, key=KEY),
+        DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns")),
+    ]
+    assert {gvk_of_operation(o) for o in about} == {Site.gvk}
+    assert {namespace_of(o) for o in about} == {"ns"}

@@ -1,0 +1,233 @@
+"""Clients around clients: each applies to every verb and to subresources alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from clientkit import FakePerformer, Site, site
+
+from opsdk.api.core.v1 import Node
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.object import Unstructured
+from opsdk.client.client import Client
+from opsdk.client.decorators.dry_run import dry_run
+from opsdk.client.decorators.field_owner import field_owner, field_validation
+from opsdk.client.decorators.intercept import intercept
+from opsdk.client.decorators.namespaced import namespaced
+from opsdk.client.operations import Delete, Operation
+from opsdk.client.patch import merge_patch
+from opsdk.errors import ConflictError, ForbiddenError, UsageError
+
+PATCH = merge_patch({})
+Call = Callable[[Client, Site], Awaitable[Any]]
+
+
+def body() -> Unstructured:
+    """The object of some subresource."""
+    return Unstructured("x/v1", "Body")
+
+
+WRITES: dict[str, Call] = {
+    "create": lambda c, o: c.create(o),
+    "update": lambda c, o: c.update(o),
+    "patch": lambda c, o: c.patch(o, PATCH),
+    "apply": lambda c, o: c.apply(o, field_owner=""),
+    "status.update": lambda c, o: c.status().update(o),
+    "status.patch": lambda c, o: c.status().patch(o, PATCH),
+    "status.apply": lambda c, o: c.status().apply(o),
+    "sub.create": lambda c, o: c.subresource("bake").create(o, body()),
+    "sub.update": lambda c, o: c.subresource("bake").update(o, body()),
+}
+DELETES: dict[str, Call] = {
+    "delete": lambda c, o: c.delete(o),
+    "delete_key": lambda c, o: c.delete(Site, o.metadata.name, namespace=o.metadata.namespace),
+    "delete_all_of": lambda c, o: c.delete_all_of(Site, namespace=o.metadata.namespace),
+}
+
+
+async def _watch(client: Client, obj: Site) -> None:
+    async with client.watch(Site, namespace=obj.metadata.namespace):
+        pass
+
+
+READS: dict[str, Call] = {
+    "get": lambda c, o: c.get(Site, o.metadata.name, namespace=o.metadata.namespace),
+    "list": lambda c, o: c.list(Site, namespace=o.metadata.namespace),
+    "sub.get": lambda c, o: c.subresource("bake").get(o, Site),
+    "watch": _watch,
+}
+
+
+def every(calls: dict[str, Call]) -> Any:
+    """One test for each call."""
+    return pytest.mark.parametrize("call", calls.values(), ids=calls.keys())
+
+
+@every(WRITES | DELETES)
+async def test_a_dry_run_marks_every_write(call: Call) -> None:
+    """Nothing can be stored through it, whatever the verb."""
+    seen = FakePerformer()
+    await call(dry_run(Client(seen)), site())
+    assert seen.last().options.dry_run
+
+
+@every(READS)
+async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
+    """They are passed on as they are."""
+    plain, seen = FakePerformer(), FakePerformer()
+    await call(Client(plain), site())
+    await call(dry_run(Client(seen)), site())
+    assert seen.last() == plain.last()
+
+
+@every(WRITES)
+async def test_an_owner_is_named_where_none_is(call: Call) -> None:
+    """In every write; the call's own owner wins."""
+    seen = FakePerformer()
+    await call(field_owner(Client(seen), "me"), site())
+    assert seen.last().options.field_owner == "me"
+    await field_owner(Client(seen), "me").update(site(), field_owner="other")
+    assert seen.last().options.field_owner == "other"
+
+
+@every(WRITES)
+async def test_a_validation_is_named_where_none_is(call: Call) -> None:
+    """In every write but apply, which is always strict; the call's own wins."""
+    seen = FakePerformer()
+    await call(field_validation(Client(seen), "Strict"), site())
+    applies = type(seen.last()).__name__ == "Apply"
+    assert seen.last().options.field_validation == (None if applies else "Strict")
+    await field_validation(Client(seen), "Strict").update(site(), field_validation="Ignore")
+    assert seen.last().options.field_validation == "Ignore"
+
+
+def _namespace(operation: Any) -> str:
+    for holder in (getattr(operation, "key", None), getattr(operation, "select", None)):
+        if holder is not None:
+            return str(holder.namespace)
+    obj = getattr(operation, "obj", None)
+    return str(obj.metadata.namespace if obj is not None else operation.options.namespace)
+
+
+@every(WRITES | DELETES | READS)
+async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
+    """For every verb, watches and subresources included; its own namespace may be named, too."""
+    for given in ("", "home"):
+        seen = FakePerformer()
+        await call(namespaced(Client(seen), "home"), site(namespace=given))
+        assert _namespace(seen.last()) == "home"
+        if (given_body := getattr(seen.last(), "body", None)) is not None:
+            assert given_body.metadata.namespace == "home"
+
+
+@every(WRITES | DELETES | READS)
+async def test_a_namespaced_client_refuses_others(call: Call) -> None:
+    """With these words, and nothing is sent."""
+    seen = FakePerformer()
+    words = "namespace away of the Site does not match the namespace home on the client"
+    with pytest.raises(UsageError, match=words):
+        await call(namespaced(Client(seen), "home"), site(namespace="away"))
+    assert seen.seen == []
+
+
+async def test_a_body_cannot_leave_the_namespace() -> None:
+    """The object of a subresource is held to it like its parent."""
+    client = namespaced(Client(FakePerformer()), "home")
+    foreign = Unstructured("x/v1", "Body", ObjectMeta(namespace="away"))
+    with pytest.raises(UsageError, match="does not match"):
+        await client.subresource("bake").create(site(namespace="home"), foreign)
+
+
+async def test_a_namespaced_client_leaves_cluster_scoped_kinds_alone() -> None:
+    """They have no namespace to fill in."""
+    seen = FakePerformer()
+    client = namespaced(Client(seen), "home")
+    await client.create(Node(metadata=ObjectMeta(name="n")))
+    assert seen.last().obj.metadata.namespace == ""
+    await client.get(Node, "n")
+    assert seen.last().key.namespace == ""
+    await client.list(Node)
+    assert seen.last().options.namespace == ""
+    with pytest.raises(UsageError, match="needs a namespace"):
+        namespaced(client, "")
+
+
+@every(WRITES)
+async def test_a_failed_write_leaves_the_object_as_it_was(call: Call) -> None:
+    """The namespace that was filled in is taken back."""
+
+    def refuse(_: Operation) -> Any:
+        raise ConflictError("no")
+
+    obj = site(namespace="")
+    with pytest.raises(ConflictError):
+        await call(namespaced(Client(FakePerformer(refuse)), "home"), obj)
+    assert obj == site(namespace="")
+
+
+async def test_wrappers_nest() -> None:
+    """Each adds its own, in any order; the innermost performer sees all."""
+    for order in ((dry_run, _owned, _home), (_home, _owned, dry_run)):
+        seen = FakePerformer()
+        client = Client(seen)
+        for wrap in order:
+            client = wrap(client)
+        await client.create(site(namespace=""))
+        o = seen.last()
+        assert (o.options.dry_run, o.options.field_owner, o.obj.metadata.namespace) == (True, "me", "home")
+        assert client.scheme is seen.scheme
+        assert client.mapper is seen.mapper
+
+
+def _owned(client: Client) -> Client:
+    return field_owner(client, "me")
+
+
+def _home(client: Client) -> Client:
+    return namespaced(client, "home")
+
+
+@every(WRITES | DELETES | {k: v for k, v in READS.items() if k != "watch"})
+async def test_an_interceptor_sees_every_operation(call: Call) -> None:
+    """It may pass on, and what it returns is the answer."""
+    seen = FakePerformer()
+    passed: list[Operation] = []
+
+    async def watch_it(operation: Operation, proceed: Any) -> Any:
+        passed.append(operation)
+        return await proceed(operation)
+
+    await call(intercept(Client(seen), watch_it), site())
+    assert passed == seen.seen
+
+
+async def test_an_interceptor_may_refuse_answer_or_change() -> None:
+    """Raising refuses, returning answers, passing something else on changes."""
+    seen = FakePerformer()
+
+    async def rules(operation: Operation, proceed: Any) -> Any:
+        if isinstance(operation, Delete):
+            raise ForbiddenError("not in this test")
+        return "answer"
+
+    client = intercept(Client(seen), rules)
+    with pytest.raises(ForbiddenError):
+        await client.delete(site())
+    assert await client.get(Site, "ns/a") == "answer"  # type: ignore[comparison-overlap]
+    assert seen.seen == []
+
+
+async def test_watches_are_intercepted_by_their_own_function() -> None:
+    """A watch passes unless there is one."""
+    seen = FakePerformer()
+    asked: list[Any] = []
+
+    def watch(operation: Any, proceed: Any) -> Any:
+        asked.append(operation)
+        return proceed(operation)
+
+    await _watch(intercept(Client(seen)), site())
+    await _watch(intercept(Client(seen), watch=watch), site())
+    assert (len(asked), len(seen.seen)) == (1, 2)

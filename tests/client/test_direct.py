@@ -1,0 +1,306 @@
+"""The performer that asks the server: answers into objects, errors, warnings, watches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from clientkit import MAPPINGS, FakeTransport, Site, site, tree
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.api.core.v1 import Pod
+from opsdk.api.kinds import metadata_only, unstructured
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
+from opsdk.api.watch import EventType
+from opsdk.client.client import Client
+from opsdk.client.direct import DirectClient
+from opsdk.client.patch import MergeFrom, merge_patch
+from opsdk.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ConnectionLostError,
+    DecodeError,
+    GoneError,
+    InternalServerError,
+    NoMatchError,
+    NotFoundError,
+)
+from opsdk.rest.response import Response
+from opsdk.scheme.mapper import StaticMapper
+from opsdk.scheme.registry import default_scheme
+
+UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
+
+
+def client_of(*answers: Any, chunks: list[bytes] | None = None, warned: list[str] | None = None) -> Client:
+    """A client over a transport with these answers."""
+    transport: Any = FakeTransport(*answers, chunks=chunks)
+    taken = warned if warned is not None else []
+    direct = DirectClient(
+        transport,
+        scheme=default_scheme(),
+        mapper=StaticMapper(MAPPINGS),
+        on_warning=lambda _, text: taken.append(text),
+    )
+    return Client(direct)
+
+
+def failure(code: int, reason: str, message: str = "no", **rest: Any) -> Response:
+    """A Status that says no."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
+    return Response(code, {"content-type": "application/json"}, msgspec.json.encode({**status, "code": code, **rest}))
+
+
+async def test_a_missing_object_says_what_is_missing() -> None:
+    """NotFoundError with group, resource and name."""
+    details = {"name": "a", "group": "demo.opsdk.dev", "kind": "sites"}
+    with pytest.raises(NotFoundError) as caught:
+        await client_of(failure(404, "NotFound", details=details)).get(Site, "ns/a")
+    d = caught.value.details
+    assert (d.group, d.kind, d.name) == ("demo.opsdk.dev", "sites", "a")
+
+
+async def test_writes_fill_in_what_the_server_set() -> None:
+    """The object handed in is changed in place, in every form, and keeps its kind."""
+    answer = tree(metadata={"name": "a-x7", "namespace": "ns", "uid": "u", "resourceVersion": "9", "generation": 2})
+    obj = site(name="", generate_name="a-")
+    assert await client_of(answer).create(obj) is obj
+    assert (obj.metadata.name, obj.metadata.uid, obj.metadata.resource_version) == ("a-x7", "u", "9")
+    assert obj.spec.replicas == 3
+    loose = Unstructured.from_tree({k: v for k, v in tree().items() if k != "spec"})
+    meta = loose.metadata
+    assert await client_of(answer).update(loose) is loose
+    assert loose["spec"] == {"image": "nginx", "replicas": 3}
+    assert meta.resource_version == "7"
+    partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
+    shown = {**answer, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    await client_of(shown).patch(partial, merge_patch({}))
+    assert (partial.api_version, partial.kind) == ("demo.opsdk.dev/v1", "Site")
+    assert partial.metadata.generation == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (failure(409, "AlreadyExists"), AlreadyExistsError),
+        (failure(409, "Conflict"), ConflictError),
+        (failure(500, "InternalError"), InternalServerError),
+        (Response(200, {}, b"not json"), DecodeError),
+        (Response(200, {}, msgspec.json.encode(tree(spec={"replicas": "many"}))), DecodeError),
+        (Response(200, {}, msgspec.json.encode({**tree(), "kind": "Other"})), DecodeError),
+    ],
+)
+async def test_a_failed_write_leaves_the_object_as_it_was(answer: Response, error: type[Exception]) -> None:
+    """Whatever went wrong, also in reading the answer."""
+    obj = site()
+    before = copy.deepcopy(obj)
+    for call in (
+        lambda: client_of(answer).create(obj),
+        lambda: client_of(answer).update(obj),
+        lambda: client_of(answer).patch(obj, merge_patch({})),
+        lambda: client_of(answer).apply(obj, field_owner="me"),
+    ):
+        with pytest.raises(error):
+            await call()
+        assert obj == before
+
+
+async def test_a_status_is_no_object() -> None:
+    """Evictions and bindings answer with a mere Status: what was sent stays as it is."""
+    ok = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="ns"))
+    eviction = Unstructured("policy/v1", "Eviction")
+    assert await client_of(ok).subresource("eviction").create(pod, eviction) is eviction
+    assert eviction.kind == "Eviction"
+
+
+async def test_a_subresource_of_another_kind() -> None:
+    """Read as its own kind; written through a body, which gets the answer; without one the parent is left alone."""
+    scale = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {"name": "a", "namespace": "ns"},
+        "spec": {"replicas": 9},
+    }
+    obj = site()
+    found = await client_of(scale).subresource("scale").get(obj, unstructured("autoscaling/v1", "Scale"))
+    assert (found.kind, found["spec"]) == ("Scale", {"replicas": 9})
+    body = Unstructured("autoscaling/v1", "Scale")
+    await client_of(scale).subresource("scale").patch(obj, merge_patch({"spec": {"replicas": 9}}), body)
+    assert body["spec"] == {"replicas": 9}
+    before = deep_copy(obj)
+    assert await client_of(scale).subresource("scale").patch(obj, merge_patch({})) is obj
+    assert obj == before
+    with pytest.raises(DecodeError, match="Kind=Scale"):
+        await client_of(scale).subresource("scale").get(obj, Site)
+
+
+async def test_a_missing_object_may_be_fine_to_delete() -> None:
+    """With ``missing_ok`` only the not-found is forgiven."""
+    await client_of(failure(404, "NotFound")).delete(site(), missing_ok=True)
+    with pytest.raises(NotFoundError):
+        await client_of(failure(404, "NotFound")).delete(site())
+    with pytest.raises(ConflictError):
+        await client_of(failure(409, "Conflict")).delete(site(), missing_ok=True)
+
+
+async def test_one_bad_item_does_not_spoil_its_list() -> None:
+    """It is set aside with its key and its error; null items are no items."""
+    bad = tree("bad", spec={"image": 5})
+    listed = {"kind": "SiteList", "metadata": {"resourceVersion": "9", "continue": "t"}, "items": [tree(), bad]}
+    found = await client_of(listed).list(Site)
+    assert [o.metadata.name for o in found] == ["a"]
+    assert (found.metadata.resource_version, found.metadata.continue_) == ("9", "t")
+    (aside,) = found.undecodable
+    assert str(aside.key) == "ns/bad"
+    assert "spec.image" in aside.error
+    for empty in ({"kind": "SiteList", "items": None}, {"kind": "SiteList"}, {"items": []}):
+        assert len(await client_of(empty).list(Site)) == 0
+
+
+async def test_an_answer_that_is_no_list() -> None:
+    """Is not taken for an empty one."""
+    with pytest.raises(DecodeError, match="no list"):
+        await client_of(tree()).list(Site)
+
+
+async def test_metadata_lists_have_the_kind_that_was_asked_for() -> None:
+    """Not PartialObjectMetadata, as the items call themselves."""
+    item = {**tree(), "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    found = await client_of({"kind": "PartialObjectMetadataList", "items": [item]}).list(metadata_only(Site))
+    assert found[0].gvk == Site.gvk
+
+
+async def test_warnings_reach_the_handler() -> None:
+    """Each of them, each time, on success and on failure."""
+    warned: list[str] = []
+    headers = {"warning": '299 - "old api", 299 - "and more"', "content-type": "application/json"}
+    ok = Response(200, headers, msgspec.json.encode(tree()))
+    bad = Response(404, headers, failure(404, "NotFound").body)
+    client = client_of(ok, ok, bad, warned=warned)
+    await client.get(Site, "ns/a")
+    await client.get(Site, "ns/a")
+    with pytest.raises(NotFoundError):
+        await client.get(Site, "ns/a")
+    assert warned == ["old api", "and more"] * 3
+
+
+async def test_a_kind_that_is_not_served() -> None:
+    """NoMatchError, and nothing is sent."""
+    with pytest.raises(NoMatchError, match="Kind=Nowhere"):
+        await client_of().get(unstructured("x.dev/v1", "Nowhere"), "ns/a")
+
+
+# ------------------------------------------------------------------ watches
+def event(kind: str, obj: dict[str, Any]) -> bytes:
+    """One frame."""
+    return msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
+
+
+BOOKMARK = {"kind": "Site", "apiVersion": "demo.opsdk.dev/v1", "metadata": {"resourceVersion": "50"}}
+STREAM = [
+    event("ADDED", tree("a")),
+    event("MODIFIED", tree("b")),
+    event("BOOKMARK", BOOKMARK),
+    event("DELETED", tree()),
+]
+
+
+async def watched(chunks: list[bytes], kind: Any = Site) -> list[Any]:
+    """Every event of a stream."""
+    async with client_of(chunks=chunks).watch(kind) as events:
+        return [found async for found in events]
+
+
+async def test_events_are_typed() -> None:
+    """Type and object of each, in the form asked for; a bookmark has a revision and no required fields."""
+    found = await watched(STREAM)
+    assert [e.type for e in found] == [EventType.ADDED, EventType.MODIFIED, EventType.BOOKMARK, EventType.DELETED]
+    assert isinstance(found[0].object, Site)
+    assert found[1].object.metadata.name == "b"
+    assert found[2].object.metadata.resource_version == "50"
+    assert all(isinstance(e.object, Unstructured) for e in await watched([STREAM[0], STREAM[3]], UNSTRUCTURED))
+
+
+@given(st.data())
+def test_however_the_bytes_are_cut(data: st.DataObject) -> None:
+    """The same events come out of the same bytes."""
+    import asyncio
+
+    whole = b"".join(STREAM)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(whole) - 1), max_size=8)))
+    chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    found = asyncio.run(watched(chunks))
+    assert [(e.type.value, e.object.metadata.name) for e in found] == [
+        ("ADDED", "a"),
+        ("MODIFIED", "b"),
+        ("BOOKMARK", ""),
+        ("DELETED", "a"),
+    ]
+
+
+async def _all(events: AsyncIterator[Any], into: list[Any]) -> None:
+    async for found in events:
+        into.append(found)  # noqa: PERF401 - what came before an error must be kept
+
+
+async def test_an_error_event_is_raised_as_its_type() -> None:
+    """After the events before it; one that cannot be read is an error all the same."""
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    seen: list[Any] = []
+    async with client_of(chunks=[STREAM[0], event("ERROR", gone)]).watch(Site) as events:
+        with pytest.raises(GoneError, match="too old"):
+            await _all(events, seen)
+    assert len(seen) == 1
+    with pytest.raises(InternalServerError, match="unreadable"):
+        await watched([b'{"type":"ERROR","object":[1]}\n'])
+
+
+@pytest.mark.parametrize(
+    ("chunks", "error"),
+    [
+        ([STREAM[0][:-20]], ConnectionLostError),
+        ([event("STRANGE", tree())], DecodeError),
+        ([b"nonsense\n"], DecodeError),
+        ([event("ADDED", tree(spec={"image": 5}))], DecodeError),
+    ],
+)
+async def test_what_cannot_be_read_ends_the_watch_with_an_error(chunks: list[bytes], error: type[Exception]) -> None:
+    """A cut frame is a lost connection; what makes no sense is a DecodeError."""
+    with pytest.raises(error):
+        await watched(chunks)
+
+
+async def test_leaving_the_block_closes_the_stream() -> None:
+    """Also in the middle, and when the block raises."""
+    transport = FakeTransport(chunks=STREAM)
+    made: Any = transport
+    client = Client(DirectClient(made, scheme=default_scheme(), mapper=StaticMapper(MAPPINGS)))
+    async with client.watch(Site) as events:
+        await anext(events)
+    with pytest.raises(KeyError):
+        async with client.watch(Site):
+            raise KeyError
+    assert transport.closed == 2
+
+
+# ------------------------------------------------------------------ read, modify, write
+async def test_a_read_modify_write_loses_nothing() -> None:
+    """Fields that the type does not know are in the update, and not in the patch."""
+    answer = tree(spec={"image": "nginx", "future": {"x": [1]}}, extra="kept")
+    client = client_of(answer, answer, answer)
+    obj = await client.get(Site, "ns/a")
+    base = deep_copy(obj)
+    obj.spec.replicas = 7
+    await client.patch(deep_copy(obj), MergeFrom(base))
+    await client.update(obj)
+    performer: Any = client.performer
+    sent = [msgspec.json.decode(r.body) for r in performer.transport.seen[1:]]
+    assert sent[0] == {"spec": {"replicas": 7}}
+    assert sent[1] == {**answer, "spec": {"image": "nginx", "future": {"x": [1]}, "replicas": 7}}
+    assert to_tree(obj) == answer

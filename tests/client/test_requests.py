@@ -1,0 +1,278 @@
+"""Operations to requests: every verb, every option."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+import pytest
+from clientkit import NODE, POD, SITE, Site, site
+
+from opsdk.api.core.v1 import Node, Pod
+from opsdk.api.gvk import GroupVersionKind, ObjectKey
+from opsdk.api.kinds import kind_of, metadata_only, unstructured
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.object import PartialObjectMetadata, Unstructured, to_tree
+from opsdk.api.selectors import FieldSelector, Selector
+from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
+from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
+from opsdk.client.patch import PatchType, RawPatch, json_patch, merge_patch, strategic_merge_patch
+from opsdk.client.requests import build, build_watch
+from opsdk.errors import EncodeError, UsageError
+from opsdk.rest.request import Request
+
+SITES = "/apis/demo.opsdk.dev/v1/namespaces/ns/sites"
+KEY = ObjectKey("ns", "a")
+KIND = kind_of(Site)
+ALL = WriteOptions(dry_run=True, field_owner="me", field_validation="Strict")
+ALL_QUERY = "dryRun=All&fieldManager=me&fieldValidation=Strict"
+
+
+def line(request: Request) -> str:
+    """Method, path and query in one line."""
+    query = urlencode(list(request.query))
+    return f"{request.method} {request.path}{'?' if query else ''}{query}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        (Get(kind=KIND, key=KEY), f"GET {SITES}/a"),
+        (Get(kind=KIND, key=KEY, options=GetOptions(resource_version="0")), f"GET {SITES}/a?resourceVersion=0"),
+        (Get(kind=KIND, key=KEY, subresource="status"), f"GET {SITES}/a/status"),
+        (Create(obj=site()), f"POST {SITES}"),
+        (Create(obj=site(), options=ALL), f"POST {SITES}?{ALL_QUERY}"),
+        (Create(obj=site(), subresource="bake", body=site()), f"POST {SITES}/a/bake"),
+        (Update(obj=site(), options=ALL), f"PUT {SITES}/a?{ALL_QUERY}"),
+        (Update(obj=site(), subresource="status"), f"PUT {SITES}/a/status"),
+        (PatchObject(obj=site(), patch=merge_patch({}), options=ALL), f"PATCH {SITES}/a?{ALL_QUERY}"),
+        (PatchObject(obj=site(), patch=merge_patch({}), subresource="scale"), f"PATCH {SITES}/a/scale"),
+        (Apply(obj=site(), options=WriteOptions(field_owner="me")), f"PATCH {SITES}/a?fieldManager=me"),
+        (
+            Apply(obj=site(), subresource="status", options=WriteOptions(field_owner="me", force=True, dry_run=True)),
+            f"PATCH {SITES}/a/status?dryRun=All&fieldManager=me&force=true",
+        ),
+        (Delete(gvk=Site.gvk, key=KEY), f"DELETE {SITES}/a"),
+        (DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns")), f"DELETE {SITES}"),
+        (List(kind=KIND), "GET /apis/demo.opsdk.dev/v1/sites"),
+        (List(kind=KIND, options=ListOptions(namespace="ns")), f"GET {SITES}"),
+        (
+            List(
+                kind=KIND,
+                options=ListOptions(
+                    namespace="ns",
+                    labels=Selector.parse("a=b"),
+                    fields=FieldSelector.parse("c=d"),
+                    limit=5,
+                    continue_="token",
+                    resource_version="9",
+                    resource_version_match="Exact",
+                ),
+            ),
+            (
+                f"GET {SITES}?labelSelector=a%3Db&fieldSelector=c%3Dd&limit=5&continue=token"
+                "&resourceVersion=9&resourceVersionMatch=Exact"
+            ),
+        ),
+    ],
+)
+def test_paths_and_queries(operation: Any, expected: str) -> None:
+    """Each operation is one request whose path and query say exactly what was asked."""
+    assert line(build(operation, SITE)) == expected
+
+
+def test_cluster_scoped_kinds_have_no_namespace_in_their_path() -> None:
+    """Whatever namespace the operation names."""
+    node = Node(metadata=ObjectMeta(name="n", namespace="odd"))
+    for operation, expected in (
+        (Get(kind=kind_of(Node), key=ObjectKey("odd", "n")), "GET /api/v1/nodes/n"),
+        (List(kind=kind_of(Node), options=ListOptions(namespace="odd")), "GET /api/v1/nodes"),
+        (Create(obj=node), "POST /api/v1/nodes"),
+        (Delete(gvk=Node.gvk, key=ObjectKey("odd", "n")), "DELETE /api/v1/nodes/n"),
+    ):
+        assert line(build(operation, NODE)) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        (WatchOptions(), "watch=true"),
+        (WatchOptions(resource_version="7", timeout=30), "watch=true&resourceVersion=7&timeoutSeconds=30"),
+        (WatchOptions(bookmarks=True), "watch=true&allowWatchBookmarks=true"),
+        (WatchOptions(labels=Selector.parse("a")), "watch=true&labelSelector=a"),
+        (
+            WatchOptions(initial_events=True),
+            "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+        ),
+    ],
+)
+def test_watches(options: WatchOptions, query: str) -> None:
+    """Every option of a watch."""
+    request = build_watch(Watch(kind=KIND, options=options), SITE)
+    assert line(request) == f"GET /apis/demo.opsdk.dev/v1/sites?{query}"
+    assert request.verb == "watch"
+
+
+def test_deletes_carry_their_options_in_the_body() -> None:
+    """Only what was asked for; preconditions only where there are some."""
+    plain = build(Delete(gvk=Site.gvk, key=KEY), SITE)
+    assert msgspec.json.decode(plain.body) == {"apiVersion": "v1", "kind": "DeleteOptions"}
+    options = DeleteOptions(dry_run=True, grace_period=0, propagation="Orphan", uid="u", resource_version="3")
+    expected = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "dryRun": ["All"],
+        "gracePeriodSeconds": 0,
+        "propagationPolicy": "Orphan",
+        "preconditions": {"uid": "u", "resourceVersion": "3"},
+    }
+    assert msgspec.json.decode(build(Delete(gvk=Site.gvk, key=KEY, options=options), SITE).body) == expected
+    select = ListOptions(namespace="ns", labels=Selector.parse("a=b"), fields=FieldSelector.parse("c=d"))
+    many = build(DeleteAllOf(gvk=Site.gvk, select=select, options=options), SITE)
+    assert line(many) == f"DELETE {SITES}?labelSelector=a%3Db&fieldSelector=c%3Dd"
+    assert msgspec.json.decode(many.body) == expected
+    assert many.verb == "deletecollection"
+
+
+def test_a_selector_for_nothing_selects_nothing() -> None:
+    """It must not turn into no selector at all, which selects everything."""
+    for operation in (
+        List(kind=KIND, options=ListOptions(labels=Selector.none())),
+        DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns", labels=Selector.none())),
+    ):
+        text = dict(build(operation, SITE).query)["labelSelector"]
+        selector = Selector.parse(text)
+        assert not selector.matches({})
+        assert not selector.matches({"opsdk.dev/nothing": "x"})
+
+
+@pytest.mark.parametrize(
+    ("patch", "content_type", "body"),
+    [
+        (merge_patch({"a": None}), "application/merge-patch+json", b'{"a":null}'),
+        (json_patch([{"op": "remove", "path": "/a"}]), "application/json-patch+json", b'[{"op":"remove","path":"/a"}]'),
+        (strategic_merge_patch({"a": 1}), "application/strategic-merge-patch+json", b'{"a":1}'),
+        (RawPatch(PatchType.MERGE, b"{ }"), "application/merge-patch+json", b"{ }"),
+    ],
+)
+def test_patches_say_how_they_must_be_read(patch: RawPatch, content_type: str, body: bytes) -> None:
+    """The content type is the patch's, the body what was given."""
+    request = build(PatchObject(obj=site(), patch=patch), SITE)
+    assert request.headers["Content-Type"] == content_type
+    assert request.body == body
+
+
+def test_an_apply_leaves_out_what_is_the_servers() -> None:
+    """ManagedFields and the server's own times are no wishes; the rest is sent as it is."""
+    made = Unstructured.from_tree(
+        {
+            **to_tree(site()),
+            "metadata": {
+                "name": "a",
+                "namespace": "ns",
+                "resourceVersion": "5",
+                "generation": 3,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "managedFields": [{"manager": "x"}],
+                "labels": {"a": "b"},
+            },
+        }
+    )
+    request = build(Apply(obj=made, options=WriteOptions(field_owner="me")), SITE)
+    assert request.headers["Content-Type"] == "application/apply-patch+yaml"
+    assert msgspec.json.decode(request.body)["metadata"] == {
+        "name": "a",
+        "namespace": "ns",
+        "resourceVersion": "5",
+        "labels": {"a": "b"},
+    }
+    assert made.metadata.managed_fields
+
+
+def test_forms_ask_for_themselves() -> None:
+    """Metadata is asked for as metadata, one or many; everything else as plain JSON."""
+    meta = metadata_only(Site)
+    assert "as=PartialObjectMetadata;" in build(Get(kind=meta, key=KEY), SITE).headers["Accept"]
+    assert "as=PartialObjectMetadataList;" in build(List(kind=meta), SITE).headers["Accept"]
+    assert "as=PartialObjectMetadata;" in build_watch(Watch(kind=meta), SITE).headers["Accept"]
+    partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
+    assert "as=Partial" in build(PatchObject(obj=partial, patch=merge_patch({})), SITE).headers["Accept"]
+    for kind in (KIND, unstructured("demo.opsdk.dev/v1", "Site")):
+        assert build(Get(kind=kind, key=KEY), SITE).headers["Accept"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        (Get(kind=KIND, key=ObjectKey("ns", "")), "needs the name"),
+        (Get(kind=KIND, key=ObjectKey("", "a")), "needs a namespace"),
+        (Update(obj=site(name="")), "needs the name"),
+        (Delete(gvk=Site.gvk, key=ObjectKey("ns", "")), "empty one would mean all"),
+        (Create(obj=site(namespace="")), "is namespaced"),
+        (PatchObject(obj=site(name=""), patch=merge_patch({})), "needs the name"),
+        (Apply(obj=site()), "needs a field owner"),
+        (Apply(obj=site(name=""), options=WriteOptions(field_owner="me")), "needs the name"),
+        (Create(obj=site(name=""), subresource="bake"), "needs the name"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_it_is_sent(operation: Any, words: str) -> None:
+    """Above all a delete without a name, which would delete the collection."""
+    with pytest.raises(UsageError, match=words):
+        build(operation, SITE)
+
+
+def test_a_name_may_be_left_to_the_server() -> None:
+    """With generateName the request goes to the collection, without a name."""
+    made = site(name="", generate_name="a-")
+    request = build(Create(obj=made), SITE)
+    assert line(request) == f"POST {SITES}"
+    assert msgspec.json.decode(request.body)["metadata"] == {"generateName": "a-", "namespace": "ns"}
+
+
+def test_names_are_escaped() -> None:
+    """A name with a slash cannot reach another resource."""
+    request = build(Get(kind=KIND, key=ObjectKey("ns", "a/../../secrets")), SITE)
+    assert "/secrets" not in request.path
+
+
+def test_requests_say_what_they_are_about() -> None:
+    """Verb, group, resource, subresource, namespace and name, for messages and metrics."""
+    r = build(Update(obj=site(), subresource="status"), SITE)
+    assert (r.verb, r.group, r.resource, r.subresource, r.namespace, r.name) == (
+        "update",
+        "demo.opsdk.dev",
+        "sites",
+        "status",
+        "ns",
+        "a",
+    )
+
+
+def test_bodies_of_subresources() -> None:
+    """Where a body is given it is sent, to the parent's path."""
+    body = Unstructured.from_tree({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3}})
+    options = WriteOptions(field_owner="me")
+    for operation in (
+        Create(obj=site(), subresource="scale", body=body),
+        Update(obj=site(), subresource="scale", body=body),
+        Apply(obj=site(), subresource="scale", body=body, options=options),
+    ):
+        request = build(operation, SITE)
+        assert request.path.removesuffix("/scale") == f"{SITES}/a"
+        assert msgspec.json.decode(request.body)["kind"] == "Scale"
+
+
+def test_what_has_no_wire_form_is_named() -> None:
+    """An EncodeError says which object it is, for every write."""
+    bad = Unstructured("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"), {"spec": {"x": object()}})
+    for operation in (Create(obj=bad), Update(obj=bad), Apply(obj=bad, options=WriteOptions(field_owner="me"))):
+        with pytest.raises(EncodeError, match="Site ns/a"):
+            build(operation, SITE)
+
+
+def test_the_core_group_has_its_own_root() -> None:
+    """Pods are below /api, not /apis."""
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="ns"))
+    assert line(build(Create(obj=pod), POD)) == "POST /api/v1/namespaces/ns/pods"
+    assert GroupVersionKind("", "v1", "Pod") == Pod.gvk

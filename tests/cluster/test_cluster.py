@@ -1,0 +1,323 @@
+"""A cluster against a whole API server in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from clientkit import Site, SiteStatus, site
+
+from opsdk.api.core.v1 import ConfigMap, Namespace
+from opsdk.api.crd import crd_for
+from opsdk.api.gvk import GroupVersionKind
+from opsdk.api.kinds import metadata_only, unstructured
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.object import Unstructured, deep_copy
+from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.client.decorators.dry_run import dry_run
+from opsdk.client.patch import MergeFrom, merge_patch
+from opsdk.cluster.cluster import Cluster, ClusterOptions
+from opsdk.errors import (
+    AlreadyExistsError,
+    CacheNotStartedError,
+    ConflictError,
+    InvalidError,
+    NoMatchError,
+    NotFoundError,
+    OpsdkError,
+    UsageError,
+)
+from opsdk.flow.request import Request
+from opsdk.manager.manager import Manager, Phase
+from opsdk.telemetry.records import Hook, Record, Requested
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+CRD = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
+class Counting(Hook):
+    """Counts requests to the server."""
+
+    def __init__(self) -> None:
+        self.requests: list[Requested] = []
+
+    def record(self, record: Record) -> None:
+        if isinstance(record, Requested):
+            self.requests.append(record)
+
+
+@asynccontextmanager
+async def world(**options: Any) -> AsyncIterator[tuple[Cluster, Counting]]:
+    """A cluster over a fresh server, not started."""
+    async with environment.Environment() as env:
+        hook = Counting()
+        async with Cluster(env.config, ClusterOptions(**options), hook=hook) as cluster:
+            yield cluster, hook
+
+
+@asynccontextmanager
+async def running(cluster: Cluster) -> AsyncIterator[None]:
+    """The cluster's cache runs."""
+    task = asyncio.create_task(cluster.start())
+    try:
+        await cluster.wait_ready()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def install(cluster: Cluster) -> None:
+    """Have the server serve sites."""
+    await cluster.live.create(Unstructured.from_tree(crd_for(Site)))
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await cluster.mapper.mapping_for(Site.gvk)
+            except NoMatchError:
+                await asyncio.sleep(1.1)
+            else:
+                return
+
+
+def config(name: str = "a", **data: str) -> ConfigMap:
+    """A config map."""
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data)
+
+
+async def test_a_life() -> None:
+    """Create, read, update, patch, apply, delete: each as its type promises, and no write is silent about conflicts."""
+    async with world(field_owner="me") as (cluster, _):
+        client = cluster.live
+        obj = await client.create(config(x="1"))
+        assert obj.metadata.uid
+        with pytest.raises(AlreadyExistsError):
+            await client.create(config())
+        stale = deep_copy(obj)
+        obj.data["x"] = "2"
+        await client.update(obj)
+        with pytest.raises(ConflictError):
+            await client.update(stale)
+        base = deep_copy(obj)
+        obj.data["y"] = "3"
+        await client.patch(obj, MergeFrom(base, optimistic_lock=True))
+        with pytest.raises(ConflictError):
+            await client.patch(deep_copy(obj), MergeFrom(base, optimistic_lock=True))
+        assert (await client.get(ConfigMap, "default/a")).data == {"x": "2", "y": "3"}
+        await client.delete(obj)
+        with pytest.raises(NotFoundError) as caught:
+            await client.get(ConfigMap, "default/a")
+        assert (caught.value.details.name, caught.value.details.kind) == ("a", "configmaps")
+
+
+async def test_preconditions() -> None:
+    """A deletion of another uid or revision is a conflict."""
+    async with world() as (cluster, _):
+        obj = await cluster.live.create(config())
+        with pytest.raises(ConflictError):
+            await cluster.live.delete(obj, uid="other")
+        with pytest.raises(ConflictError):
+            await cluster.live.delete(obj, resource_version="1")
+        await cluster.live.delete(obj, uid=obj.metadata.uid)
+        await cluster.live.delete(obj, missing_ok=True)
+
+
+async def test_apply_says_who_owns_what() -> None:
+    """Applied twice nothing changes; another owner's field is a conflict that names it; force takes it over."""
+    async with world() as (cluster, _):
+        client = cluster.live
+        with pytest.raises(UsageError, match="needs a field owner"):
+            await client.apply(config(x="1"))
+        first = await client.apply(config(x="1"), field_owner="one")
+        again = await client.apply(config(x="1"), field_owner="one")
+        assert again.metadata.resource_version == first.metadata.resource_version
+        with pytest.raises(ConflictError, match=r"\.data\.x"):
+            await client.apply(config(x="2"), field_owner="two")
+        taken = await client.apply(config(x="2"), field_owner="two", force=True)
+        assert taken.data == {"x": "2"}
+
+
+async def test_a_dry_run_stores_nothing() -> None:
+    """Whatever the verb; the answer is what would have been."""
+    async with world() as (cluster, _):
+        client = dry_run(cluster.live)
+        made = await client.create(config("dry"))
+        assert made.metadata.uid
+        assert await cluster.live.get_or_none(ConfigMap, "default/dry") is None
+        kept = await cluster.live.create(config("kept"))
+        await client.patch(kept, merge_patch({"data": {"x": "1"}}))
+        await client.delete(kept)
+        assert (await cluster.live.get(ConfigMap, "default/kept")).data == {}
+
+
+async def test_deleting_many_stays_in_its_namespace() -> None:
+    """By labels, in one namespace; without one the server refuses."""
+    async with world() as (cluster, _):
+        client = cluster.live
+        await client.create(Namespace(metadata=ObjectMeta(name="other")))
+        for namespace in ("default", "other"):
+            for name, label in (("a", "yes"), ("b", "no")):
+                meta = ObjectMeta(name=name, namespace=namespace, labels={"pick": label})
+                await client.create(ConfigMap(metadata=meta))
+        await client.delete_all_of(ConfigMap, namespace="default", labels="pick=yes")
+        left = {(o.metadata.namespace, o.metadata.name) for o in await client.list(ConfigMap, labels="pick")}
+        assert left == {("default", "b"), ("other", "a"), ("other", "b")}
+        with pytest.raises(OpsdkError):
+            await client.delete_all_of(ConfigMap, labels="pick")
+        assert len(await client.list(ConfigMap, labels="pick")) == 3
+
+
+async def test_status_and_the_rest_are_written_apart() -> None:
+    """A custom kind: `update` ignores the status, ``status().update`` everything else; metadata reads and patches."""
+    async with world() as (cluster, _):
+        await install(cluster)
+        client = cluster.live
+        obj = await client.create(site(namespace="default"))
+        obj.status = SiteStatus(ready=5)
+        obj.spec.replicas = 4
+        await client.update(obj)
+        assert obj.status is None
+        obj.status = SiteStatus(ready=5)
+        obj.spec.replicas = 9
+        await client.status().update(obj)
+        assert (obj.status, obj.spec.replicas) == (SiteStatus(ready=5), 4)
+        partial = await client.get(metadata_only(Site), "default/a")
+        assert partial.gvk == Site.gvk
+        await client.patch(partial, merge_patch({"metadata": {"labels": {"a": "b"}}}))
+        assert partial.metadata.labels == {"a": "b"}
+        assert partial.gvk == Site.gvk
+        (listed,) = await client.list(metadata_only(Site))
+        assert (listed.kind, listed.metadata.labels) == ("Site", {"a": "b"})
+        with pytest.raises(InvalidError):
+            await client.patch(obj, merge_patch({"spec": {"replicas": "many"}}))
+
+
+async def test_validation_of_unknown_fields() -> None:
+    """Strict refuses, Ignore is silent; the client's default is used where the call says nothing."""
+    async with world(field_validation="Strict") as (cluster, _):
+        loose = Unstructured.from_tree(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "odd": 1}
+        )
+        with pytest.raises(OpsdkError, match="odd"):
+            await cluster.live.create(deep_copy(loose))
+        made = await cluster.live.create(loose, field_validation="Ignore")
+        assert "odd" not in made
+
+
+async def test_watching() -> None:
+    """Present objects first, then changes, typed; leaving the block ends it."""
+    async with world() as (cluster, _):
+        await cluster.live.create(config(x="1"))
+        seen: list[tuple[str, str]] = []
+        async with cluster.live.watch(ConfigMap, namespace="default", fields="metadata.name=a") as events:
+            async for event in events:
+                seen.append((event.type.value, event.object.data.get("x", "")))
+                if event.type.value == "ADDED":
+                    await cluster.live.create(config("unseen"))
+                    await cluster.live.patch(config(), merge_patch({"data": {"x": "2"}}))
+                if event.type.value == "MODIFIED":
+                    await cluster.live.delete(config())
+                if event.type.value == "DELETED":
+                    break
+        assert seen == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
+
+
+async def test_cached_reads_ask_nothing() -> None:
+    """After the sync get and list, in every form, cost no request; live ones do; before the start they are refused."""
+    async with world() as (cluster, hook):
+        for n in range(5):
+            await cluster.live.create(config(f"c{n}"))
+        with pytest.raises(CacheNotStartedError):
+            await cluster.client.get(ConfigMap, "default/c0")
+        async with running(cluster):
+            await cluster.client.list(ConfigMap)
+            await asyncio.sleep(1)
+            asked = len(hook.requests)
+            for kind in (ConfigMap, unstructured("v1", "ConfigMap"), metadata_only(ConfigMap)):
+                found = await cluster.client.get(kind, "default/c1")
+                assert found.metadata.name == "c1"
+                assert len(await cluster.client.list(kind, namespace="default", limit=3)) == 3
+            assert len(hook.requests) == asked
+            await cluster.client.get(ConfigMap, "default/c1", live=True)
+            await cluster.live.get(ConfigMap, "default/c1")
+            assert len(hook.requests) == asked + 2
+
+
+async def test_a_cached_object_is_the_callers_own() -> None:
+    """Changing it does not change the cache."""
+    async with world() as (cluster, _):
+        await cluster.live.create(config(x="1"))
+        async with running(cluster):
+            obj = await cluster.client.get(ConfigMap, "default/a")
+            obj.data["x"] = "changed"
+            assert (await cluster.client.get(ConfigMap, "default/a")).data == {"x": "1"}
+
+
+async def test_discovery_costs_two_requests_once() -> None:
+    """However many kinds are asked for, and by however many at once."""
+    async with world() as (cluster, hook):
+        gvks = [GroupVersionKind("", "v1", "Pod"), GroupVersionKind("apps", "v1", "Deployment"), ConfigMap.gvk]
+        await asyncio.gather(*(cluster.mapper.mapping_for(g) for g in gvks * 3))
+        assert len(hook.requests) == 2
+        await asyncio.gather(*(cluster.mapper.mapping_for(g) for g in gvks))
+        assert len(hook.requests) == 2
+
+
+async def test_an_operator_in_the_small() -> None:
+    """A controller that waits for its CRD, sees objects, owns others, and ends without a trace."""
+    async with world(field_owner="site-operator") as (cluster, _):
+        manager = Manager()
+        manager.add(cluster, phase=Phase.CACHES)
+
+        async def reconcile(request: Request) -> None:
+            found = await cluster.client.get_or_none(Site, request.key)
+            if found is None:
+                return
+            await cluster.client.apply(
+                ConfigMap(metadata=ObjectMeta(name=request.name, namespace=request.namespace), data={"x": "y"})
+            )
+            found.status = SiteStatus(ready=found.spec.replicas)
+            await cluster.client.status().update(found)
+
+        ControllerBuilder(cluster.cache, manager=manager).for_(Site).reconciler(reconcile).complete()
+        task = asyncio.create_task(manager.start())
+        await asyncio.sleep(15)  # no CRD yet
+        await install(cluster)
+        await asyncio.sleep(15)
+        await cluster.live.create(site(namespace="default"))
+        await asyncio.sleep(5)
+        assert (await cluster.live.get(Site, "default/a")).status == SiteStatus(ready=1)
+        assert (await cluster.live.get(ConfigMap, "default/a")).data == {"x": "y"}
+        manager.stop()
+        await task
+        # The manager is gone; the connection is still ours until the block ends.
+        assert await cluster.live.get_or_none(ConfigMap, "default/a") is not None
+
+
+async def test_the_configuration_is_not_changed() -> None:
+    """A cluster takes nothing away from, and adds nothing to, the configuration it was given."""
+    async with environment.Environment() as env:
+        config_ = env.config
+        before = repr(config_)
+        async with Cluster(config_) as cluster:
+            await cluster.live.list(ConfigMap)
+        assert repr(config_) == before
+
+
+@pytest.mark.parametrize("step", range(0, 60, 3))
+async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
+    """Start, sync and stop of a cluster may be cancelled anywhere."""
+    async with world() as (cluster, _):
+        await cluster.cache.informer_for(ConfigMap)
+        task = asyncio.create_task(cluster.start())
+        cluster.recorder.event(config(), "Normal", "Testing", "words")
+        for _ in range(step):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()

@@ -1,0 +1,67 @@
+"""Which reads the cache answers, and which the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from clientkit import FakePerformer, Site, site
+
+from opsdk.api.kinds import metadata_only, unstructured
+from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
+from opsdk.cluster.delegating import Delegating
+
+UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
+
+
+def made(**options: Any) -> tuple[Client, FakePerformer, FakePerformer]:
+    """A client over a fake cache and a fake server."""
+    cached, direct = FakePerformer(), FakePerformer()
+    return Client(Delegating(cached, direct, **options)), cached, direct
+
+
+@pytest.mark.parametrize("kind", [Site, UNSTRUCTURED, metadata_only(Site)])
+async def test_plain_reads_are_cached_in_every_form(kind: Any) -> None:
+    """Get and list, typed, unstructured and metadata only, ask no server."""
+    client, cached, direct = made()
+    await client.get(kind, "ns/a")
+    await client.list(kind, namespace="ns", labels="a=b", limit=3)
+    assert (len(cached.seen), len(direct.seen)) == (2, 0)
+
+
+async def test_reads_that_only_the_server_can_answer() -> None:
+    """Live ones, those of a revision, of a subresource, of a further page."""
+    client, cached, direct = made()
+    await client.get(Site, "ns/a", live=True)
+    await client.get(Site, "ns/a", resource_version="5")
+    await client.status().get(site(), Site)
+    await client.list(Site, live=True)
+    await client.list(Site, resource_version="0")
+    await client.list(Site, limit=2, continue_="token")
+    assert (len(cached.seen), len(direct.seen)) == (0, 6)
+
+
+async def test_live_kinds_are_never_cached() -> None:
+    """In no form."""
+    client, cached, direct = made(live_kinds=[Site.gvk])
+    for kind in (Site, UNSTRUCTURED, metadata_only(Site)):
+        await client.get(kind, "ns/a")
+        await client.list(kind)
+    assert (len(cached.seen), len(direct.seen)) == (0, 6)
+
+
+async def test_writes_and_watches_go_to_the_server() -> None:
+    """All of them."""
+    client, cached, direct = made()
+    obj = site()
+    await client.create(obj)
+    await client.update(obj)
+    await client.patch(obj, merge_patch({}))
+    await client.apply(obj, field_owner="me")
+    await client.delete(obj)
+    await client.delete_all_of(Site, namespace="ns")
+    await client.status().update(obj)
+    async with client.watch(Site):
+        pass
+    assert (len(cached.seen), len(direct.seen)) == (0, 8)
