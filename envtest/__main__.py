@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--data-dir", type=Path, help="keep objects and certificates here")
     words = "simulated controllers: none, cluster (all of them), or names with commas between"
     serve.add_argument("--controllers", default="none", help=words)
+    serve.add_argument("--service-cluster-ip-range", default="10.0.0.0/24", help="where services get addresses from")
     serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
     return made
 
@@ -37,7 +38,13 @@ async def serve(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
-    async with Environment(data_dir=options.data_dir, controllers=options.controllers, tokens=tokens) as env:
+    environment = Environment(
+        data_dir=options.data_dir,
+        controllers=options.controllers,
+        tokens=tokens,
+        service_range=options.service_cluster_ip_range,
+    )
+    async with environment as env:
         web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls)
         if options.kubeconfig:
             write_private(options.kubeconfig, env.kubeconfig(web))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from ipaddress import IPv4Network
 
 from envtest.bootstrap import bootstrap
 from envtest.extensions.custom import CustomModel
@@ -15,7 +16,7 @@ from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
 from envtest.kinds.reviews import AccessReviews, ComponentStatuses, SelfSubjectReviews, TokenReviews, oneself, somebody
 from envtest.kinds.scale import ScaleStore
-from envtest.kinds.services import ServiceStrategy
+from envtest.kinds.services import DEFAULT_RANGE, ServiceStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
 from envtest.kinds.typed import TypedModel, Typing
 from envtest.tables.load import Row, rows, types
@@ -113,9 +114,11 @@ class ControlPlane:
         storage: Storage | None = None,
         authenticators: Sequence[Authenticator] = (),
         authorizer: Authorizer | None = None,
+        service_range: IPv4Network = DEFAULT_RANGE,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
+        self._service_range = service_range
         self._authenticators = authenticators
         self._authorizer = authorizer or AllowAuthenticated()
         self.storage: Storage = storage or MemoryStorage()
@@ -156,6 +159,7 @@ class ControlPlane:
         """What stored services have is not handed out again."""
         services = self.stores["/services"]
         assert isinstance(services.strategy, ServiceStrategy)
+        services.strategy.pool.range = self._service_range
         for obj in services.list_now("", ListQuery()).items:
             services.strategy.pool.take(obj)
 

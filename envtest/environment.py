@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
+from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -20,6 +21,7 @@ from opsdk.apiserver.auth.certificates import CertificateAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Storage
+from opsdk.errors import ConfigError
 from opsdk.web.serving import ServeOptions, Tls, WebServer
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Environment:
         stages: what becomes of pods, and when; by default they run and are ready at once.
         tokens: more users by bearer token.
         authorizer: who may do what; everybody with credentials by default.
+        service_range: where services get their addresses from; the default has room for 254.
         clock: timestamps, timeouts, bookmarks follow it.
     """
 
@@ -57,6 +60,7 @@ class Environment:
         tokens: Mapping[str, User] | None = None,
         authorizer: Authorizer | None = None,
         storage: Storage | None = None,
+        service_range: str = "10.0.0.0/24",
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._data_dir = data_dir
@@ -66,6 +70,7 @@ class Environment:
             storage=storage or _open_storage(data_dir),
             authenticators=[CertificateAuthenticator(), self.tokens],
             authorizer=authorizer,
+            service_range=_network(service_range),
             clock=clock,
         )
         self._simulated = simulate(self.plane, self.tokens, controllers, stages=stages, certificate=self._certificate)
@@ -158,3 +163,10 @@ def _open_storage(data_dir: Path | None) -> Storage | None:
     from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - tests keep nothing
 
     return SqliteStorage(data_dir / "objects.db")
+
+
+def _network(text: str) -> IPv4Network:
+    try:
+        return IPv4Network(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is no IPv4 range: write it like 10.0.0.0/16 ({error})") from error

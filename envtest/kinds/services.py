@@ -14,25 +14,33 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
-RANGE = ipaddress.IPv4Network("10.0.0.0/24")
-"""Where cluster addresses come from."""
+DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
+"""Where cluster addresses come from unless something else is asked for, as in Go's envtest."""
 FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
+# The first addresses are left to those who ask for a certain one.
+_LEFT_FREE = 16
 
 
 class Pool:
     """Things that are handed out once; what is in use follows from the stored services."""
 
     def __init__(self) -> None:
+        self.range = DEFAULT_RANGE
         self.addresses: dict[str, str] = {}
         self.ports: dict[int, str] = {}
+        self._taken: dict[str, tuple[list[str], list[int]]] = {}
+        self._next = _LEFT_FREE
 
     def address(self) -> str:
-        """A free address; the lower ones are left to those who ask for a certain one."""
-        candidates = [str(a) for a in RANGE.hosts()]
-        for address in [*candidates[16:], *candidates[:16]]:
+        """A free address: the one after the last, round and round."""
+        hosts = self.range.num_addresses - 2
+        for step in range(hosts):
+            place = (self._next + step) % hosts
+            address = str(self.range.network_address + 1 + place)
             if address not in self.addresses:
+                self._next = place + 1
                 return address
-        raise problems.internal(f"failed to allocate a serviceIP: range {RANGE} is full")
+        raise problems.internal(f"failed to allocate a serviceIP: range {self.range} is full")
 
     def port(self) -> int:
         """A free node port."""
@@ -44,17 +52,24 @@ class Pool:
     def take(self, obj: Tree) -> None:
         """Everything a service has is in use."""
         spec, uid = obj.get("spec") or {}, obj["metadata"]["uid"]
-        for address in spec.get("clusterIPs") or ():
-            if address != "None":
-                self.addresses[address] = uid
-        for port in used_ports(spec):
-            self.ports[port] = uid
+        addresses = [a for a in spec.get("clusterIPs") or () if a != "None"]
+        ports = list(used_ports(spec))
+        self.addresses |= dict.fromkeys(addresses, uid)
+        self.ports |= dict.fromkeys(ports, uid)
+        held = self._taken.setdefault(uid, ([], []))
+        held[0].extend(addresses)
+        held[1].extend(ports)
 
     def release(self, obj: Tree) -> None:
         """Nothing a service had is in use any more."""
         uid = obj["metadata"]["uid"]
-        self.addresses = {k: v for k, v in self.addresses.items() if v != uid}
-        self.ports = {k: v for k, v in self.ports.items() if v != uid}
+        addresses, ports = self._taken.pop(uid, ([], []))
+        for address in addresses:
+            if self.addresses.get(address) == uid:
+                del self.addresses[address]
+        for port in ports:
+            if self.ports.get(port) == uid:
+                del self.ports[port]
 
 
 def used_ports(spec: Tree) -> Iterator[int]:
@@ -139,9 +154,9 @@ class ServiceStrategy(TableStrategy):
             if owner is not None and owner != uid:
                 text = f"failed to allocate IP {address}: provided IP is already allocated"
                 yield problems.invalid_value("spec.clusterIPs", [address], text)
-            elif address != "None" and not _in_range(address):
+            elif address != "None" and not self._in_range(address):
                 text = f"failed to allocate IP {address}: the provided IP ({address}) is not in the valid range."
-                text += f" The range of valid IPs is {RANGE}"
+                text += f" The range of valid IPs is {self.pool.range}"
                 yield problems.invalid_value("spec.clusterIPs", [address], text)
             if index:
                 break
@@ -185,12 +200,11 @@ class ServiceStrategy(TableStrategy):
         """Free again."""
         self.pool.release(obj)
 
-
-def _in_range(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address) in RANGE
-    except ValueError:
-        return True
+    def _in_range(self, address: str) -> bool:
+        try:
+            return ipaddress.ip_address(address) in self.pool.range
+        except ValueError:
+            return True
 
 
 def _validate_address(spec: Tree) -> Iterator[Cause]:

@@ -7,14 +7,13 @@ from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
 from opsdk.api.object import deep_copy
-from opsdk.client.patch import merge_patch
 from opsdk.recipes.conditions import is_condition_true, set_condition
 from opsdk.recipes.finalizers import add_finalizer, is_deleting, remove_finalizer
 from website.api import FINALIZER, Website, WebsiteStatus
 from website.children import config_map, deployment, is_rolled_out, service
 
-DIRECTORY = "website-directory"
-"""A ConfigMap in each namespace that lists its sites. Nobody owns it, so leaving it is the finalizer's work."""
+DIRECTORY = "demo.opsdk.dev/directory"
+"""The label of directory entries: ConfigMaps that nobody owns, so taking them out is the finalizer's work."""
 
 
 class WebsiteReconciler:
@@ -35,7 +34,7 @@ class WebsiteReconciler:
         before = deep_copy(site)
         if add_finalizer(site, FINALIZER):
             await client.patch(site, MergeFrom(before, optimistic_lock=True))
-        await self._list(site, site.spec.image)
+        await self.operator.ensure(directory_entry(site))
         await self.operator.ensure(config_map(site), owner=site)
         await self.operator.ensure(service(site), owner=site)
         live = await self.operator.ensure(deployment(site), owner=site)
@@ -69,22 +68,17 @@ class WebsiteReconciler:
         """Leave the directory, then let go."""
         if FINALIZER not in site.metadata.finalizers:
             return
-        await self._list(site, None)
+        await self.operator.client.delete(directory_entry(site), missing_ok=True)
         before = deep_copy(site)
         remove_finalizer(site, FINALIZER)
         await self.operator.client.patch(site, MergeFrom(before, optimistic_lock=True))
 
-    async def _list(self, site: Website, entry: str | None) -> None:
-        """Make the directory say `entry` about the site; None takes it out."""
-        client, where = self.operator.client, site.metadata.namespace
-        directory = await client.get_or_none(ConfigMap, DIRECTORY, namespace=where)
-        if directory is None:
-            if entry is None:
-                return
-            directory = ConfigMap(metadata=ObjectMeta(name=DIRECTORY, namespace=where), data={})
-            await client.apply(directory, field_owner=self.operator.name)
-        if directory.data.get(site.metadata.name) != entry:
-            await client.patch(directory, merge_patch({"data": {site.metadata.name: entry}}))
+
+def directory_entry(site: Website) -> ConfigMap:
+    """What the namespace's directory says of the site."""
+    name, namespace = f"directory-{site.metadata.name}", site.metadata.namespace
+    meta = ObjectMeta(name=name, namespace=namespace, labels={DIRECTORY: "true"})
+    return ConfigMap(metadata=meta, data={"site": site.metadata.name, "image": site.spec.image})
 
 
 def make_operator(options: OperatorOptions | None = None) -> Operator:

@@ -1,0 +1,1 @@
+"""Speed and memory. Run with ``make bench``; nothing here is a test."""
