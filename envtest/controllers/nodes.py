@@ -24,6 +24,7 @@ from envtest.controllers.objects import (
     with_status,
 )
 from envtest.controllers.writes import NODES, PODS, Create, Delete, Update, Write
+from envtest.kinds.workloads import selects
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
 
@@ -31,6 +32,7 @@ NODE = "node-1"
 """The node that every simulated cluster has."""
 _CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "100000", "ephemeral-storage": "1Ti"}
 _ADDRESS = "192.168.0.1"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class State(enum.Enum):
@@ -107,16 +109,32 @@ def stage_for(pod: Tree, state: State, stages: Sequence[Stage]) -> Stage | None:
 
 def schedule(pod: Tree, nodes: Sequence[Tree]) -> str | None:
     """The node for a pod, None where none fits."""
-    wanted = (pod["spec"].get("nodeSelector") or {}).items()
-    fitting = [
-        n["metadata"]["name"]
-        for n in nodes
-        if wanted <= (n["metadata"].get("labels") or {}).items() and not (n.get("spec") or {}).get("unschedulable")
-    ]
+    fitting = [n["metadata"]["name"] for n in nodes if fits(pod, n)]
     if not fitting:
         return None
     # Spread without state: by the pod's uid.
     return str(sorted(fitting)[int(pod["metadata"]["uid"][:8], 16) % len(fitting)])
+
+
+def fits(pod: Tree, node: Tree) -> bool:
+    """Whether a pod may run on a node: labels, required affinity, and whether the node takes pods.
+
+    Pods of daemon sets run on nodes that take no others.
+    """
+    spec, labels = pod["spec"], node["metadata"].get("labels") or {}
+    daemon = (controller_of(pod) or {}).get("kind") == "DaemonSet"
+    if deleting(node) or ((node.get("spec") or {}).get("unschedulable") and not daemon):
+        return False
+    if not (spec.get("nodeSelector") or {}).items() <= labels.items():
+        return False
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    terms = affinity.get("nodeSelectorTerms") or ()
+    own = {"metadata.name": node["metadata"]["name"]}
+    return not terms or any(
+        selects({"matchExpressions": t.get("matchExpressions") or []}, labels)
+        and selects({"matchExpressions": t.get("matchFields") or []}, own)
+        for t in terms
+    )
 
 
 def waits_for_scheduler(pod: Tree) -> bool:

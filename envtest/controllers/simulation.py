@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from envtest.controllers.accounts import ServiceAccountController
 from envtest.controllers.api import Api
+from envtest.controllers.daemonsets import DaemonSetController
 from envtest.controllers.deployments import DeploymentController
 from envtest.controllers.garbage_collector import GarbageCollector
 from envtest.controllers.jobs import JobController
@@ -16,7 +17,9 @@ from envtest.controllers.mirror import Hub
 from envtest.controllers.namespace_content import NamespaceController
 from envtest.controllers.nodes import DEFAULT_STAGES, KubeletController, Stage
 from envtest.controllers.replicasets import ReplicaSetController
+from envtest.controllers.services import EndpointsController, SliceController
 from envtest.controllers.statefulsets import StatefulSetController
+from envtest.controllers.volumes import VolumeController
 from envtest.controllers.writes import Resource
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
@@ -46,7 +49,11 @@ def _makers(stages: Sequence[Stage] = (), certificate: Callable[[], str] = _no_c
         DeploymentController,
         ReplicaSetController,
         StatefulSetController,
+        DaemonSetController,
         JobController,
+        SliceController,
+        EndpointsController,
+        VolumeController,
     )
     return {
         **{c.name: c for c in simple},

@@ -1,0 +1,75 @@
+"""Laws of `envtest.controllers.services`."""
+
+from __future__ import annotations
+
+from envtest.controllers.nodes import Stage, State
+from envtest.environment import Environment
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, deployment, settle
+
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+SLOW = (Stage(at=State.PENDING, to=State.RUNNING, delay=1), Stage(at=State.RUNNING, to=State.READY, delay=10))
+
+
+def service(name: str) -> Tree:
+    """A Service for the pods of the deployment of the same name."""
+    port = {"name": "http", "port": 80, "targetPort": "web"}
+    spec = {"selector": {"app": name}, "ports": [port]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def backend(name: str, replicas: int) -> Tree:
+    """A deployment that listens on a named port."""
+    made = deployment(name, replicas=replicas)
+    made["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"name": "web", "containerPort": 8080}]
+    return made
+
+
+async def test_follows_pods() -> None:
+    """A service knows the addresses of its pods, ready or not, as slices and as endpoints."""
+    async with Environment(controllers="cluster", stages=SLOW) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/services", service("web"))
+        await api.create(f"{APPS}/deployments", backend("web", 2))
+        await settle(5)
+        [found] = await api.items(SLICES)
+        assert [e["conditions"]["ready"] for e in found["endpoints"]] == [False, False]
+        [subset] = (await api.get(f"{CORE}/endpoints/web"))["subsets"]
+        assert len(subset["notReadyAddresses"]) == 2
+        await settle(20)
+        [found] = await api.items(SLICES)
+        assert [e["conditions"]["ready"] for e in found["endpoints"]] == [True, True]
+        assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+        assert found["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+        [subset] = (await api.get(f"{CORE}/endpoints/web"))["subsets"]
+        ips = sorted(p["status"]["podIP"] for p in await api.items(f"{CORE}/pods"))
+        assert sorted(a["ip"] for a in subset["addresses"]) == ips
+        await api.merge(f"{APPS}/deployments/web/scale", {"spec": {"replicas": 0}})
+        await settle()
+        [found] = await api.items(SLICES)
+        assert not found.get("endpoints")
+
+
+async def test_goes_with_the_service() -> None:
+    """Slices and endpoints go with their service."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/services", service("web"))
+        await settle()
+        assert await api.names(f"{CORE}/endpoints") == ["web"]
+        await api.delete(f"{CORE}/services/web")
+        await settle()
+        assert await api.names(SLICES) == []
+        assert await api.names(f"{CORE}/endpoints") == []
+
+
+async def test_many_pods_take_several_slices() -> None:
+    """A slice holds a hundred endpoints."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/services", service("web"))
+        await api.create(f"{APPS}/deployments", backend("web", 130))
+        await settle()
+        assert sorted(len(s["endpoints"]) for s in await api.items(SLICES)) == [30, 100]
+        await api.merge(f"{APPS}/deployments/web/scale", {"spec": {"replicas": 5}})
+        await settle()
+        assert [len(s["endpoints"]) for s in await api.items(SLICES)] == [5]
