@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from envtest.controllers.loops import Kit
+from envtest.controllers.mirror import Event
 from envtest.controllers.objects import (
     age_order,
     condition_in,
@@ -245,6 +246,15 @@ class JobController(PodOwnerController):
         super().__init__(kit)
         # Pods that ended count even when somebody deletes them before the job is through.
         self._tallies: dict[str, Tally] = {}
+
+    def wire(self) -> None:
+        """Jobs that go, too."""
+        super().wire()
+        self.hub.on(JOBS, self._forget)
+
+    def _forget(self, event: Event) -> None:
+        if event.new is None:
+            self._tallies.pop(event.obj["metadata"]["uid"], None)
 
     def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree]) -> Plan:
         """See `PodOwnerController`."""

@@ -79,7 +79,8 @@ def chosen(wanted: str | Collection[str]) -> frozenset[str]:
     unknown = found - CONTROLLERS
     if unknown:
         listed = ", ".join([NONE, CLUSTER, *sorted(CONTROLLERS)])
-        raise ConfigError(f"no simulated controller is called {', '.join(sorted(unknown))}; there are: {listed}")
+        bad = ", ".join(map(repr, sorted(unknown)))
+        raise ConfigError(f"no simulated controller is called {bad}; there are: {listed}")
     return frozenset(found)
 
 

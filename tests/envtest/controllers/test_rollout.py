@@ -1,0 +1,90 @@
+"""Laws of `envtest.controllers.rollout`, for any numbers."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.controllers import rollout
+from envtest.controllers.objects import replicas_of, status_of
+from tests.envtest.controllers.cluster import Tree, deployment, template
+
+_counts = st.integers(0, 12)
+
+
+@st.composite
+def rollouts(draw: st.DrawFn) -> tuple[Tree, Tree, list[Tree]]:
+    """A deployment in the middle of a rollout: its new and its old replica sets, each with some pods available."""
+    rolling = {"maxSurge": draw(st.integers(0, 4)), "maxUnavailable": draw(st.sampled_from([0, 1, 3, "25%", "100%"]))}
+    wanted = deployment("d", replicas=draw(_counts), strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
+
+    def replica_set(number: int) -> Tree:
+        size = draw(_counts)
+        status = {"availableReplicas": draw(st.integers(0, size))}
+        spec = {"replicas": size, "template": template("d", image=f"x:{number}")}
+        return {"metadata": {"name": f"d-{number}"}, "spec": spec, "status": status}
+
+    return wanted, replica_set(0), [replica_set(n) for n in range(1, 1 + draw(st.integers(0, 3)))]
+
+
+@given(rollouts())
+def test_growth_stays_below_the_ceiling(case: tuple[Tree, Tree, list[Tree]]) -> None:
+    """The new replica set grows only as far as the surge allows, and shrinks only to what is wanted."""
+    wanted, new, old = case
+    size = rollout.new_size(wanted, new, old)
+    before, ceiling = rollout.total_wanted([new, *old]), replicas_of(wanted) + rollout.limits(wanted).surge
+    assert size <= max(replicas_of(wanted), 0)
+    if size > replicas_of(new):
+        assert before - replicas_of(new) + size <= ceiling
+    else:
+        assert size == min(replicas_of(new), replicas_of(wanted))
+
+
+@given(rollouts())
+def test_shrinking_keeps_the_floor(case: tuple[Tree, Tree, list[Tree]]) -> None:
+    """Old replica sets give up pods that do not work first, and no more of the others than can be spared."""
+    wanted, new, old = case
+    sizes = rollout.shrink_old(wanted, new, old)
+
+    def left(item: Tree) -> int:
+        size = sizes.get(item["metadata"]["name"], replicas_of(item))
+        assert 0 <= size <= replicas_of(item)
+        return min(size, status_of(item, "availableReplicas"))
+
+    floor = replicas_of(wanted) - rollout.limits(wanted).unavailable
+    before = rollout.total([new, *old], "availableReplicas")
+    assert sum(left(s) for s in old) + status_of(new, "availableReplicas") >= min(before, floor)
+
+
+@given(rollouts())
+def test_progress_is_always_possible(case: tuple[Tree, Tree, list[Tree]]) -> None:
+    """With every pod available, a rollout that is not over moves: the new set grows or an old one shrinks."""
+    wanted, new, old = case
+    for item in (new, *old):
+        item["status"]["availableReplicas"] = replicas_of(item)
+    over = replicas_of(new) == replicas_of(wanted) and not rollout.total_wanted(old)
+    moves = rollout.new_size(wanted, new, old) != replicas_of(new) or bool(rollout.shrink_old(wanted, new, old))
+    assert moves or over
+
+
+@given(rollouts())
+def test_rescaling_shares_everything(case: tuple[Tree, Tree, list[Tree]]) -> None:
+    """A new size is given out completely, no more and no less, whenever several replica sets share it."""
+    wanted, new, old = case
+    sizes = {s["metadata"]["name"]: replicas_of(s) for s in (new, *old)}
+    active = sum(size > 0 for size in sizes.values())
+    full = replicas_of(new) == replicas_of(wanted) == status_of(new, "availableReplicas")
+    sizes.update(rollout.rescale(wanted, new, old))
+    allowed = replicas_of(wanted) + rollout.limits(wanted).surge if replicas_of(wanted) else 0
+    if active > 1:
+        assert sum(sizes.values()) == (replicas_of(wanted) if full else allowed)
+    else:
+        assert sum(sizes.values()) == replicas_of(wanted)
+
+
+def test_names() -> None:
+    """The same template has the same name, another one another."""
+    first = deployment("d")["spec"]["template"]
+    assert rollout.template_hash(first) == rollout.template_hash(deployment("d", replicas=7)["spec"]["template"])
+    assert rollout.template_hash(first) != rollout.template_hash(deployment("d", image="x:2")["spec"]["template"])
+    assert rollout.template_hash(first) != rollout.template_hash(first, 1)

@@ -1,0 +1,68 @@
+"""Laws of `envtest.controllers.simulation` and `envtest.controllers.loops`."""
+
+from __future__ import annotations
+
+import pytest
+
+from envtest.controllers.simulation import CONTROLLERS, chosen
+from envtest.environment import Environment
+from opsdk.errors import ConfigError
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle
+
+
+def test_names() -> None:
+    """Controllers are chosen by name, all at once, or not at all; other names are told of."""
+    assert chosen("none") == frozenset()
+    assert chosen("cluster") == CONTROLLERS
+    assert chosen("kubelet,job") == chosen(["job", "kubelet"]) == {"kubelet", "job"}
+    with pytest.raises(ConfigError, match="no simulated controller is called 'kublet'"):
+        chosen("kublet")
+
+
+async def test_none_by_default() -> None:
+    """Without controllers nothing happens by itself."""
+    async with Environment() as env:
+        api = Kubectl(env)
+        made = await api.create(f"{APPS}/deployments", deployment("web"))
+        await settle(60)
+        assert await api.get(f"{APPS}/deployments/web") == made
+        assert await api.names("/api/v1/nodes") == []
+
+
+async def test_some() -> None:
+    """Only what was switched on is done: pods are made, and nobody runs them."""
+    async with Environment(controllers=["deployment", "replicaset"]) as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web"))
+        await settle()
+        [pod] = await api.items(f"{CORE}/pods")
+        assert pod["status"]["phase"] == "Pending"
+        assert "nodeName" not in pod["spec"]
+
+
+async def test_takes_up_what_is_there() -> None:
+    """Objects that were there before the controllers are looked after too."""
+    async with Environment() as env:
+        await Kubectl(env).create(f"{APPS}/deployments", deployment("web"))
+        storage = env.plane.storage
+        async with Environment(controllers="cluster", storage=storage) as other:
+            await settle()
+            found = await Kubectl(other).get(f"{APPS}/deployments/web")
+            assert found["status"]["availableReplicas"] == 1
+
+
+async def test_sees_more_than_a_watch_can_hold() -> None:
+    """A mirror that fell too far behind takes the present state and goes on."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        env.plane.storage.watch_limit = 3  # type: ignore[attr-defined]
+        env.plane.storage.end_watches()
+        await settle()
+        for number in range(30):
+            await api.create(f"{APPS}/deployments", deployment(f"d{number}"))
+        await settle()
+        assert len(await api.names(f"{CORE}/pods")) == 30
+        for number in range(30):
+            await api.delete(f"{APPS}/deployments/d{number}")
+        await settle()
+        assert await api.names(f"{CORE}/pods") == []
