@@ -96,7 +96,7 @@ def _version(kind: type[Object[Any, Any]], *, storage: bool) -> dict[str, Any]:
         "storage": storage,
         "schema": {"openAPIV3Schema": schema_for(kind)},
     }
-    if any(f.name == "status" for f in msgspec.structs.fields(kind)):
+    if "status" in made["schema"]["openAPIV3Schema"]["properties"]:
         made["subresources"] = {"status": {}}
     if kind.printer_columns:
         made["additionalPrinterColumns"] = [{**to_builtins(c), "type": c.type} for c in kind.printer_columns]
@@ -145,7 +145,9 @@ class _Schemas:
                 return self._scalar(info)
 
     def _described(self, info: types.Metadata) -> dict[str, Any]:
-        extra = info.extra_json_schema or {}
+        extra = dict(info.extra_json_schema or {})
+        if examples := extra.pop("examples", None):
+            extra["example"] = examples[0]  # a structural schema has room for one
         return {**self.of(info.type), **extra}
 
     def _scalar(self, info: types.Type) -> dict[str, Any]:
@@ -197,7 +199,9 @@ class _Schemas:
             raise UsageError(f"{cls.__name__} contains itself: that has no structural schema")
         self._inside.append(cls)
         try:
-            properties = {f.encode_name: self._field(f) for f in info.fields}
+            # A field of type None, such as the status of a kind that has none, is no field.
+            fields = [f for f in info.fields if not isinstance(f.type, types.NoneType)]
+            properties = {f.encode_name: self._field(f) for f in fields}
         finally:
             self._inside.pop()
         made: dict[str, Any] = {"type": "object"}

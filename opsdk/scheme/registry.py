@@ -192,6 +192,6 @@ class SchemeBuilder:
 
 def default_scheme() -> Scheme:
     """A new scheme that knows every built-in kind; none is imported yet."""
-    from opsdk.api.generated_kinds import BUILT_IN  # noqa: PLC0415 - a table of 140 names, only needed here
+    from opsdk.api.generated_kinds import BUILT_IN  # noqa: PLC0415 - a long table, only needed here
 
     return Scheme().add_lazily(BUILT_IN)

@@ -1,0 +1,64 @@
+"""The schemas of a live server: its OpenAPI v3 documents, one for each group and version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from opsdk.errors import DecodeError, UsageError
+from opsdk.rest.config import Config, load_config
+from opsdk.rest.request import Request
+from opsdk.rest.response import raise_for
+from opsdk.rest.transport import Transport
+
+_ROOT = "/openapi/v3"
+
+
+def fetch_schemas(groups: Sequence[str] = (), config: Config | None = None) -> Mapping[str, Any]:
+    """``components.schemas`` of the documents of `groups` (none: all) of the server in the kubeconfig."""
+    return asyncio.run(read_schemas(config or load_config(), groups))
+
+
+async def read_schemas(config: Config, groups: Sequence[str] = ()) -> Mapping[str, Any]:
+    """The same for a given server, inside a running loop.
+
+    Raises `ApiError` or `TransportError` if the server does not answer, `UsageError` for a group it does not have.
+    """
+    async with Transport(config) as transport:
+        root = await _document(transport, Request("GET", _ROOT, verb="get"))
+        chosen = _choose(root.get("paths") or {}, groups)
+        found: dict[str, Any] = {}
+        # One after the other: a person waits for this once, the server's other clients do not.
+        for url in chosen:
+            path, _, query = url.partition("?")
+            document = await _document(transport, Request("GET", path, query=parse_qsl(query), verb="get"))
+            found |= (document.get("components") or {}).get("schemas") or {}
+    return found
+
+
+def _choose(paths: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
+    """The addresses of the documents to read. Paths look like ``apis/apps/v1``, ``api/v1`` for the core group."""
+    chosen: dict[str, list[str]] = {}
+    for path, place in paths.items():
+        root, *rest = path.split("/")
+        if (root == "apis" and len(rest) == 2) or (root == "api" and len(rest) == 1):
+            group = rest[0] if root == "apis" else ""
+            chosen.setdefault(group, []).append(str(place.get("serverRelativeURL") or f"{_ROOT}/{path}"))
+    wanted = ["" if g == "core" else g for g in groups] or list(chosen)
+    if missing := [g for g in wanted if g not in chosen]:
+        there = ", ".join(sorted(g or "core" for g in chosen))
+        raise UsageError(f"the server has no group {missing[0] or 'core'!r}: choose among {there}")
+    return [url for group in wanted for url in sorted(chosen[group])]
+
+
+async def _document(transport: Transport, request: Request) -> dict[str, Any]:
+    response = await transport.send(request)
+    raise_for(response, request)
+    try:
+        return msgspec.json.decode(response.body, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{request.described} is no OpenAPI document: {error}") from error

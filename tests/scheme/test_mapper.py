@@ -1,0 +1,181 @@
+"""Which resource serves a kind, with as few requests as possible."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from opsdk.api.gvk import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
+from opsdk.errors import NoMatchError, ServiceUnavailableError
+from opsdk.scheme.mapper import RestMapper, RestMapping, Served, StaticMapper
+
+
+def mapping(group: str, version: str, kind: str, short: Sequence[str] = ()) -> RestMapping:
+    """How a kind is served."""
+    plural = f"{kind.lower()}s"
+    return RestMapping(
+        gvk=GroupVersionKind(group, version, kind),
+        resource=GroupVersionResource(group, version, plural),
+        namespaced=True,
+        singular=kind.lower(),
+        short_names=tuple(short),
+    )
+
+
+POD = mapping("", "v1", "Pod", ["po"])
+SITE = mapping("demo.opsdk.dev", "v1", "Site")
+SITE2 = mapping("demo.opsdk.dev", "v2", "Site")
+METRIC = mapping("metrics.k8s.io", "v1beta1", "Metric")
+
+
+class Server:
+    """Discovery under the test's control."""
+
+    def __init__(self, *served: RestMapping, seconds: float = 0.1) -> None:
+        self.served = list(served)
+        self.failing: dict[GroupVersion, str] = {}
+        self.down: Exception | None = None
+        self.fetches = 0
+        self.in_flight = 0
+        self.seconds = seconds
+
+    async def fetch(self) -> Served:
+        self.fetches += 1
+        self.in_flight += 1
+        assert self.in_flight == 1
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.in_flight -= 1
+        if self.down is not None:
+            raise self.down
+        mappings = [m for m in self.served if m.gvk.group_version not in self.failing]
+        return Served(mappings=mappings, failures=dict(self.failing))
+
+
+async def test_one_fetch_at_first_none_after() -> None:
+    """By however many tasks, for however many kinds."""
+    server = Server(POD, SITE)
+    mapper = RestMapper(server)
+    found = await asyncio.gather(*(mapper.mapping_for(m.gvk) for m in [POD, SITE] * 20))
+    assert found == [POD, SITE] * 20
+    await mapper.mapping_for(POD.gvk)
+    assert server.fetches == 1
+
+
+async def test_a_kind_created_later_is_found() -> None:
+    """An unknown kind causes a refresh; asked again within a second it does not."""
+    server = Server(POD)
+    mapper = RestMapper(server)
+    for _ in range(5):
+        with pytest.raises(NoMatchError, match="install its CRD"):
+            await mapper.mapping_for(SITE.gvk)
+    assert server.fetches == 1
+    server.served.append(SITE)
+    await asyncio.sleep(2)
+    assert await mapper.mapping_for(SITE.gvk) == SITE
+    assert server.fetches == 2
+
+
+async def test_unknown_kinds_do_not_hold_back_each_other() -> None:
+    """The pause after a refresh is each kind's own."""
+    server = Server(POD)
+    mapper = RestMapper(server)
+    for n in range(3):
+        with pytest.raises(NoMatchError):
+            await mapper.mapping_for(GroupVersionKind("x", "v1", f"Kind{n}"))
+    assert server.fetches == 3
+
+
+async def test_a_removed_version_is_forgotten() -> None:
+    """At the next refresh; the message names the versions that are there."""
+    server = Server(SITE, SITE2)
+    mapper = RestMapper(server)
+    await mapper.mapping_for(SITE.gvk)
+    server.served = [SITE2]
+    await mapper.refresh()
+    with pytest.raises(NoMatchError, match="but versions v2 of it"):
+        await mapper.mapping_for(SITE.gvk)
+
+
+async def test_a_group_that_fails_keeps_what_was_known_and_hides_no_other() -> None:
+    """One aggregated API server is down: its kinds stay, the others come in, and unknown ones say why."""
+    server = Server(POD, METRIC)
+    mapper = RestMapper(server)
+    await mapper.mapping_for(METRIC.gvk)
+    server.failing = {GroupVersion("metrics.k8s.io", "v1beta1"): "503"}
+    server.served.append(SITE)
+    assert await mapper.mapping_for(SITE.gvk) == SITE
+    assert await mapper.mapping_for(METRIC.gvk) == METRIC
+    with pytest.raises(NoMatchError, match=r"cannot find out .*v1beta1 failed: 503"):
+        await mapper.mapping_for(GroupVersionKind("metrics.k8s.io", "v1beta1", "Other"))
+    server.failing = {}
+    server.served = [POD]
+    await mapper.refresh()
+    with pytest.raises(NoMatchError):
+        await mapper.mapping_for(METRIC.gvk)
+
+
+async def test_a_server_that_is_down() -> None:
+    """All who wait get the error; what was known stays; the next one asks again."""
+    server = Server(POD)
+    server.down = ServiceUnavailableError("down")
+    mapper = RestMapper(server)
+    results = await asyncio.gather(*(mapper.mapping_for(POD.gvk) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(r, ServiceUnavailableError) for r in results)
+    assert server.fetches == 1
+    server.down = None
+    assert await mapper.mapping_for(POD.gvk) == POD
+    server.down = ServiceUnavailableError("down")
+    assert await mapper.mapping_for(POD.gvk) == POD
+
+
+async def test_who_is_cancelled_does_not_spoil_it_for_the_others() -> None:
+    """Whoever asked for all is cancelled: somebody else asks, nobody gets an error of his."""
+    server = Server(POD, seconds=5)
+    mapper = RestMapper(server)
+    first = asyncio.create_task(mapper.mapping_for(POD.gvk))
+    await asyncio.sleep(1)
+    others = [asyncio.create_task(mapper.mapping_for(POD.gvk)) for _ in range(5)]
+    await asyncio.sleep(1)
+    first.cancel()
+    assert await asyncio.gather(*others) == [POD] * 5
+    assert server.fetches == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_cancelled_at_random(seed: int) -> None:
+    """Whoever is cancelled when: the rest gets an answer, one request is in flight at a time, no task is left."""
+    rng = random.Random(seed)
+    server = Server(POD, SITE, seconds=0.5)
+    mapper = RestMapper(server)
+    tasks = []
+    for _ in range(20):
+        tasks.append(asyncio.create_task(mapper.mapping_for(rng.choice([POD, SITE]).gvk)))
+        await asyncio.sleep(rng.random() / 5)
+        if rng.random() < 0.5:
+            rng.choice(tasks).cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(r in (POD, SITE) for r in results if not isinstance(r, asyncio.CancelledError))
+
+
+async def test_names_of_resources() -> None:
+    """Plural, singular, short, with or without a group, in any case; what is served first wins."""
+    mapper = StaticMapper([POD, SITE2, SITE, mapping("other.dev", "v1", "Pod")])
+    for name in ("pods", "pod", "po", "Pods", GroupResource("", "pods")):
+        assert await mapper.kind_for(name) == POD
+    assert (await mapper.kind_for("pods.other.dev")).gvk.group == "other.dev"
+    assert await mapper.kind_for("sites") == SITE2
+    assert await mapper.kind_for(SITE.resource) == SITE
+    with pytest.raises(NoMatchError, match="serves no resource"):
+        await mapper.kind_for("nothings")
+
+
+async def test_versions_of_a_kind() -> None:
+    """In the server's order; none for a kind that is not served."""
+    mapper = StaticMapper([SITE2, POD, SITE])
+    assert await mapper.mappings_for(GroupKind("demo.opsdk.dev", "Site")) == [SITE2, SITE]
+    assert await mapper.mappings_for(GroupKind("demo.opsdk.dev", "Nothing")) == []
