@@ -25,6 +25,8 @@ EventType = Literal["Normal", "Warning"]
 # What waits here when the server is away; more is dropped and counted. client-go keeps as many.
 _QUEUE_SIZE = 1000
 _TRIES = 12
+# So many are written at a time, as client-go does.
+_LANES = 8
 # The server refuses longer notes.
 _NOTE_BYTES = 1024
 
@@ -45,7 +47,11 @@ class EventRecorder:
         self._client = client
         self._clock = clock
         self._aggregator = Aggregator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
-        self._queue: asyncio.Queue[tuple[Write, Similar, Event]] = asyncio.Queue(_QUEUE_SIZE)
+        # What is written about one Event must stay in order: all of it goes through the same lane.
+        self._lanes: list[asyncio.Queue[tuple[Write, Similar, Event]]] = [asyncio.Queue() for _ in range(_LANES)]
+        self._waiting = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._tasks = TaskOwner(f"events of {controller}", on_error=self._on_crash)
         self._started = False
         self._closed = False
@@ -77,10 +83,13 @@ class EventRecorder:
         write, event = self._aggregator.record(what, {"regarding": about, "related": other}, self._clock.wall())
         if write is Write.NOTHING:
             return
-        try:
-            self._queue.put_nowait((write, what, deep_copy(event)))
-        except asyncio.QueueFull:
+        if self._waiting >= _QUEUE_SIZE:
             self._drop(f"more than {_QUEUE_SIZE} events wait")
+            self._aggregator.forget(what)
+            return
+        self._waiting += 1
+        self._idle.clear()
+        self._lanes[hash(event.metadata.name) % _LANES].put_nowait((write, what, deep_copy(event)))
 
     # -------------------------------------------------------------- writing
     def needs_leader_election(self) -> bool:
@@ -91,26 +100,29 @@ class EventRecorder:
         """Begin to write in the background."""
         if not self._started:
             self._started = True
-            self._tasks.start(self._run(), name="write")
+            for number, lane in enumerate(self._lanes):
+                self._tasks.start(self._run(lane), name=f"write {number}")
 
     async def aclose(self, *, grace: float = 2.0) -> None:
         """Write what waits, for at most `grace` seconds, then stop; later events are dropped quietly. Idempotent."""
         self._closed = True
-        if self._started and not self._queue.empty():
+        if self._started and self._waiting:
             try:
                 async with asyncio.timeout(grace):
-                    await self._queue.join()
+                    await self._idle.wait()
             except TimeoutError:
-                self._drop(f"{self._queue.qsize()} events were not written before the end")
+                self._drop(f"{self._waiting} events were not written before the end")
         await self._tasks.aclose()
 
-    async def _run(self) -> None:
+    async def _run(self, lane: asyncio.Queue[tuple[Write, Similar, Event]]) -> None:
         while True:
-            write, what, event = await self._queue.get()
+            write, what, event = await lane.get()
             try:
                 await self._write(write, what, event)
             finally:
-                self._queue.task_done()
+                self._waiting -= 1
+                if not self._waiting:
+                    self._idle.set()
 
     async def _write(self, write: Write, what: Similar, event: Event) -> None:
         waits = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.25).start()
@@ -142,7 +154,9 @@ class EventRecorder:
 
     def _drop(self, why: str) -> None:
         self.dropped += 1
-        log.warning("an event of %s is dropped: %s", self.controller, why)
+        # The 1st, 2nd, 4th, 8th, ...: a flood of events must not become a flood of lines.
+        if self.dropped & (self.dropped - 1) == 0:
+            log.warning("an event of %s is dropped (%d so far): %s", self.controller, self.dropped, why)
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)
