@@ -84,9 +84,12 @@ class TypeGenerator:
 
     def files(self) -> dict[str, str]:
         """Path below the package -> source text."""
-        for name in sorted(self._schemas):
-            if not self._skipped(name):
-                self._add_schema(name)
+        wanted = [name for name in sorted(self._schemas) if not self._skipped(name)]
+        for name in wanted:
+            package, version, cls = module_of(name)
+            self._module(package, version).classes[cls] = ""  # taken, so that no nested object gets this name
+        for name in wanted:
+            self._add_schema(name)
         made: dict[str, str] = {}
         for (package, version), module in sorted(self._modules.items()):
             made[f"{package}/__init__.py"] = f'"""Kinds of the API group ``{module.group or package}``."""\n'
@@ -151,13 +154,19 @@ class TypeGenerator:
 
     def _fields(self, module: Module, cls: str, schema: Schema, skip: set[str]) -> Iterator[str]:
         required = set(schema.get("required", ()))
+        taken = {"gvk", *map(snake, skip)}
         for wire, part in schema.get("properties", {}).items():
-            if wire not in skip:
-                yield self._field(module, cls, wire, part, required=wire in required)
+            if wire in skip:
+                continue
+            name = snake(wire)
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            yield self._field(module, (cls, wire), name, part, required=wire in required)
 
-    def _field(self, module: Module, cls: str, wire: str, part: Schema, *, required: bool) -> str:
-        name = snake(wire)
-        hint = self._type(module, part, (cls, wire))
+    def _field(self, module: Module, path: tuple[str, str], name: str, part: Schema, *, required: bool) -> str:
+        wire = path[1]
+        hint = self._type(module, part, path)
         renamed = f"name={wire!r}" if camel(name) != wire else ""
         default = _default(hint, part, required=required and self._built_in is not None)
         if default == "None":
