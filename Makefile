@@ -29,7 +29,7 @@ demo: $(STAMP) ## a local API server, the sample operator, and a short story
 	PYTHONPATH=samples/website $(BIN)/python -m website.demo
 
 bench: $(STAMP) ## speed and memory, as ratios measured side by side
-	$(BIN)/python -m tests.bench $(ARGS)
+	PYTHONPATH=samples/website $(BIN)/python -m tests.bench $(ARGS)
 
 docs: $(STAMP) ## run every example in the documentation
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
