@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,7 +38,7 @@ class Kit:
         return self.clock.wall()
 
 
-class Controller:
+class Controller(ABC):
     """One simulated controller; subclasses say what they watch and what they do about a key.
 
     Attributes:
@@ -56,15 +57,16 @@ class Controller:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue!r}>"
 
+    @abstractmethod
     def wire(self) -> None:
         """Subscribe at the hub."""
 
-    async def begin(self) -> None:
+    async def begin(self) -> None:  # noqa: B027 - most have nothing to make
         """Make what must be there from the start."""
 
+    @abstractmethod
     async def reconcile(self, key: str) -> float | None:
         """Bring one key one step nearer to its wish; a number asks for another look after so many seconds."""
-        raise NotImplementedError
 
     # -------------------------------------------------------------- for subclasses
     def add(self, event: Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -60,9 +61,9 @@ class PodOwnerController(Controller):
 
     resource: Resource
 
+    @abstractmethod
     def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree]) -> Plan:
         """One step; `pods` name the owner, `loose` ones name nobody."""
-        raise NotImplementedError
 
     def wire(self) -> None:
         """Owners and pods."""

@@ -31,7 +31,7 @@ def encode_hook(value: Any) -> Any:
         return str(value)
     if isinstance(value, MicroTime):
         return value.wire()
-    raise NotImplementedError(f"{type(value).__name__} has no wire form")
+    raise TypeError(f"{type(value).__name__} has no wire form")
 
 
 def decode_hook(wanted: type, value: Any) -> Any:
@@ -44,7 +44,7 @@ def decode_hook(wanted: type, value: Any) -> Any:
         if isinstance(value, str):
             return MicroTime.parse(value)
         raise ValueError(f"expected a time, got {type(value).__name__}")
-    raise NotImplementedError(f"no wire form of {wanted.__name__} is known")
+    raise TypeError(f"no wire form of {wanted.__name__} is known")
 
 
 def to_builtins(value: Any) -> Any:

@@ -218,7 +218,7 @@ def _known_tree(obj: AnyObject) -> dict[str, Any]:
             tree["metadata"] = to_builtins(obj.metadata)
             return tree
         known: dict[str, Any] = to_builtins(obj)
-    except (TypeError, NotImplementedError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise EncodeError(f"{obj.kind} {key_of(obj)} cannot be encoded: {error}") from error
     known.setdefault("apiVersion", obj.api_version)
     known.setdefault("kind", obj.kind)
