@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -17,8 +18,7 @@ from opsdk.api.time import MicroTime
 
 # A repetition within so many seconds belongs to the same series, as in client-go.
 _SERIES_SECONDS = 360.0
-# A series is written again at most so often; in between its count only grows here.
-_REFRESH_SECONDS = 1800.0
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class Similar(NamedTuple):
@@ -45,7 +45,8 @@ class Write(Enum):
 class _Known:
     event: Event
     last: datetime
-    written: datetime
+    sent: int = 1
+    """The count that was handed out to be written."""
 
 
 class Aggregator:
@@ -59,6 +60,7 @@ class Aggregator:
         self._controller = controller
         # The server refuses longer ones.
         self._instance = instance[:128]
+        self._stamp = 0
         self._known: LRUCache[Similar, _Known] = LRUCache(size)
 
     def record(
@@ -68,17 +70,25 @@ class Aggregator:
         known = self._known.get(what)
         if known is None or (now - known.last).total_seconds() > _SERIES_SECONDS:
             event = self._fresh(what, references, now)
-            self._known[what] = _Known(event, now, now)
+            self._known[what] = _Known(event, now)
             return Write.CREATE, event
         known.last = now
         series = known.event.series
-        first = series is None
         count = 2 if series is None else series.count + 1
         known.event.series = EventSeries(count=count, last_observed_time=MicroTime.of(now))
-        if first or (now - known.written).total_seconds() >= _REFRESH_SECONDS:
-            known.written = now
+        if series is None:
+            known.sent = count
             return Write.SERIES, known.event
+        # Only counted: `unsent` hands the count out later, so that a loop does not write all the time.
         return Write.NOTHING, known.event
+
+    def unsent(self) -> Iterator[tuple[Similar, Event]]:
+        """The series that have grown since they were last handed out; to be asked for every few minutes."""
+        for what, known in list(self._known.items()):
+            series = known.event.series
+            if series is not None and series.count > known.sent:
+                known.sent = series.count
+                yield what, known.event
 
     def forget(self, what: Similar) -> None:
         """The Event is gone from the server: the next one is created anew."""
@@ -88,9 +98,13 @@ class Aggregator:
         regarding = references["regarding"] or ObjectReference()
         # Events of cluster-scoped objects live in "default".
         namespace = regarding.namespace or "default"
-        stamp = f"{int(now.timestamp() * 1e9):x}"
+        # Never the same twice: two things may happen to one object in one tick of the clock.
+        self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e6) * 1000)
+        name = (regarding.name or "event")[:236].rstrip("-.")
+        if not _SUBDOMAIN.fullmatch(name):  # roles and the like may be called what no event may be
+            name = "event"
         return Event(
-            metadata=ObjectMeta(name=f"{(regarding.name or 'event')[:236]}.{stamp}", namespace=namespace),
+            metadata=ObjectMeta(name=f"{name}.{self._stamp:x}", namespace=namespace),
             event_time=MicroTime.of(now),
             reporting_controller=self._controller,
             reporting_instance=self._instance,

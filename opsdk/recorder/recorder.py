@@ -16,7 +16,7 @@ from opsdk.api.model import to_builtins
 from opsdk.api.object import AnyObject, deep_copy, gvk_of
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
-from opsdk.errors import ApiError, ForbiddenError, NotFoundError, OpsdkError
+from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
 from opsdk.recorder.aggregate import Aggregator, Similar, Write
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ EventType = Literal["Normal", "Warning"]
 # What waits here when the server is away; more is dropped and counted. client-go keeps as many.
 _QUEUE_SIZE = 1000
 _TRIES = 12
+# The count of a series is written at most so often, as long as it grows.
+_COUNT_SECONDS = 360.0
 # So many are written at a time, as client-go does.
 _LANES = 8
 # The server refuses longer notes.
@@ -35,7 +37,7 @@ class EventRecorder:
     """Writes Events (``events.k8s.io/v1``) about objects, in the background.
 
     Recording never waits and never fails: Events are for people, and must not hold up the work. What cannot be
-    written is retried, then logged and counted in `dropped`. A Runnable.
+    written is retried, then logged and counted in `dropped`. Begins to write with `open`.
 
     Args:
         controller: who reports, e.g. ``website-operator``.
@@ -78,11 +80,17 @@ class EventRecorder:
         """
         if self._closed:
             return
-        about, other = _reference(regarding), _reference(related) if related is not None else None
-        what = Similar(type, reason, action or reason, _cut(note), _words(about), _words(other))
-        write, event = self._aggregator.record(what, {"regarding": about, "related": other}, self._clock.wall())
-        if write is Write.NOTHING:
+        try:
+            about, other = _reference(regarding), _reference(related) if related is not None else None
+            what = Similar(type, reason, action or reason, _cut(note), _words(about), _words(other))
+            write, event = self._aggregator.record(what, {"regarding": about, "related": other}, self._clock.wall())
+        except Exception as error:  # noqa: BLE001 - a mistake in telling must not stop the work that is told of
+            self._drop(repr(error))
             return
+        if write is not Write.NOTHING:
+            self._put(write, what, event)
+
+    def _put(self, write: Write, what: Similar, event: Event) -> None:
         if self._waiting >= _QUEUE_SIZE:
             self._drop(f"more than {_QUEUE_SIZE} events wait")
             self._aggregator.forget(what)
@@ -98,31 +106,51 @@ class EventRecorder:
 
     def open(self) -> None:
         """Begin to write in the background."""
-        if not self._started:
+        if not self._started and not self._closed:
             self._started = True
+            self._tasks.start(self._count(), name="count")
             for number, lane in enumerate(self._lanes):
                 self._tasks.start(self._run(lane), name=f"write {number}")
 
     async def aclose(self, *, grace: float = 2.0) -> None:
         """Write what waits, for at most `grace` seconds, then stop; later events are dropped quietly. Idempotent."""
-        self._closed = True
-        if self._started and self._waiting:
-            try:
+        if not self._closed:
+            self._closed = True
+            self._put_unsent()
+        try:
+            if self._started:
                 async with asyncio.timeout(grace):
                     await self._idle.wait()
-            except TimeoutError:
-                self._drop(f"{self._waiting} events were not written before the end")
-        await self._tasks.aclose()
+        except TimeoutError:
+            log.warning("%d events of %s were not written before the end", self._waiting, self.controller)
+        finally:
+            await self._tasks.aclose()
+            self.dropped += self._waiting
+            self._waiting = 0
+            self._idle.set()
 
     async def _run(self, lane: asyncio.Queue[tuple[Write, Similar, Event]]) -> None:
         while True:
             write, what, event = await lane.get()
             try:
                 await self._write(write, what, event)
-            finally:
-                self._waiting -= 1
-                if not self._waiting:
-                    self._idle.set()
+            except Exception as error:
+                log.exception("an event could not be written: a bug")
+                self._drop(repr(error))
+            # Not in a `finally`: what is cut off by the end was not written, and is counted there.
+            self._waiting -= 1
+            if not self._waiting:
+                self._idle.set()
+
+    async def _count(self) -> None:
+        """Write how often things happened, every few minutes."""
+        while True:
+            await self._clock.sleep(_COUNT_SECONDS)
+            self._put_unsent()
+
+    def _put_unsent(self) -> None:
+        for what, event in self._aggregator.unsent():
+            self._put(Write.SERIES, what, event)
 
     async def _write(self, write: Write, what: Similar, event: Event) -> None:
         waits = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.25).start()
@@ -140,14 +168,14 @@ class EventRecorder:
                     return
                 write = Write.CREATE
                 self._aggregator.forget(what)
-            except ForbiddenError as error:
-                self._drop(str(error))
-                return
+            except AlreadyExistsError:
+                return  # no other event has this name: the answer to an earlier try was lost
             except OpsdkError as error:
-                if isinstance(error, ApiError) and not error.retryable:
+                if not error.retryable:
                     self._drop(str(error))
                     return
-                await self._clock.sleep(waits.next(self._clock.now()))
+                asked = error.retry_after if isinstance(error, ApiError) else None
+                await self._clock.sleep(max(waits.next(self._clock.now()), asked or 0.0))
             else:
                 return
         self._drop(f"no success in {_TRIES} tries")
@@ -159,8 +187,7 @@ class EventRecorder:
             log.warning("an event of %s is dropped (%d so far): %s", self.controller, self.dropped, why)
 
     def _on_crash(self, task: str, error: BaseException) -> None:
-        log.error("%s ended: %r", task, error, exc_info=error)
-        self._closed = True
+        log.critical("%s ended: %r", task, error, exc_info=error)
 
 
 def _reference(obj: AnyObject) -> ObjectReference:
@@ -185,5 +212,5 @@ def _words(reference: ObjectReference | None) -> tuple[str, ...]:
 
 
 def _cut(note: str) -> str:
-    data = note.encode()
-    return note if len(data) <= _NOTE_BYTES else data[: _NOTE_BYTES - 3].decode(errors="ignore") + "..."
+    data = note.encode(errors="replace")
+    return data.decode() if len(data) <= _NOTE_BYTES else data[: _NOTE_BYTES - 3].decode(errors="ignore") + "..."
