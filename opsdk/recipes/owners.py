@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from opsdk.api.gvk import GroupVersion
 from opsdk.api.meta import OwnerReference
 from opsdk.api.object import KubeObject, gvk_of, key_of
 from opsdk.errors import AlreadyOwnedError, UsageError
@@ -26,15 +25,20 @@ def set_controller_reference(owner: KubeObject, obj: KubeObject, *, block_owner_
 
 
 def set_owner_reference(owner: KubeObject, obj: KubeObject, *, block_owner_deletion: bool = False) -> None:
-    """Make `owner` one of the owners of `obj`, in place; idempotent, whatever version or uid stood there before."""
+    """Make `owner` one of the owners of `obj`, in place; idempotent, whatever version or uid stood there before.
+
+    An owner that controls the object goes on doing so.
+    """
     wanted = _reference(owner, obj)
-    wanted.block_owner_deletion = block_owner_deletion or None
+    known = next((r for r in obj.metadata.owner_references if _same(r, wanted)), None)
+    wanted.controller = known.controller if known is not None else None
+    wanted.block_owner_deletion = block_owner_deletion or (known.block_owner_deletion if known is not None else None)
     _upsert(obj, wanted)
 
 
 def remove_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
     """Take `owner` away from the owners of `obj`, in place; True if it was one."""
-    wanted = _reference(owner, obj)
+    wanted = _name_of(owner)
     kept = [r for r in obj.metadata.owner_references if not _same(r, wanted)]
     changed = len(kept) != len(obj.metadata.owner_references)
     obj.metadata.owner_references = kept
@@ -43,7 +47,7 @@ def remove_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
 
 def has_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
     """Whether `owner` is one of the owners of `obj`: same group, kind and name."""
-    wanted = _reference(owner, obj)
+    wanted = _name_of(owner)
     return any(_same(r, wanted) for r in obj.metadata.owner_references)
 
 
@@ -67,16 +71,22 @@ def _reference(owner: KubeObject, obj: KubeObject) -> OwnerReference:
         raise UsageError(f"{gvk.kind} {key_of(owner)} lives in a namespace and cannot own a cluster-scoped object")
     if where and where != at:
         raise UsageError(f"{gvk.kind} {key_of(owner)} cannot own an object in another namespace ({at})")
+    return _name_of(owner)
+
+
+def _name_of(owner: KubeObject) -> OwnerReference:
+    gvk = gvk_of(owner)
     return OwnerReference(api_version=gvk.api_version, kind=gvk.kind, name=owner.metadata.name, uid=owner.metadata.uid)
 
 
 def _same(a: OwnerReference, b: OwnerReference) -> bool:
     """The same owner, whatever version of its kind was written down."""
-    return (GroupVersion.parse(a.api_version).group, a.kind, a.name) == (
-        GroupVersion.parse(b.api_version).group,
-        b.kind,
-        b.name,
-    )
+    return (_group(a), a.kind, a.name) == (_group(b), b.kind, b.name)
+
+
+def _group(reference: OwnerReference) -> str:
+    # Not parsed: a reference that somebody else wrote badly must not keep us from ours.
+    return reference.api_version.rpartition("/")[0]
 
 
 def _upsert(obj: KubeObject, wanted: OwnerReference) -> None:

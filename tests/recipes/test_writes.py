@@ -1,0 +1,199 @@
+"""Objects made as wanted, with as few writes as possible, against a whole API server in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from clientkit import Site, SiteStatus, site
+
+from opsdk.api.apps.v1 import Deployment
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.crd import crd_for
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.object import Unstructured
+from opsdk.client.client import Client
+from opsdk.client.decorators.intercept import intercept
+from opsdk.client.operations import Get, Operation
+from opsdk.client.patch import merge_patch
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import UsageError
+from opsdk.recipes.apply import Applier, covers
+from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+Recipe = Callable[..., Any]
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[tuple[Client, list[str]]]:
+    """A client of a fresh server that serves sites, and the names of the writes made through it."""
+    async with environment.Environment() as env, Cluster(env.config) as cluster:
+        await cluster.live.create(Unstructured.from_tree(crd_for(Site)))
+        await asyncio.sleep(5)
+        writes: list[str] = []
+
+        async def count(operation: Operation, proceed: Any) -> Any:
+            if not isinstance(operation, Get):
+                writes.append(type(operation).__name__)
+            return await proceed(operation)
+
+        yield intercept(cluster.live, count), writes
+
+
+def config(**data: str) -> ConfigMap:
+    """A config map that is wanted."""
+    return ConfigMap(metadata=ObjectMeta(name="a", namespace="default"), data=data)
+
+
+@pytest.mark.parametrize("recipe", [create_or_update, create_or_patch])
+async def test_created_updated_unchanged(recipe: Recipe) -> None:
+    """One write where something changes, none where nothing does; the object ends up as the server has it."""
+    async with world() as (client, writes):
+
+        def wish(value: str) -> Callable[[ConfigMap], None]:
+            def mutate(obj: ConfigMap) -> None:
+                obj.data["x"] = value
+
+            return mutate
+
+        obj = config()
+        assert await recipe(client, obj, wish("1")) is OperationResult.CREATED
+        assert obj.metadata.uid
+        obj = config()
+        assert await recipe(client, obj, wish("1")) is OperationResult.UNCHANGED
+        assert obj.data == {"x": "1"}
+        assert await recipe(client, config(), wish("2")) is OperationResult.UPDATED
+        assert await recipe(client, config()) is OperationResult.UNCHANGED
+        assert len(writes) == 2
+
+
+@pytest.mark.parametrize("recipe", [create_or_update, create_or_patch])
+async def test_a_wish_may_not_rename(recipe: Recipe) -> None:
+    """Neither a new object nor one that is there, and nothing is written."""
+    async with world() as (client, writes):
+
+        def rename(obj: ConfigMap) -> None:
+            obj.metadata.name = "b"
+
+        for _ in range(2):
+            with pytest.raises(UsageError, match="may not change name or namespace"):
+                await recipe(client, config(), rename)
+            assert "Update" not in writes
+            await client.apply(config(), field_owner="me")
+
+
+async def test_status_is_patched_apart() -> None:
+    """The results say which of the two was written; the status of a new object is not."""
+    async with world() as (client, _):
+
+        def wish(replicas: int, ready: int) -> Callable[[Site], None]:
+            def mutate(obj: Site) -> None:
+                obj.spec.replicas = replicas
+                obj.status = SiteStatus(ready=ready)
+
+            return mutate
+
+        def wanted() -> Site:
+            return site(namespace="default")
+
+        obj = wanted()
+        assert await create_or_patch(client, obj, wish(1, 1)) is OperationResult.CREATED
+        assert obj.status is None
+        assert await create_or_patch(client, wanted(), wish(1, 1)) is OperationResult.UPDATED_STATUS_ONLY
+        obj = wanted()
+        assert await create_or_patch(client, obj, wish(2, 2)) is OperationResult.UPDATED_STATUS
+        assert (obj.spec.replicas, obj.status) == (2, SiteStatus(ready=2))
+        assert await create_or_patch(client, wanted(), wish(3, 2)) is OperationResult.UPDATED
+        assert await create_or_patch(client, wanted(), wish(3, 2)) is OperationResult.UNCHANGED
+
+
+async def test_what_others_change_meanwhile_is_kept() -> None:
+    """A patch touches only what the wish changed."""
+    async with world() as (client, _):
+        await client.create(config(x="1"))
+
+        def wish(obj: ConfigMap) -> None:
+            obj.data["mine"] = "1"
+
+        await client.patch(config(), merge_patch({"data": {"theirs": "1"}}))
+        obj = config()
+        await create_or_patch(client, obj, wish)
+        assert obj.data == {"x": "1", "mine": "1", "theirs": "1"}
+
+
+async def test_ensure_writes_only_what_is_not_so() -> None:
+    """Once for a new wish, again after a drift, a deletion or another wish, and not otherwise."""
+    async with world() as (client, writes):
+        applier = Applier(client, field_owner="me")
+        made = await applier.ensure(config(x="1", y="1"))
+        assert made.metadata.uid
+        for _ in range(3):
+            assert (await applier.ensure(config(x="1", y="1"))).data == {"x": "1", "y": "1"}
+        assert writes == ["Apply"]
+        await client.patch(config(), merge_patch({"data": {"theirs": "kept"}}))
+        await applier.ensure(config(x="1", y="1"))
+        await client.patch(config(), merge_patch({"data": {"x": "drifted"}}))
+        writes.clear()
+        assert (await applier.ensure(config(x="1", y="1"))).data == {"x": "1", "y": "1", "theirs": "kept"}
+        assert (await applier.ensure(config(x="1"))).data == {"x": "1", "theirs": "kept"}
+        await client.delete(config())
+        await applier.ensure(config(x="1"))
+        assert [w for w in writes if w == "Apply"] == ["Apply"] * 3
+
+
+async def test_ensured_children_belong_to_their_owner() -> None:
+    """Each wish carries the controlling owner, and defaults of the server are no drift."""
+    async with world() as (client, writes):
+        parent = await client.create(site(namespace="default"))
+        applier = Applier(client, field_owner="me")
+
+        def wanted() -> Deployment:
+            deployment = Unstructured.from_tree(
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "Deployment",
+                    "metadata": {"name": "d", "namespace": "default"},
+                    "spec": {
+                        "selector": {"matchLabels": {"a": "b"}},
+                        "template": {
+                            "metadata": {"labels": {"a": "b"}},
+                            "spec": {"containers": [{"name": "c", "image": "nginx", "ports": [{"containerPort": 80}]}]},
+                        },
+                    },
+                }
+            )
+            from opsdk.api.kinds import kind_of
+            from opsdk.api.object import to_tree
+            from opsdk.scheme.codec import decode_tree
+
+            return decode_tree(to_tree(deployment), kind_of(Deployment))
+
+        first = await applier.ensure(wanted(), owner=parent)
+        assert first.metadata.owner_references[0].uid == parent.metadata.uid
+        writes.clear()
+        await applier.ensure(wanted(), owner=parent)
+        assert writes == []
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "holds"),
+    [
+        ({"a": 1}, {}, True),
+        ({"a": 1}, {"a": 1}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ({}, {"a": 1}, False),
+        ({}, {"a": None}, False),
+        ({"a": [1, 2]}, {"a": [1]}, False),
+        ({"a": [{"x": 1, "y": 2}]}, {"a": [{"x": 1}]}, True),
+        ({"a": [2, 1]}, {"a": [1, 2]}, False),
+        ({"a": {"b": 1}}, {"a": [1]}, False),
+        ({"a": "x"}, {"a": {"b": 1}}, False),
+    ],
+)
+def test_covering(live: Any, wanted: Any, holds: bool) -> None:
+    """Everything that is wanted is so; what is there besides does not matter, outside of lists."""
+    assert covers(live, wanted) is holds
