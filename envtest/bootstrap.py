@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from envtest.kinds.core import label_namespace
+from opsdk.aio.clock import Clock
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
 
-if TYPE_CHECKING:
-    from envtest.control_plane import ControlPlane
+
+class Stores(Protocol):
+    """What is needed of a control plane: its registries by ``group/resource``, and its clock."""
+
+    clock: Clock
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """The registries."""
+        ...
+
 
 NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
 
 
-async def bootstrap(plane: ControlPlane) -> None:
+async def bootstrap(plane: Stores) -> None:
     """Create what is missing."""
     for name in NAMESPACES:
         await ensure(plane, "/namespaces", namespace_object(name))
@@ -28,7 +40,7 @@ def namespace_object(name: str) -> Tree:
     return obj
 
 
-async def ensure(plane: ControlPlane, resource: str, obj: Tree, *, namespace: str = "") -> None:
+async def ensure(plane: Stores, resource: str, obj: Tree, *, namespace: str = "") -> None:
     """Create an object unless it is there."""
     try:
         await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", obj)

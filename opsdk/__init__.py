@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from opsdk.flow.request import Request
     from opsdk.manager.manager import Manager, ManagerOptions
     from opsdk.recorder.recorder import EventRecorder
-    from opsdk.rest.config import Config, load_config
+    from opsdk.rest.config import Config
+    from opsdk.rest.load import load_config
     from opsdk.scheme.registry import Scheme, default_scheme
 
 _HOMES = {
@@ -75,7 +76,8 @@ _HOMES = {
     "opsdk.flow.request": ("Request",),
     "opsdk.manager.manager": ("Manager", "ManagerOptions"),
     "opsdk.recorder.recorder": ("EventRecorder",),
-    "opsdk.rest.config": ("Config", "load_config"),
+    "opsdk.rest.config": ("Config",),
+    "opsdk.rest.load": ("load_config",),
     "opsdk.scheme.registry": ("Scheme", "default_scheme"),
 }
 

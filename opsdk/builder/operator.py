@@ -220,7 +220,7 @@ class Operator:
         self, *, kubeconfig: str | Path | None = None, context: str | None = None, log_level: int | str = logging.INFO
     ) -> None:
         """Run as a program: configuration from the usual places, logging, signals. Returns after SIGTERM."""
-        from opsdk.rest.config import load_config  # noqa: PLC0415 - reads files: only programs do
+        from opsdk.rest.load import load_config  # noqa: PLC0415 - reads files: only programs do
 
         setup_logging(log_level)
         config = load_config(kubeconfig=kubeconfig, context=context)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import sys
@@ -243,35 +242,3 @@ def parse_host(host: str, *, tls: bool) -> Endpoint:
     if url.query or url.fragment or url.username:
         raise ConfigError(f"host {shown!r} must not hold a query, a fragment or a user")
     return Endpoint(url.scheme, url.hostname, port or {"http": 80, "https": 443}[url.scheme], url.path.rstrip("/"))
-
-
-# ------------------------------------------------------------------ loading
-def load_config(*, kubeconfig: str | Path | None = None, context: str | None = None) -> Config:
-    """The configuration of this process.
-
-    The first that applies: the `kubeconfig` argument; the list of files in ``$KUBECONFIG``, merged; the pod's service
-    account (unless a `context` is asked for, which only a kubeconfig has); ``~/.kube/config``.
-    """
-    from opsdk.rest.incluster import in_cluster_config  # noqa: PLC0415 - it needs Config
-    from opsdk.rest.kubeconfig import config_from_files  # noqa: PLC0415 - it needs Config
-
-    if kubeconfig is not None:
-        return config_from_files([Path(kubeconfig)], context=context, required=True)
-    listed = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    if listed:
-        return config_from_files(listed, context=context)
-    home = Path("~/.kube/config").expanduser()
-    in_pod: ConfigError | None = None
-    if context is None:
-        try:
-            found = in_cluster_config()
-        except ConfigError as error:
-            # A pod may go without a service account and carry a kubeconfig.
-            found, in_pod = None, error
-        if found is not None:
-            return found
-    if in_pod is not None and not home.exists():
-        raise in_pod
-    if not home.exists():
-        raise ConfigError(f"no cluster to talk to: no kubeconfig argument, no $KUBECONFIG, not in a pod, no {home}")
-    return config_from_files([home], context=context)

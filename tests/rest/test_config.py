@@ -12,8 +12,9 @@ import yaml
 
 from opsdk.errors import ConfigError
 from opsdk.rest import incluster
-from opsdk.rest.config import Config, ExecConfig, Impersonate, default_user_agent, load_config, parse_host
+from opsdk.rest.config import Config, ExecConfig, Impersonate, default_user_agent, parse_host
 from opsdk.rest.incluster import in_cluster_config
+from opsdk.rest.load import load_config
 
 
 @pytest.mark.parametrize(

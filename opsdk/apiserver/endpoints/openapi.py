@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
+from opsdk.apiserver.endpoints.etag import cached
 from opsdk.apiserver.endpoints.verb_patch import patch_types
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
@@ -69,8 +70,6 @@ class OpenApi:
 
     def answer(self, call: Call, rest: Sequence[str]) -> Response | None:
         """Answer under ``/openapi``."""
-        from opsdk.apiserver.endpoints.well_known import cached  # noqa: PLC0415 - the two know each other
-
         if rest[:1] == ["v2"] and len(rest) == 1:
             return self._v2(call)
         if rest[:1] != ["v3"]:
@@ -157,8 +156,6 @@ class OpenApi:
 
     # -------------------------------------------------------------- version 2
     def _v2(self, call: Call) -> Response:
-        from opsdk.apiserver.endpoints.well_known import cached  # noqa: PLC0415 - the two know each other
-
         accept = call.http.header("accept", "*/*")
         if "json" not in accept and "*/*" not in accept:
             raise NotAcceptableError("only application/json is served here")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import discovery
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
+from opsdk.apiserver.endpoints.etag import cached
 from opsdk.apiserver.endpoints.negotiate import Accepted, negotiate
 from opsdk.apiserver.endpoints.openapi import OpenApi
 from opsdk.apiserver.endpoints.render import encode, wants_pretty
@@ -137,12 +137,3 @@ class WellKnown:
             listed = ", ".join(f'"{name}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
         return text_response("\n".join([*lines, f"{kind} check passed", ""]))
-
-
-def cached(call: Call, raw: bytes, media: str) -> Response:
-    """A document with an ETag; 304 where the client has it already."""
-    etag = f'"{hashlib.sha512(raw).hexdigest().upper()}"'
-    fixed = [("etag", etag), ("vary", "Accept")]
-    if call.http.header("if-none-match") == etag:
-        return Response(304, [*fixed])
-    return Response(200, [("content-type", media), *fixed], raw)

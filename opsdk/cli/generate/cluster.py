@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from opsdk.errors import DecodeError, UsageError
-from opsdk.rest.config import Config, load_config
+from opsdk.rest.config import Config
+from opsdk.rest.load import load_config
 from opsdk.rest.request import Request
 from opsdk.rest.response import raise_for
 from opsdk.rest.transport import Transport

@@ -1,0 +1,39 @@
+"""The configuration of this process, from wherever it lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from opsdk.errors import ConfigError
+from opsdk.rest.config import Config
+from opsdk.rest.incluster import in_cluster_config
+from opsdk.rest.kubeconfig import config_from_files
+
+
+def load_config(*, kubeconfig: str | Path | None = None, context: str | None = None) -> Config:
+    """The configuration of this process.
+
+    The first that applies: the `kubeconfig` argument; the list of files in ``$KUBECONFIG``, merged; the pod's service
+    account (unless a `context` is asked for, which only a kubeconfig has); ``~/.kube/config``.
+    """
+    if kubeconfig is not None:
+        return config_from_files([Path(kubeconfig)], context=context, required=True)
+    listed = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if listed:
+        return config_from_files(listed, context=context)
+    home = Path("~/.kube/config").expanduser()
+    in_pod: ConfigError | None = None
+    if context is None:
+        try:
+            found = in_cluster_config()
+        except ConfigError as error:
+            # A pod may go without a service account and carry a kubeconfig.
+            found, in_pod = None, error
+        if found is not None:
+            return found
+    if in_pod is not None and not home.exists():
+        raise in_pod
+    if not home.exists():
+        raise ConfigError(f"no cluster to talk to: no kubeconfig argument, no $KUBECONFIG, not in a pod, no {home}")
+    return config_from_files([home], context=context)
