@@ -12,6 +12,7 @@ from clientkit import Site, SiteStatus, site
 
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.api.crd import crd_for
+from opsdk.api.events.v1 import Event
 from opsdk.api.gvk import GroupVersionKind
 from opsdk.api.kinds import metadata_only, unstructured
 from opsdk.api.meta import ObjectMeta
@@ -321,3 +322,22 @@ async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
+
+
+async def test_events_are_taken_by_the_server() -> None:
+    """About namespaced and cluster-scoped objects, whatever they are called; repetitions are a series."""
+    async with world(name="tester") as (cluster, _), running(cluster):
+        role = unstructured("rbac.authorization.k8s.io/v1", "ClusterRole")
+        made = await cluster.live.create(
+            Unstructured(role.gvk.api_version, "ClusterRole", ObjectMeta(name="system:odd"), {"rules": []})
+        )
+        owned = await cluster.live.create(config())
+        for _ in range(3):
+            cluster.recorder.event(owned, "Normal", "Seen", "words")
+            cluster.recorder.event(made, "Warning", "Odd", "words", related=owned)
+        await asyncio.sleep(1)
+        events = {e.reason: e for e in await cluster.live.list(Event)}
+        assert set(events) == {"Seen", "Odd"}
+        assert events["Odd"].metadata.namespace == "default"
+        assert events["Seen"].series is not None
+        assert cluster.recorder.dropped == 0

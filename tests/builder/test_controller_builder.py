@@ -1,0 +1,129 @@
+"""One controller from a few words: what is refused, and what comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flowkit import THING, WIDGET, World, owner
+
+from opsdk.builder.controller_builder import ControllerBuilder, Watching
+from opsdk.controller.controller import ControllerOptions
+from opsdk.errors import UsageError
+from opsdk.flow.event import AnyEvent
+from opsdk.flow.handler import EnqueueObject
+from opsdk.flow.request import Request
+from opsdk.flow.source import ChannelSource
+from opsdk.manager.manager import Manager
+
+
+async def nothing(_: Request) -> None:
+    """Reconciles nothing."""
+
+
+def builder(manager: Manager | None = None) -> ControllerBuilder:
+    """A builder over a world of its own."""
+    return ControllerBuilder(World().cache, manager=manager)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda b: b.for_(THING).for_(WIDGET), "should only be called once"),
+        (lambda b: b.for_(THING).build(), "must provide a reconciler"),
+        (lambda b: b.owns(THING).named("x").reconciler(nothing).build(), r"owns\(\) can only be used together with"),
+        (lambda b: b.watches(Watching(kind=THING, to=list)).reconciler(nothing).build(), r"for_\(\) or named\(\)"),
+        (lambda b: b.named("x").reconciler(nothing).build(), "there are no watches configured"),
+        (lambda b: b.reconciler(nothing).reconciler(nothing), "the reconciler was set twice"),
+        (lambda b: b.for_(THING).reconciler(5), "is no reconciler"),
+        (lambda b: b.for_(THING).reconciler(nothing).complete(), "must provide a manager"),
+        (lambda b: b.for_(int), "names no kind"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any], words: str) -> None:
+    """At the call or at the build, never later."""
+    with pytest.raises(UsageError, match=words):
+        build(builder())
+
+
+async def test_names() -> None:
+    """The kind in lower case unless another is given; a second controller of one name is refused by its manager."""
+    manager = Manager()
+    assert builder(manager).for_(THING).reconciler(nothing).complete().name == "thing"
+    assert builder(manager).for_(THING).named("other").reconciler(nothing).complete().name == "other"
+    with pytest.raises(UsageError, match="names must be unique"):
+        builder(manager).for_(THING).reconciler(nothing).complete()
+
+
+async def seen_by(world: World, made: ControllerBuilder, seconds: float = 10) -> set[str]:
+    """What a controller reconciles in some seconds."""
+    seen: set[str] = set()
+
+    async def reconcile(request: Request) -> None:
+        seen.add(str(request))
+
+    controller = made.with_options(ControllerOptions(needs_leader_election=False)).reconciler(reconcile).build()
+    caching = asyncio.create_task(world.cache.start())
+    task = asyncio.create_task(controller.start())
+    await asyncio.sleep(seconds)
+    for one in (task, caching):
+        one.cancel()
+    await asyncio.gather(task, caching, return_exceptions=True)
+    return seen
+
+
+def family(world: World) -> None:
+    """A widget; a thing it controls, and one it merely owns."""
+    world.server(WIDGET).put("w")
+    things = world.server(THING)
+    for name, reference in (("mine", owner(WIDGET, "boss")), ("partly", owner(WIDGET, "uncle", controller=False))):
+        things.put(name)
+        things.objects[name]["metadata"]["ownerReferences"] = [reference]
+
+
+async def test_owned_objects_lead_to_their_controller() -> None:
+    """To the controlling owner only, or to every owner where that is asked for."""
+    for every, expected in ((False, {"ns/w", "ns/boss"}), (True, {"ns/w", "ns/boss", "ns/uncle"})):
+        world = World()
+        family(world)
+        made = ControllerBuilder(world.cache).for_(WIDGET).owns(THING, every_owner=every)
+        assert await seen_by(world, made) == expected
+
+
+async def test_filters_come_first_and_do_not_touch_raw_sources() -> None:
+    """A filter holds for every kind watched, a predicate for its own watch; other sources know neither."""
+    world = World()
+    family(world)
+    order: list[str] = []
+
+    def not_partly(event: AnyEvent) -> bool:
+        order.append("filter")
+        return event.view.key.name != "partly"
+
+    def only_things(event: AnyEvent) -> bool:
+        order.append("own")
+        return True
+
+    channel = ChannelSource("raw")
+    channel.send(Request("ns", "partly-raw"))
+    made = (
+        ControllerBuilder(world.cache)
+        .for_(WIDGET, predicates=[lambda _: False])
+        .watches(Watching(kind=THING, to=EnqueueObject(), predicates=[only_things]))
+        .watches(Watching(kind=THING, to=lambda obj: [Request("mapped", obj.metadata.name)]))
+        .with_event_filter(not_partly)
+        .watches_source(channel)
+    )
+    assert await seen_by(world, made) == {"ns/mine", "mapped/mine", "ns/partly-raw"}
+    assert order.index("filter") < order.index("own")
+    assert order.count("own") == 1
+
+
+async def test_a_kind_need_not_be_reconciled_to_be_watched() -> None:
+    """A named controller may live from other watches alone."""
+    world = World()
+    family(world)
+    made = ControllerBuilder(world.cache).named("x").watches(Watching(kind=THING, to=lambda _: [Request("", "one")]))
+    assert await seen_by(world, made) == {"one"}

@@ -1,0 +1,120 @@
+"""A whole operator against a whole API server in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from clientkit import Site, SiteStatus, site
+
+from opsdk.api.coordination.v1 import Lease
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.crd import crd_for
+from opsdk.api.events.v1 import Event
+from opsdk.api.meta import ObjectMeta
+from opsdk.api.object import Unstructured
+from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import UsageError
+from opsdk.flow.request import Request
+from opsdk.recipes.owners import controller_of
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+
+def made(seen: list[str], **options: Any) -> Operator:
+    """An operator that keeps a config map for each site."""
+    operator = Operator("site-operator", OperatorOptions(**options))
+
+    @operator.reconciler(Site, owns=[ConfigMap])
+    async def reconcile(request: Request) -> None:
+        seen.append(str(request))
+        found = await operator.client.get_or_none(Site, request.key)
+        if found is None:
+            return
+        wanted = ConfigMap(
+            metadata=ObjectMeta(name=request.name, namespace=request.namespace), data={"image": found.spec.image}
+        )
+        await operator.ensure(wanted, owner=found)
+        if found.status is None:
+            found.status = SiteStatus(ready=1)
+            await operator.client.status().update(found)
+            operator.recorder.event(found, "Normal", "Ready", "the site is ready")
+
+    return operator
+
+
+async def test_a_life() -> None:
+    """Objects are kept as wanted, drift is undone, events are written, the lease is given back, nothing is left."""
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        client = outside.live
+        await client.create(Unstructured.from_tree(crd_for(Site)))
+        await client.create(site(namespace="default"))
+        seen: list[str] = []
+        operator = made(seen, leader_election=True, leader_election_namespace="default")
+        running = asyncio.create_task(operator.start(env.config))
+        await asyncio.sleep(30)
+        child = await client.get(ConfigMap, "default/a")
+        reference = controller_of(child)
+        assert reference is not None
+        assert (reference.kind, reference.name) == ("Site", "a")
+        assert (await client.get(Site, "default/a")).status == SiteStatus(ready=1)
+        await client.delete(child)
+        await asyncio.sleep(5)
+        assert (await client.get(ConfigMap, "default/a")).data == {"image": "nginx"}
+        settled = len(seen)
+        await asyncio.sleep(600)
+        assert len(seen) == settled
+        lease = await client.get(Lease, "default/site-operator")
+        assert lease.spec.holder_identity
+        operator.manager.stop()
+        await running
+        (event,) = await client.list(Event, namespace="default", fields="reason=Ready")
+        assert (event.regarding.name, event.reporting_controller) == ("a", "site-operator")
+        assert not (await client.get(Lease, "default/site-operator")).spec.holder_identity
+
+
+async def test_metrics_and_health() -> None:
+    """The page shows the controller, its queue and the requests; readiness follows the caches."""
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        await outside.live.create(Unstructured.from_tree(crd_for(Site)))
+        await outside.live.create(site(namespace="default"))
+        operator = made([])
+        running = asyncio.create_task(operator.start(env.config))
+        await asyncio.sleep(30)
+        page = operator.manager.metrics.expose().decode()
+        for line in (
+            'controller_runtime_reconcile_total{controller="site",result="success"}',
+            'controller_runtime_active_workers{controller="site"} 0.0',
+            'workqueue_adds_total{controller="site",name="site"}',
+            'rest_client_requests_total{code="200"',
+        ):
+            assert line in page
+        await operator._check_caches()
+        operator.manager.stop()
+        await running
+
+
+def test_before_the_start() -> None:
+    """What needs a cluster says so; an operator has a name."""
+    with pytest.raises(UsageError, match="needs a name"):
+        Operator("")
+    operator = Operator("x")
+    for attribute in ("client", "cluster", "manager", "recorder"):
+        with pytest.raises(UsageError, match="not started"):
+            getattr(operator, attribute)
+
+
+@pytest.mark.parametrize("step", range(0, 100, 7))
+async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
+    """The whole operator: every task and connection is gone."""
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        await outside.live.create(Unstructured.from_tree(crd_for(Site)))
+        operator = made([], leader_election=True, leader_election_namespace="default")
+        running = asyncio.create_task(operator.start(env.config))
+        for _ in range(step):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
