@@ -14,12 +14,16 @@ def deep_equal(a: Tree, b: Tree) -> bool:
     >>> deep_equal({"a": [1, True]}, {"a": [1.0, True]}), deep_equal([1], [True])
     (True, False)
     """
+    # Python's equality is fast and finds most differences; it is only too lenient about booleans.
+    return a is b or bool(a == b and _same_booleans(a, b))
+
+
+def _same_booleans(a: Tree, b: Tree) -> bool:
+    """Whether two trees that are equal to Python have their booleans at the same places."""
     if a is b:
         return True
     if isinstance(a, dict):
-        return isinstance(b, dict) and len(a) == len(b) and all(k in b and deep_equal(v, b[k]) for k, v in a.items())
+        return all(type(v) is str or _same_booleans(v, b[k]) for k, v in a.items())
     if isinstance(a, list):
-        return isinstance(b, list) and len(a) == len(b) and all(map(deep_equal, a, b))
-    if isinstance(a, bool) or isinstance(b, bool):
-        return False  # two equal booleans are the same object, answered above
-    return bool(a == b)
+        return all(map(_same_booleans, a, b))
+    return isinstance(a, bool) == isinstance(b, bool)

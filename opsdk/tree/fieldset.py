@@ -32,7 +32,17 @@ def key_element(keys: Mapping[str, Any]) -> str:
     >>> key_element({"protocol": "TCP", "containerPort": 80})
     'k:{"containerPort":80,"protocol":"TCP"}'
     """
-    return "k:" + _compact(dict(sorted(keys.items())))
+    try:
+        return _key_element(*keys, *keys.values())
+    except TypeError:  # no fit value for a key, and so none for the cache either
+        return "k:" + _compact(dict(sorted(keys.items())))
+
+
+@lru_cache(maxsize=_CACHED, typed=True)
+def _key_element(*names_and_values: Any) -> str:
+    """Keys repeat in every write of an object; `typed`, because 1, 1.0 and true are equal in Python."""
+    count = len(names_and_values) // 2
+    return "k:" + _compact(dict(sorted(zip(names_and_values[:count], names_and_values[count:], strict=True))))
 
 
 def value_element(value: Any) -> str:
@@ -40,8 +50,7 @@ def value_element(value: Any) -> str:
     return "v:" + _compact(value)
 
 
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @lru_cache(maxsize=_CACHED)
@@ -136,15 +145,27 @@ class FieldSet:
     ['.data', '.data.x']
     """
 
-    __slots__ = ("children", "members")
+    __slots__ = ("_wire", "children", "members")
 
     members: frozenset[str]
     children: Mapping[str, FieldSet]
+    _wire: dict[str, Any] | None
 
     def __init__(self, members: Iterable[str] = (), children: Mapping[str, FieldSet] | None = None) -> None:
         """Elements that end a path here, and what goes on below; empty children are left out."""
         self.members = frozenset(members)
         self.children = {element: child for element, child in (children or {}).items() if child}
+        self._wire = None
+
+    @classmethod
+    def made(cls, members: Iterable[str], children: Mapping[str, FieldSet]) -> FieldSet:
+        """The set of these parts, none of which is empty; not checked, for those who walk whole objects."""
+        if not members and not children:
+            return EMPTY
+        made = cls.__new__(cls)
+        made.members, made.children = frozenset(members), children
+        made._wire = None  # noqa: SLF001 - the same class
+        return made
 
     @classmethod
     def of(cls, *paths: Iterable[str]) -> FieldSet:
@@ -161,6 +182,11 @@ class FieldSet:
         Raises:
             DecodeError: an element is malformed.
         """
+        known = _WIRES.get(id(fields))
+        return known[1] if known is not None and known[0] is fields else cls._decode(fields)
+
+    @classmethod
+    def _decode(cls, fields: Mapping[str, Any]) -> FieldSet:
         members: set[str] = set()
         children: dict[str, FieldSet] = {}
         for raw, below in fields.items():
@@ -171,20 +197,26 @@ class FieldSet:
             element = _canonical(raw)
             if not below or "." in below:
                 members.add(element)
-            child = cls.from_fields_v1(below)
+            child = cls._decode(below) if below else EMPTY
             if child:
                 children[element] = child
-        return cls(members, children)
+        return cls.made(members, children)
 
     def to_fields_v1(self) -> dict[str, Any]:
-        """The wire form, with the server's order of keys."""
+        """The wire form, with the server's order of keys; made once and shared, so nobody may change it."""
+        if self._wire is None:
+            self._wire = self._encode()
+            _remember(self._wire, self)
+        return self._wire
+
+    def _encode(self) -> dict[str, Any]:
         return {element: self._below(element) for element in self.elements()}
 
     def _below(self, element: str) -> dict[str, Any]:
         child = self.children.get(element)
         if child is None:
             return {}
-        below = child.to_fields_v1()
+        below = child._encode()  # noqa: SLF001 - the same class
         return {".": {}, **below} if element in self.members else below
 
     def elements(self) -> list[str]:
@@ -200,6 +232,8 @@ class FieldSet:
         return not self
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, FieldSet):
             return NotImplemented
         return self.members == other.members and self.children == other.children
@@ -245,37 +279,52 @@ class FieldSet:
         for element, child in other.children.items():
             mine = children.get(element)
             children[element] = child if mine is None else mine.union(child)
-        return FieldSet(self.members | other.members, children)
+        return FieldSet.made(self.members | other.members, children)
 
     __or__ = union
 
     def intersection(self, other: FieldSet) -> FieldSet:
         """The paths of both sets."""
-        common = self.children.keys() & other.children.keys()
-        children = {element: self.children[element].intersection(other.children[element]) for element in common}
-        return FieldSet(self.members & other.members, children)
+        if self is other:
+            return self
+        children = {}
+        for element in self.children.keys() & other.children.keys():
+            common = self.children[element].intersection(other.children[element])
+            if common:
+                children[element] = common
+        return FieldSet.made(self.members & other.members, children)
 
     __and__ = intersection
 
     def difference(self, other: FieldSet) -> FieldSet:
-        """The paths that are not in `other`; what lies below a path of `other` stays."""
-        if not other:
+        """The paths that are not in `other`, the set itself if that is all; what lies below a path of `other` stays."""
+        if not other or not self:
             return self
-        children = {element: child.difference(other.below(element)) for element, child in self.children.items()}
-        return FieldSet(self.members - other.members, children)
+        changed = {
+            element: self.children[element].difference(other.children[element])
+            for element in self.children.keys() & other.children.keys()
+        }
+        return self._without(self.members - other.members, changed)
 
     __sub__ = difference
 
     def recursive_difference(self, other: FieldSet) -> FieldSet:
-        """The paths that are neither in `other` nor below one of its paths."""
-        if not other:
+        """The paths that are neither in `other` nor below one of its paths; the set itself if that is all."""
+        if not other or not self:
             return self
-        children = {
-            element: child.recursive_difference(other.below(element))
-            for element, child in self.children.items()
-            if element not in other.members
+        changed = {
+            element: self.children[element].recursive_difference(other.children[element])
+            for element in self.children.keys() & other.children.keys()
         }
-        return FieldSet(self.members - other.members, children)
+        changed |= dict.fromkeys(self.children.keys() & other.members, EMPTY)
+        return self._without(self.members - other.members, changed)
+
+    def _without(self, members: frozenset[str], changed: Mapping[str, FieldSet]) -> FieldSet:
+        """This set with fewer members and smaller children; itself where nothing is less."""
+        if len(members) == len(self.members) and all(self.children[element] is changed[element] for element in changed):
+            return self
+        children = {element: changed.get(element, child) for element, child in self.children.items()}
+        return FieldSet.made(members, {element: child for element, child in children.items() if child})
 
     def leaves(self) -> FieldSet:
         """The paths below which there is no other."""
@@ -318,3 +367,16 @@ class FieldSetBuilder:
 
 EMPTY: Final = FieldSet()
 """The set without paths."""
+
+_WIRES: Final[dict[int, tuple[Mapping[str, Any], FieldSet]]] = {}
+"""Wire forms that were made here, by identity, with their sets: the same ones come back with every write."""
+
+_WIRES_KEPT: Final = 8192
+"""Owners whose sets are at hand; some KB each."""
+
+
+def _remember(wire: Mapping[str, Any], fields: FieldSet) -> None:
+    """Keep `wire` itself too: as long as it lives, nothing else has its identity."""
+    while len(_WIRES) >= _WIRES_KEPT:
+        del _WIRES[next(iter(_WIRES))]
+    _WIRES[id(wire)] = (wire, fields)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
 from typing import Any, Final
 
 from opsdk.errors import PatchError
 from opsdk.tree.equal import deep_equal
 from opsdk.tree.fieldset import (
+    EMPTY,
     FieldSet,
-    FieldSetBuilder,
     field_element,
     format_path,
     key_element,
@@ -160,28 +162,40 @@ def fields_of(value: Any, shape: Shape) -> FieldSet:
 
     A named field counts by its content; an entry of a map and an element of a list also count themselves.
     """
-    builder = FieldSetBuilder()
-    _collect(value, shape, builder)
-    return builder.build()
+    return _fields(value, shape) or EMPTY
 
 
-def _collect(value: Any, shape: Shape, into: FieldSetBuilder) -> bool:
-    """Collect what lies below; True says that the value itself is one field."""
+def _fields(value: Any, shape: Shape) -> FieldSet | None:
+    """What lies below; None says that the value itself is one field."""
     topology = topology_for(shape, value)
     if topology not in _GRANULAR:
-        return True
+        return None
     if topology in _KEYED:
-        for item in value if isinstance(value, list) else ():
-            element = list_element(item, shape)
-            _collect(item, shape.item(), into.below(element))
-            into.insert(element)
-        return False
-    for name, item in value.items() if isinstance(value, dict) else ():
+        return _item_fields(value, shape) if isinstance(value, list) else EMPTY
+    if not isinstance(value, dict):
+        return EMPTY
+    members: list[str] = []
+    children: dict[str, FieldSet] = {}
+    for name, item in value.items():
         element = field_element(name)
-        whole = _collect(item, shape.field(name), into.below(element))
-        if whole or item is None or item == {} or not shape.declares(name):
-            into.insert(element)
-    return False
+        below = _fields(item, shape.field(name))
+        if below:
+            children[element] = below
+        if below is None or item is None or item == {} or not shape.declares(name):
+            members.append(element)
+    return FieldSet.made(members, children)
+
+
+def _item_fields(items: list[Any], shape: Shape) -> FieldSet:
+    members: set[str] = set()
+    children: dict[str, FieldSet] = {}
+    for item in items:
+        element = list_element(item, shape)
+        members.add(element)
+        below = _fields(item, shape.item())
+        if below:
+            children[element] = children[element].union(below) if element in children else below
+    return FieldSet.made(members, children)
 
 
 _GRANULAR: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.LIST_SET, Topology.LIST_MAP})
@@ -212,61 +226,98 @@ class Comparison:
         return not (self.added or self.modified or self.removed)
 
 
-class _Diff:
-    """The three sets under construction, all at the same place."""
+_SAME: Final = Comparison(EMPTY, EMPTY, EMPTY)
 
-    __slots__ = ("added", "modified", "removed")
 
-    def __init__(self, added: FieldSetBuilder, modified: FieldSetBuilder, removed: FieldSetBuilder) -> None:
-        self.added = added
-        self.modified = modified
-        self.removed = removed
+class _Change(Enum):
+    """What happened to the value at an element; None stands for nothing, whatever happened below it."""
 
-    def below(self, element: str) -> _Diff:
-        return _Diff(self.added.below(element), self.modified.below(element), self.removed.below(element))
+    ADDED = "added"
+    """It was not there."""
+    MODIFIED = "modified"
+    """It is another one."""
+    REMOVED = "removed"
+    """It is there no more."""
+
+
+_Differences = list[tuple[str, _Change | None, Comparison]]
+"""By element: what happened there, and what below. Mostly empty, so that is what costs least."""
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), type(ABSENT)})
 
 
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     """What changes from `old` to `new`."""
-    diff = _Diff(FieldSetBuilder(), FieldSetBuilder(), FieldSetBuilder())
-    _compare_below(old, new, shape, diff)
-    return Comparison(diff.added.build(), diff.modified.build(), diff.removed.build())
+    return _compare_below(old, new, shape)[1]
 
 
-def _compare_at(old: Any, new: Any, shape: Shape, diff: _Diff, element: str) -> None:
+def _compare_at(old: Any, new: Any, shape: Shape, found: _Differences, element: str) -> None:
     """Compare what stands at `element`; both kinds of a changed type are looked into."""
-    if old is new:
-        return
-    leaf = _compare_below(old, new, shape, diff.below(element))
+    leaf, below = _compare_below(old, new, shape)
+    change = None
     if old is ABSENT:
-        diff.added.insert(element)
+        change = _Change.ADDED
     elif new is ABSENT:
-        diff.removed.insert(element)
+        change = _Change.REMOVED
     elif leaf and not deep_equal(old, new):
-        diff.modified.insert(element)
+        change = _Change.MODIFIED
+    if change is not None or below is not _SAME:
+        found.append((element, change, below))
 
 
-def _compare_below(old: Any, new: Any, shape: Shape, diff: _Diff) -> bool:
+def _compare_below(old: Any, new: Any, shape: Shape) -> tuple[bool, Comparison]:
     """Compare the parts of two values; True says that they have none and stand or fall as a whole."""
     if shape.topology is not Topology.UNKNOWN or old is ABSENT or new is ABSENT:
-        return _compare_as(topology_for(shape, old if new is ABSENT else new), old, new, shape, diff)
-    kinds = {topology_for(shape, old), topology_for(shape, new)}
-    leaf = [_compare_as(kind, old, new, shape, diff) for kind in sorted(kinds, key=lambda kind: kind.value)]
-    return any(leaf)
+        return _compare_as(topology_for(shape, old if new is ABSENT else new), old, new, shape)
+    one, other = topology_for(shape, old), topology_for(shape, new)
+    leaf, change = _compare_as(one, old, new, shape)
+    if one is other:
+        return leaf, change
+    # As a map, a value that is none has lost all its parts; only one of the two can be looked into.
+    other_leaf, other_change = _compare_as(other, old, new, shape)
+    return leaf or other_leaf, change if other_change is _SAME else other_change
 
 
-def _compare_as(topology: Topology, old: Any, new: Any, shape: Shape, diff: _Diff) -> bool:
+def _compare_as(topology: Topology, old: Any, new: Any, shape: Shape) -> tuple[bool, Comparison]:
     if topology not in _GRANULAR:
-        return True
+        return True, _SAME
+    found: _Differences = []
     if topology in _KEYED:
         items, others = _as_list(old), _as_list(new)
-        _compare_lists(items, others, shape, diff)
-        return not items and not others
+        _compare_lists(items, others, shape, found)
+        return not items and not others, _gathered(found)
     before, after = _as_dict(old), _as_dict(new)
-    for name in before | after:
-        at = field_element(name)
-        _compare_at(before.get(name, ABSENT), after.get(name, ABSENT), shape.field(name), diff, at)
-    return not before and not after  # null, {} and [] are different things to own
+    _compare_maps(before, after, shape, found)
+    return not before and not after, _gathered(found)  # null, {} and [] are different things to own
+
+
+def _compare_maps(before: dict[str, Any], after: dict[str, Any], shape: Shape, found: _Differences) -> None:
+    gone = [(name, item, ABSENT) for name, item in before.items() if name not in after]
+    for name, old, new in chain(((name, before.get(name, ABSENT), item) for name, item in after.items()), gone):
+        if old is new:
+            continue
+        # Most fields are plain and the same: then neither the shape nor the path matters.
+        plain = type(old) in _PLAIN and type(new) in _PLAIN
+        if not plain or old is ABSENT or new is ABSENT or not deep_equal(old, new):
+            _compare_at(old, new, shape.field(name), found, field_element(name))
+
+
+def _gathered(found: _Differences) -> Comparison:
+    if not found:
+        return _SAME
+    return Comparison(
+        added=FieldSet.made(_members(found, _Change.ADDED), {at: sub.added for at, _, sub in found if sub.added}),
+        modified=FieldSet.made(
+            _members(found, _Change.MODIFIED), {at: sub.modified for at, _, sub in found if sub.modified}
+        ),
+        removed=FieldSet.made(
+            _members(found, _Change.REMOVED), {at: sub.removed for at, _, sub in found if sub.removed}
+        ),
+    )
+
+
+def _members(found: _Differences, wanted: _Change) -> list[str]:
+    return [element for element, change, _ in found if change is wanted]
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -277,19 +328,20 @@ def _as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _compare_lists(old: Sequence[Any], new: Sequence[Any], shape: Shape, diff: _Diff) -> None:
+def _compare_lists(old: Sequence[Any], new: Sequence[Any], shape: Shape, found: _Differences) -> None:
     before, after = _grouped(old, shape), _grouped(new, shape)
     for element in before | after:
         mine, theirs = before.get(element, []), after.get(element, [])
         if len(mine) <= 1 and len(theirs) <= 1:
             one, other = (*mine, ABSENT)[0], (*theirs, ABSENT)[0]
-            _compare_at(one, other, shape.item(), diff, element)
+            if one is not other:
+                _compare_at(one, other, shape.item(), found, element)
         elif not mine:
-            diff.added.insert(element)
+            found.append((element, _Change.ADDED, _SAME))
         elif not theirs:
-            diff.removed.insert(element)
+            found.append((element, _Change.REMOVED, _SAME))
         elif not deep_equal(mine, theirs):
-            diff.modified.insert(element)
+            found.append((element, _Change.MODIFIED, _SAME))
 
 
 def _grouped(items: Sequence[Any], shape: Shape) -> dict[str, list[Any]]:

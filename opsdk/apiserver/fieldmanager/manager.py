@@ -135,7 +135,9 @@ class FieldManager:
         return {**(zero if isinstance(zero, dict) else {}), **names}
 
     def _owners_for_update(self, live: Object | None, new: Object) -> Managed:
-        entries = entries_of(new)
+        entries, before = entries_of(new), entries_of(live) if live is not None else None
+        if entries == before:
+            entries = before  # most clients send them back as they were; these here are decoded already
         if not self._subresource:
             if entries is not None and (not entries or entries == [{}]):
                 return {}
@@ -146,7 +148,7 @@ class FieldManager:
             if managed:
                 return managed
         try:
-            return decode_entries(entries_of(live)) if live is not None else {}
+            return decode_entries(before)
         except DecodeError:
             return {}
 
