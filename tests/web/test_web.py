@@ -95,3 +95,22 @@ async def test_stopping_ends_open_streams() -> None:
     writer.close()
     await writer.wait_closed()
     await server.aclose()
+
+
+@pytest.mark.realtime
+async def test_answers_leave_at_once() -> None:
+    """Small answers on one connection do not wait for the client's acknowledgements."""
+
+    async def handler(_: Request) -> Response:
+        return text_response("ok")
+
+    async with WebServer(asgi(handler)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        began = asyncio.get_running_loop().time()
+        for _ in range(20):
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"ok")
+        # Twenty waits of 40 ms would be 800.
+        assert asyncio.get_running_loop().time() - began < 0.5
+        writer.close()
+        await writer.wait_closed()
