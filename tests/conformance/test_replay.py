@@ -1,0 +1,63 @@
+"""The API server against recorded conversations with a real one, where the recordings lie beside this clone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REPLAY = ROOT.parent / "shared/conformance/replay.py"
+TOKENS = 'admintoken,admin,admin-uid,"system:masters"\nusertoken,alice,alice-uid,"devs"\n'
+# Steps answered as a real server does, by area: a floor that only rises. The rest is the next work on the server.
+FLOORS = {
+    "apply": 142,
+    "crud": 201,
+    "delete": 81,
+    "discovery": 35,
+    "dryrun": 25,
+    "events": 22,
+    "leases": 10,
+    "list": 112,
+    "namespaces": 30,
+    "negotiation": 54,
+    "patch": 103,
+    "subresources": 21,
+    "validation": 28,
+    "watch": 65,
+}
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A fresh server with the users that the recordings know; its URL."""
+    if not REPLAY.exists():
+        pytest.skip("the recorded conversations are not beside this clone (../shared/conformance)")
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text(TOKENS)
+    command = [sys.executable, "-m", "envtest", "serve", "--port", "0", "--token-auth-file", str(tokens)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip().removeprefix("ready ")
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def test_no_area_falls_behind(server: str, tmp_path: Path) -> None:
+    """Every area answers at least as many steps as it did before."""
+    results = tmp_path / "results.json"
+    command = [sys.executable, str(REPLAY), "--server", server, "--token", "admintoken", "--json", str(results)]
+    done = subprocess.run([*command, *FLOORS], check=False, capture_output=True, text=True, timeout=380)
+    assert results.exists(), done.stderr
+    good: Counter[str] = Counter()
+    for scenario in json.loads(results.read_text()):
+        good[scenario["area"]] += sum(step["essential"] for step in scenario["steps"])
+    behind = {area: (good[area], floor) for area, floor in FLOORS.items() if good[area] < floor}
+    assert not behind, f"area: (answered, floor) = {behind}\n{done.stdout}"
