@@ -19,6 +19,9 @@ from opsdk.scheme.codec import decode, undecodable
 from opsdk.scheme.mapper import RestMapper
 from opsdk.scheme.registry import Scheme
 
+CONTINUE_NOT_SUPPORTED = "continue-not-supported"
+"""The token of a list that `limit` cut short: there is more, but a cache has no pages."""
+
 
 class CachedReader:
     """A performer of `Get` and `List` that asks no server.
@@ -75,8 +78,10 @@ class CachedReader:
         cached = await self._synced(operation.kind)
         items: list[AnyObject] = []
         bad: list[Undecodable] = []
+        more = ""
         for entry in _select(cached, options):
             if options.limit is not None and len(items) >= options.limit:
+                more = CONTINUE_NOT_SUPPORTED
                 break
             try:
                 items.append(decode(entry.data, operation.kind))
@@ -84,7 +89,8 @@ class CachedReader:
                 bad.append(undecodable(entry.data, operation.kind.gvk, error))
         versions = [i.reflection.resource_version for i in cached.informers.values()]
         # Several informers have several revisions: none of them is the list's.
-        return ObjectList(items, ListMeta(resource_version=versions[0] if len(versions) == 1 else ""), bad)
+        version = versions[0] if len(versions) == 1 else ""
+        return ObjectList(items, ListMeta(resource_version=version, continue_=more), bad)
 
 
 def _select(cached: CachedKind, options: ListOptions) -> Iterable[Entry]:

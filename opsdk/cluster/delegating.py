@@ -8,6 +8,7 @@ from typing import Any
 
 from opsdk.api.gvk import GroupVersionKind
 from opsdk.api.watch import WatchEvent
+from opsdk.cache.reader import CONTINUE_NOT_SUPPORTED
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.ports import Performer
 from opsdk.scheme.mapper import RestMapper
@@ -38,7 +39,10 @@ class Delegating:
         options = operation.options
         if options.live or options.resource_version:
             return False
-        return not (operation.subresource if isinstance(operation, Get) else operation.options.continue_)
+        if isinstance(operation, Get):
+            return not operation.subresource
+        # The cache's own token is no server's: the cache says what to do instead.
+        return operation.options.continue_ in ("", CONTINUE_NOT_SUPPORTED)
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Always from the server."""

@@ -247,6 +247,23 @@ async def test_cached_reads_ask_nothing() -> None:
             assert len(hook.requests) == asked + 2
 
 
+async def test_a_cached_list_that_is_cut_short_says_so() -> None:
+    """With a token that is refused with what to do instead; a list that is whole has none."""
+    async with world() as (cluster, _):
+        for n in range(3):
+            await cluster.live.create(config(f"c{n}"))
+        async with running(cluster):
+            whole = await cluster.client.list(ConfigMap, namespace="default", limit=3)
+            assert (len(whole), whole.metadata.continue_) == (3, "")
+            part = await cluster.client.list(ConfigMap, namespace="default", limit=2)
+            assert (len(part), part.metadata.continue_) == (2, "continue-not-supported")
+            with pytest.raises(UsageError, match="continue list option is not supported by the cache"):
+                await cluster.client.list(ConfigMap, limit=2, continue_=part.metadata.continue_)
+            page = await cluster.client.list(ConfigMap, namespace="default", limit=2, live=True)
+            rest = await cluster.client.list(ConfigMap, namespace="default", continue_=page.metadata.continue_)
+            assert len(rest) == 1
+
+
 async def test_a_cached_object_is_the_callers_own() -> None:
     """Changing it does not change the cache."""
     async with world() as (cluster, _):

@@ -1,0 +1,71 @@
+"""Waiting that a cancellation cannot cut short."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from opsdk.aio.waiting import ended, finish
+
+
+def now() -> float:
+    """The virtual time."""
+    return asyncio.get_running_loop().time()
+
+
+async def test_ended_waits_for_all_or_for_the_time() -> None:
+    """It returns what has not ended; nothing where all has."""
+    tasks = [asyncio.create_task(asyncio.sleep(n)) for n in (1, 2, 10)]
+    assert await ended(tasks, 5) == {tasks[2]}
+    assert now() == pytest.approx(5)
+    assert await ended(tasks, None) == set()
+    assert await ended([], 5) == set()
+    assert now() == pytest.approx(10)
+
+
+@pytest.mark.parametrize("cancels", [1, 3])
+async def test_a_cancellation_comes_after_the_wait(cancels: int) -> None:
+    """However often: first the tasks end, then it is raised."""
+    work = asyncio.create_task(asyncio.sleep(10))
+    waiting = asyncio.create_task(ended([work], None))
+    for _ in range(cancels):
+        await asyncio.sleep(1)
+        waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert now() == pytest.approx(10)
+    assert not work.cancelled()
+
+
+async def test_what_is_still_at_work_matters_more() -> None:
+    """Cancelled and out of time at once, it tells of the tasks."""
+    work = asyncio.create_task(asyncio.sleep(100))
+    waiting = asyncio.create_task(ended([work], 5))
+    await asyncio.sleep(1)
+    waiting.cancel()
+    assert await waiting == {work}
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_finish_finishes() -> None:
+    """Result and error are the coroutine's; a cancellation is raised when it has ended, whatever it ended with."""
+
+    async def answer(seconds: float, error: Exception | None = None) -> int:
+        await asyncio.sleep(seconds)
+        if error is not None:
+            raise error
+        return 5
+
+    assert await finish(answer(1), name="a") == 5
+    with pytest.raises(KeyError):
+        await finish(answer(1, KeyError()), name="a")
+    for error in (None, KeyError()):
+        began = now()
+        task = asyncio.create_task(finish(answer(10, error), name="a"))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert now() == pytest.approx(began + 10)
