@@ -259,6 +259,8 @@ class _Field:
     """What the encoder writes where nothing was given; `_GONE` for nothing."""
     map: bool
     """An object whose keys are data."""
+    plain: type | None
+    """A value of this very type is read as it is."""
 
     def empty(self, key: str, value: Any) -> bool:
         """Whether the encoder leaves the value out."""
@@ -269,6 +271,7 @@ class _Field:
         return isinstance(value, list) and not value
 
 
+_PLAIN_TYPES: dict[Plan, type] = {_string: str, _time: str, _boolean: bool}
 _ROLES = frozenset({"Role", "ClusterRole"})
 """Their rules are always shown, be they null."""
 
@@ -305,7 +308,7 @@ class Struct:
         elif (condition and go_type == "v1.Time") or (required and schema.get("type") == "array"):
             # These are written even where nothing was given, unlike most.
             zero = None
-        return _Field(plan, required, struct, zero, "additionalProperties" in schema)
+        return _Field(plan, required, struct, zero, "additionalProperties" in schema, _PLAIN_TYPES.get(plan))
 
     def __call__(self, value: Any, reading: Reading) -> Any:
         """Read one object."""
@@ -315,6 +318,11 @@ class Struct:
         outer, path = reading.struct, reading.path
         for key, part in value.items():
             known = self._fields.get(key)
+            if known is not None and type(part) is known.plain:
+                # Nothing to complain about, so nobody needs to know where it stands.
+                if part or part is False or known.required or known.struct or key in _KEEP_EMPTY:
+                    made[key] = part
+                continue
             path.append(key)
             reading.struct = self._short
             if known is None:

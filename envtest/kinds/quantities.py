@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_UP, Context, Decimal, localcontext
+from functools import lru_cache
 
 from opsdk.errors import DecodeError
 
@@ -13,6 +14,7 @@ _DECIMAL = {s: Decimal(1000) ** p for p, s in enumerate(("n", "u", "m", "", "k",
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
+@lru_cache(maxsize=4096)  # objects of one cluster ask for the same few amounts
 def canonical(text: str) -> str:
     """The shortest whole number with the largest suffix of the same family; `DecodeError` for no quantity.
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 
 def copy_tree(value: Any) -> Any:
     """A deep copy of dicts and lists; several times faster than `copy.deepcopy`."""
     if isinstance(value, dict):
-        return {k: copy_tree(v) for k, v in value.items()}
+        return {k: v if type(v) in _PLAIN else copy_tree(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [copy_tree(v) for v in value]
+        return [v if type(v) in _PLAIN else copy_tree(v) for v in value]
     return value
+
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+"""Most of a tree; asking first saves most of the calls."""

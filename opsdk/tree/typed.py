@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
 from typing import Any, Final
 
 from opsdk.errors import PatchError
@@ -253,16 +252,39 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
 
 def _compare_at(old: Any, new: Any, shape: Shape, found: _Differences, element: str) -> None:
     """Compare what stands at `element`; both kinds of a changed type are looked into."""
-    leaf, below = _compare_below(old, new, shape)
-    change = None
     if old is ABSENT:
-        change = _Change.ADDED
-    elif new is ABSENT:
-        change = _Change.REMOVED
-    elif leaf and not deep_equal(old, new):
-        change = _Change.MODIFIED
-    if change is not None or below is not _SAME:
-        found.append((element, change, below))
+        found.append((element, _Change.ADDED, Comparison(_everything(new, shape), EMPTY, EMPTY)))
+        return
+    if new is ABSENT:
+        found.append((element, _Change.REMOVED, Comparison(EMPTY, EMPTY, _everything(old, shape))))
+        return
+    leaf, below = _compare_below(old, new, shape)
+    if leaf and not deep_equal(old, new):
+        found.append((element, _Change.MODIFIED, below))
+    elif below is not _SAME:
+        found.append((element, None, below))
+
+
+def _everything(value: Any, shape: Shape) -> FieldSet:
+    """All that lies below a value which came or went as a whole; duplicates of a list are not looked into."""
+    topology = topology_for(shape, value)
+    if topology not in _GRANULAR:
+        return EMPTY
+    children: dict[str, FieldSet] = {}
+    if topology in _KEYED:
+        groups = _grouped(_as_list(value), shape)
+        for element, items in groups.items():
+            below = _everything(items[0], shape.item()) if len(items) == 1 else EMPTY
+            if below:
+                children[element] = below
+        return FieldSet.made(groups, children)
+    entries = _as_dict(value)
+    for name, item in entries.items():
+        if type(item) not in _PLAIN:
+            below = _everything(item, shape.field(name))
+            if below:
+                children[field_element(name)] = below
+    return FieldSet.made(map(field_element, entries) if entries else (), children)
 
 
 def _compare_below(old: Any, new: Any, shape: Shape) -> tuple[bool, Comparison]:
@@ -292,32 +314,32 @@ def _compare_as(topology: Topology, old: Any, new: Any, shape: Shape) -> tuple[b
 
 
 def _compare_maps(before: dict[str, Any], after: dict[str, Any], shape: Shape, found: _Differences) -> None:
-    gone = [(name, item, ABSENT) for name, item in before.items() if name not in after]
-    for name, old, new in chain(((name, before.get(name, ABSENT), item) for name, item in after.items()), gone):
+    for name, new in after.items():
+        old = before.get(name, ABSENT)
         if old is new:
             continue
         # Most fields are plain and the same: then neither the shape nor the path matters.
-        plain = type(old) in _PLAIN and type(new) in _PLAIN
-        if not plain or old is ABSENT or new is ABSENT or not deep_equal(old, new):
+        if type(old) not in _PLAIN or type(new) not in _PLAIN or not deep_equal(old, new):
             _compare_at(old, new, shape.field(name), found, field_element(name))
+    for name, old in before.items():
+        if name not in after:
+            _compare_at(old, ABSENT, shape.field(name), found, field_element(name))
 
 
 def _gathered(found: _Differences) -> Comparison:
+    """The three sets at one place, of what was found at its parts."""
     if not found:
         return _SAME
     return Comparison(
-        added=FieldSet.made(_members(found, _Change.ADDED), {at: sub.added for at, _, sub in found if sub.added}),
-        modified=FieldSet.made(
-            _members(found, _Change.MODIFIED), {at: sub.modified for at, _, sub in found if sub.modified}
-        ),
-        removed=FieldSet.made(
-            _members(found, _Change.REMOVED), {at: sub.removed for at, _, sub in found if sub.removed}
-        ),
+        added=_set_of(found, _Change.ADDED, {at: below.added for at, _, below in found}),
+        modified=_set_of(found, _Change.MODIFIED, {at: below.modified for at, _, below in found}),
+        removed=_set_of(found, _Change.REMOVED, {at: below.removed for at, _, below in found}),
     )
 
 
-def _members(found: _Differences, wanted: _Change) -> list[str]:
-    return [element for element, change, _ in found if change is wanted]
+def _set_of(found: _Differences, wanted: _Change, below: dict[str, FieldSet]) -> FieldSet:
+    members = [element for element, change, _ in found if change is wanted]
+    return FieldSet.made(members, {element: child for element, child in below.items() if child})
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -115,7 +115,8 @@ async def _patch(
         if current is None:
             raise problems.not_found(served.info, call.info.name)
         live = served.model.from_storage(current)
-        wanted = _decoded(call, served, options, _run(patch, copy_tree(live)))
+        # Patches change nothing in place, and decoding makes what the store may change anew.
+        wanted = _decoded(call, served, options, _run(patch, live))
         wanted = served.model.default(wanted)
         return await finish(
             call, served, admission, current, wanted, manager=options.field_manager, dry_run=options.dry_run

@@ -12,7 +12,6 @@ from opsdk.apiserver.endpoints.render import accepted_for, object_response
 from opsdk.apiserver.endpoints.verb_create import check_namespace
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.web.response import Response
 
 
@@ -26,12 +25,20 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     wanted = decode(call, served, parsed.tree, validation=options.validation, duplicates=parsed.duplicates)
     check_name(call, wanted)
     check_namespace(call, served, wanted)
-    wanted = served.model.default(wanted)
+    first: list[Tree] = [served.model.default(wanted)]
 
     async def transform(current: Tree | None) -> Tree:
+        # Whoever writes may change what it gets, so each further try, which is rare, reads the body anew.
+        mine = first.pop() if first else again()
         return await finish(
-            call, served, admission, current, copy_tree(wanted), manager=options.field_manager, dry_run=options.dry_run
+            call, served, admission, current, mine, manager=options.field_manager, dry_run=options.dry_run
         )
+
+    def again() -> Tree:
+        obj = served.model.decode(parsed.tree).obj
+        check_name(call, obj)
+        check_namespace(call, served, obj)
+        return served.model.default(obj)
 
     stored, created = await served.storage.update(
         call.context(dry_run=options.dry_run),

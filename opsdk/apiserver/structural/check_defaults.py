@@ -44,7 +44,7 @@ def _none_inside(schema: Mapping[str, Any], path: FieldPath) -> Iterator[FieldEr
 def _check_default(schema: Mapping[str, Any], default: Any, path: FieldPath, *, resource: bool) -> Iterator[FieldError]:
     node = Node({**schema, "x-kubernetes-embedded-resource": resource})
     pruner = Pruner()
-    pruner.prune(default, node, FieldPath(), resource=resource)
+    pruner.prune(default, node, resource=resource)
     if pruner.unknown:
         yield invalid(path, default, "must not have unknown fields")
         return

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import copy
+from operator import is_
 from typing import Any
 
 from opsdk.apiserver.structural.node import Node
 
 
 def apply_defaults(value: Any, node: Node | None) -> Any:
-    """`value` with defaults, where a field is absent, or null without being nullable."""
-    if node is None:
+    """`value` with defaults, where a field is absent, or null without being nullable; it shares what stays."""
+    if node is None or not node.fills:
         return value
     if isinstance(value, dict):
         return _object(value, node)
     if isinstance(value, list) and node.items is not None:
-        return [_entry(item, node.items) for item in value]
+        made = [_entry(item, node.items) for item in value]
+        return value if all(map(is_, made, value)) else made
     return value
 
 
 def _object(value: dict[str, Any], node: Node) -> dict[str, Any]:
-    filled = dict(value)
-    for name, below in node.properties.items():
-        if below.has_default and (name not in filled or _unwanted_null(filled[name], below)):
-            filled[name] = copy.deepcopy(below.default)
-    return {name: _entry(item, node.entry(name)) for name, item in filled.items()}
+    missing = {
+        name: copy.deepcopy(below.default)
+        for name, below in node.properties.items()
+        if below.has_default and (name not in value or _unwanted_null(value[name], below))
+    }
+    filled = {**value, **missing} if missing else value
+    made = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
+    return filled if all(map(is_, made.values(), filled.values())) else made
 
 
 def _entry(item: Any, node: Node | None) -> Any:
@@ -42,7 +47,10 @@ def _unwanted_null(item: Any, node: Node) -> bool:
 
 
 def drop_nulls(value: Any, node: Node | None) -> Any:
-    """`value` without the nulls of fields that are not nullable: a null that no default replaced means absent."""
+    """`value` without the nulls of fields that are not nullable: a null that no default replaced means absent.
+
+    What stays is shared, so most often the result is `value` itself.
+    """
     if node is None:
         return value
     if isinstance(value, dict):
@@ -50,8 +58,9 @@ def drop_nulls(value: Any, node: Node | None) -> Any:
         for name, item in value.items():
             below = node.entry(name)
             if below is None or not _unwanted_null(item, below):
-                kept[name] = drop_nulls(item, below)
-        return kept
+                kept[name] = drop_nulls(item, below) if isinstance(item, dict | list) else item
+        return value if len(kept) == len(value) and all(map(is_, kept.values(), value.values())) else kept
     if isinstance(value, list):
-        return [drop_nulls(item, node.items) for item in value]
+        made = [drop_nulls(item, node.items) for item in value]
+        return value if all(map(is_, made, value)) else made
     return value

@@ -13,7 +13,7 @@ from opsdk.tree.paths import FieldPath
 
 def check_lists(value: Any, node: Node | None, path: FieldPath) -> Iterator[FieldError]:
     """An error for each element that occurs twice, at its second place; a third place is no news."""
-    if node is None:
+    if node is None or not node.unique:
         return
     if isinstance(value, dict):
         for name, item in value.items():

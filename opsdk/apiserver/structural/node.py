@@ -23,6 +23,8 @@ class Node:
         items: the schema of list elements.
         preserve: whether unknown fields stay.
         embedded: whether the value is an object with apiVersion, kind and metadata.
+        fills: whether there is a default here or anywhere below.
+        unique: whether there is a set or a map of list elements here or anywhere below.
         schema: the schema as it was written.
     """
 
@@ -33,6 +35,7 @@ class Node:
         "default",
         "embedded",
         "enum",
+        "fills",
         "format",
         "has_default",
         "items",
@@ -49,6 +52,7 @@ class Node:
         "required",
         "schema",
         "types",
+        "unique",
     )
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -73,6 +77,9 @@ class Node:
         default = schema.get("default")
         self.has_default = default is not None
         self.default: Any = default
+        below = [node for node in (*self.properties.values(), self.additional, self.items) if node is not None]
+        self.fills: bool = self.has_default or any(node.fills for node in below)
+        self.unique: bool = self.list_type in ("set", "map") or any(node.unique for node in below)
         self.all_of = [Node(below) for below in schema.get("allOf") or ()]
         self.any_of = [Node(below) for below in schema.get("anyOf") or ()]
         self.one_of = [Node(below) for below in schema.get("oneOf") or ()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from operator import is_
 from typing import Any, Final
 
 from opsdk.apiserver.structural.node import META_FIELDS, Node
@@ -20,6 +20,17 @@ _METADATA: Final = Node(
 )
 
 
+_Place = tuple["_Place | None", str | int]
+"""Where a value stands: the place above, and its name or index there. Only what is dropped has its path written."""
+
+
+def _written(place: _Place | None) -> FieldPath:
+    if place is None:
+        return FieldPath()
+    above, part = place
+    return _written(above).index(part) if isinstance(part, int) else _written(above).child(part)
+
+
 class Pruner:
     """One run over one tree; `unknown` collects the paths of what was dropped."""
 
@@ -27,34 +38,35 @@ class Pruner:
         """Nothing dropped yet."""
         self.unknown: list[str] = []
 
-    def prune(self, value: Any, node: Node | None, path: FieldPath, *, resource: bool) -> Any:
-        """`value` without unknown fields; `resource` says that it is an object with metadata."""
+    def prune(self, value: Any, node: Node | None, place: _Place | None = None, *, resource: bool) -> Any:
+        """`value` without unknown fields; `resource` says that it is an object with metadata.
+
+        The result shares with `value` what stays as it is, so most often it is `value` itself.
+        """
         if isinstance(value, dict):
-            return self._object(value, node, path, resource=resource or (node is not None and node.embedded))
+            return self._object(value, node, place, resource=resource or (node is not None and node.embedded))
         if isinstance(value, list):
-            return self._list(value, node, path)
+            return self._list(value, node, place)
         return value
 
-    def _list(self, value: list[Any], node: Node | None, path: FieldPath) -> list[Any]:
+    def _list(self, value: list[Any], node: Node | None, place: _Place | None) -> list[Any]:
         items = node.items if node is not None else None
         if items is None and node is not None and node.preserve:
             return value
-        return [self.prune(item, items, path.index(at), resource=False) for at, item in enumerate(value)]
+        kept = [self.prune(item, items, (place, at), resource=False) for at, item in enumerate(value)]
+        return value if all(map(is_, kept, value)) else kept
 
     def _object(
-        self, value: Mapping[str, Any], node: Node | None, path: FieldPath, *, resource: bool
+        self, value: dict[str, Any], node: Node | None, place: _Place | None, *, resource: bool
     ) -> dict[str, Any]:
         kept: dict[str, Any] = {}
         for name, item in value.items():
-            at = path.child(name)
             if resource and name in META_FIELDS:
-                kept[name] = self.prune(item, _METADATA, at, resource=False) if name == "metadata" else item
-            elif node is None:
-                self.unknown.append(str(at))
-            elif name in node.properties or node.additional is not None or node.open:
-                kept[name] = self.prune(item, node.entry(name), at, resource=False)
-            elif node.preserve:
+                kept[name] = self.prune(item, _METADATA, (place, name), resource=False) if name == "metadata" else item
+            elif node is not None and (name in node.properties or node.additional is not None or node.open):
+                kept[name] = self.prune(item, node.entry(name), (place, name), resource=False)
+            elif node is not None and node.preserve:
                 kept[name] = item
             else:
-                self.unknown.append(str(at))
-        return kept
+                self.unknown.append(str(_written((place, name))))
+        return value if len(kept) == len(value) and all(map(is_, kept.values(), value.values())) else kept

@@ -53,7 +53,7 @@ class StructuralSchema:
     def prune(self, tree: Any) -> tuple[Any, list[str]]:
         """`tree` without fields that the schema does not know, and their paths, sorted."""
         pruner = Pruner()
-        return pruner.prune(tree, self._root, FieldPath(), resource=self._resource), sorted(pruner.unknown)
+        return pruner.prune(tree, self._root, resource=self._resource), sorted(pruner.unknown)
 
     def default(self, tree: Any) -> Any:
         """`tree` with the defaults of absent fields, and without nulls in fields that are not nullable."""
@@ -76,4 +76,6 @@ class StructuralSchema:
 
     def check_lists(self, tree: Any) -> list[FieldError]:
         """The elements that sets and maps have twice."""
+        if not self._root.unique:
+            return []
         return list(check_lists(tree, self._root, FieldPath()))
