@@ -8,10 +8,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from opsdk.api.object import AnyObject, deep_copy, to_tree
+from opsdk.api.gvk import GroupVersionKind
+from opsdk.api.object import AnyObject, deep_copy, gvk_of, to_tree
 from opsdk.errors import UsageError
 from opsdk.scheme.codec import encode_tree
 from opsdk.tree.merge_patch import create_merge_patch
+from opsdk.tree.shape import Shape, Shapes
+from opsdk.tree.strategic import create_strategic
 
 
 class PatchType(Enum):
@@ -93,13 +96,43 @@ class MergeFrom:
         after = to_tree(obj)
         # The revision is the server's: a difference there is no wish of the caller's.
         version = self._before.get("metadata", {}).get("resourceVersion")
-        patch = create_merge_patch(_without_version(self._before), _without_version(after))
+        patch = self._difference(_without_version(self._before), _without_version(after))
         if self._lock:
             patch.setdefault("metadata", {})["resourceVersion"] = version
         return encode_tree(patch, obj)
 
+    def _difference(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        patch: dict[str, Any] = create_merge_patch(old, new)
+        return patch
+
     def __repr__(self) -> str:
-        return f"MergeFrom({self._before.get('kind')}{', optimistic lock' if self._lock else ''})"
+        return f"{type(self).__name__}({self._before.get('kind')}{', optimistic lock' if self._lock else ''})"
+
+
+class StrategicMergeFrom(MergeFrom):
+    """The same as a strategic merge patch: lists that have keys are merged item by item. Built-in kinds only.
+
+    Two writers may so change different containers of one pod template without overwriting each other.
+    """
+
+    type = PatchType.STRATEGIC
+
+    def __init__(self, base: AnyObject, *, optimistic_lock: bool = False) -> None:
+        super().__init__(base, optimistic_lock=optimistic_lock)
+        self._shape = _shape_of(gvk_of(base))
+
+    def _difference(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        return create_strategic(old, new, self._shape)
+
+
+def _shape_of(gvk: GroupVersionKind) -> Shape:
+    """How the kind's lists merge; `UsageError` for kinds that do not say."""
+    from opsdk.api.generated_patches import KINDS, SCHEMAS  # noqa: PLC0415 - large, and needed here only
+
+    name = KINDS.get(f"{gvk.group}/{gvk.version}/{gvk.kind}")
+    if name is None:
+        raise UsageError(f"{gvk} has no strategic merge patch, only built-in kinds have: use MergeFrom")
+    return Shapes(SCHEMAS).of(name)
 
 
 def _without_version(tree: dict[str, Any]) -> dict[str, Any]:

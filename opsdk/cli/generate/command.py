@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from opsdk.cli.generate.patches import render
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
 
@@ -45,6 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
         target.write_text(text)
         print(target)
     if arguments.with_built_in:
+        patches = arguments.output / "generated_patches.py"
+        patches.write_text(render(schemas, source))
+        print(patches)
         table = arguments.output / "generated_kinds.py"
         table.write_text(_table(generator.kinds(), source))
         print(table)
