@@ -28,10 +28,14 @@ ABSENT: Final = object()
 """No value at all, as opposed to null."""
 
 
+_UNKNOWN: Final = Topology.UNKNOWN
+"""By a name of its own, because looking up an enum's member takes long and every value asks for this one."""
+
+
 # ------------------------------------------------------------------ elements and topology
 def topology_for(shape: Shape, value: Any) -> Topology:
     """How `value` is treated: as its shape says, or by what it is where the shape is UNKNOWN."""
-    if shape.topology is not Topology.UNKNOWN:
+    if shape.topology is not _UNKNOWN:
         return shape.topology
     if isinstance(value, dict):
         return Topology.MAP
@@ -289,8 +293,8 @@ def _everything(value: Any, shape: Shape) -> FieldSet:
 
 def _compare_below(old: Any, new: Any, shape: Shape) -> tuple[bool, Comparison]:
     """Compare the parts of two values; True says that they have none and stand or fall as a whole."""
-    if shape.topology is not Topology.UNKNOWN or old is ABSENT or new is ABSENT:
-        return _compare_as(topology_for(shape, old if new is ABSENT else new), old, new, shape)
+    if shape.topology is not _UNKNOWN:
+        return _compare_as(shape.topology, old, new, shape)
     one, other = topology_for(shape, old), topology_for(shape, new)
     leaf, change = _compare_as(one, old, new, shape)
     if one is other:
@@ -319,7 +323,8 @@ def _compare_maps(before: dict[str, Any], after: dict[str, Any], shape: Shape, f
         if old is new:
             continue
         # Most fields are plain and the same: then neither the shape nor the path matters.
-        if type(old) not in _PLAIN or type(new) not in _PLAIN or not deep_equal(old, new):
+        kind = type(old)
+        if kind is not type(new) or kind not in _PLAIN or old != new:
             _compare_at(old, new, shape.field(name), found, field_element(name))
     for name, old in before.items():
         if name not in after:

@@ -49,7 +49,7 @@ class Updater:
         merged: Object = merge(live, config, self._shape)
         applied = fields_of(config, self._shape).recursive_difference(self._ignored)
         claimed = {**managed, key: Owner(fields=applied, api_version=self._version, time=last.time if last else "")}
-        result = self._prune(merged, claimed, last)
+        result = self._prune(merged, claimed, last, applied)
         owners, _ = self._move(live, result, claimed, skip=key, force=force, exempt=exempt)
         mine = owners[key].fields.difference(NEVER_OWNED) if key in owners else EMPTY
         owners = {name: owner for name, owner in owners.items() if name != key}
@@ -94,9 +94,11 @@ class Updater:
         return compare(before, after, self._versions.shape(version)).without(self._ignored)
 
     # -------------------------------------------------------------- what is no longer applied goes
-    def _prune(self, merged: Object, managed: Managed, last: Owner | None) -> Object:
+    def _prune(self, merged: Object, managed: Managed, last: Owner | None, applied: FieldSet) -> Object:
         """`merged` without what only the last apply of this manager had set."""
         if last is None or not last.fields or not self._versions.known(last.api_version):
+            return merged
+        if self._claims_all_of(last, managed, applied):
             return merged
         version = last.api_version
         shape = self._versions.shape(version)
@@ -108,6 +110,15 @@ class Updater:
         everything = with_named_fields(fields_of(whole, shape), shape)
         pruned = remove_items(whole, everything.difference(kept).intersection(dropped), shape) or {}
         return self._versions.convert(pruned, version, self._version, "pruned object")
+
+    def _claims_all_of(self, last: Owner, managed: Managed, applied: FieldSet) -> bool:
+        """Whether everything of the last apply is applied again, as most often: then nothing of it goes.
+
+        It is not said of objects that are owned in several versions, whose conversion may fail.
+        """
+        versions = {owner.api_version for owner in managed.values()}
+        known = {version for version in versions if self._versions.known(version)} | {last.api_version}
+        return known == {self._version} and not last.fields.difference(applied)
 
     def _add_back_owned(self, merged: Object, pruned: Object, pruned_in: str, managed: Managed) -> Object:
         """Give back what others, or the new configuration, own; first in the version that is at hand."""
