@@ -20,7 +20,11 @@ from opsdk.apiserver.resources import Decoded, Printer
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.errors import ApiError, Cause
+from opsdk.tree.identity import IdentityCache
 from opsdk.tree.shape import Shape, shape_of_schema
+
+_SHOWN = 1024
+"""Objects of one version that are remembered as they are shown; most reads and writes are of objects just written."""
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
@@ -38,6 +42,7 @@ class CustomModel:
         self.schema = StructuralSchema(self.raw)
         self._stored = next(f"{spec['group']}/{v['name']}" for v in spec["versions"] if v.get("storage"))
         self._plans = plans
+        self._shown = IdentityCache[Tree](limit=_SHOWN)
         self._printer = ColumnPrinter(version.get("additionalPrinterColumns") or ())
 
     def __repr__(self) -> str:
@@ -81,6 +86,15 @@ class CustomModel:
 
     def from_storage(self, obj: Tree) -> Tree:
         """See `Model`: pruned and defaulted by the schema of now, whatever it was when the object was stored."""
+        if not obj["metadata"].get("resourceVersion"):
+            return self._show(obj)  # on its way to be created: it may still change
+        shown = self._shown.get(obj)
+        if shown is None:
+            shown = self._show(obj)
+            self._shown.put(obj, shown)
+        return shown
+
+    def _show(self, obj: Tree) -> Tree:
         pruned, _ = self.schema.prune({**obj, "apiVersion": self.api_version})
         made: Tree = self.schema.default(pruned)
         return made

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from opsdk.errors import DecodeError
 from opsdk.tree.go_text import go_float, go_quote
+from opsdk.tree.identity import IdentityCache
 
 Path = tuple[str, ...]
 
@@ -182,8 +183,8 @@ class FieldSet:
         Raises:
             DecodeError: an element is malformed.
         """
-        known = _WIRES.get(id(fields))
-        return known[1] if known is not None and known[0] is fields else cls._decode(fields)
+        known = _WIRES.get(fields)
+        return cls._decode(fields) if known is None else known
 
     @classmethod
     def _decode(cls, fields: Mapping[str, Any]) -> FieldSet:
@@ -206,7 +207,7 @@ class FieldSet:
         """The wire form, with the server's order of keys; made once and shared, so nobody may change it."""
         if self._wire is None:
             self._wire = self._encode()
-            _remember(self._wire, self)
+            _WIRES.put(self._wire, self)
         return self._wire
 
     def _encode(self) -> dict[str, Any]:
@@ -368,15 +369,5 @@ class FieldSetBuilder:
 EMPTY: Final = FieldSet()
 """The set without paths."""
 
-_WIRES: Final[dict[int, tuple[Mapping[str, Any], FieldSet]]] = {}
-"""Wire forms that were made here, by identity, with their sets: the same ones come back with every write."""
-
-_WIRES_KEPT: Final = 8192
-"""Owners whose sets are at hand; some KB each."""
-
-
-def _remember(wire: Mapping[str, Any], fields: FieldSet) -> None:
-    """Keep `wire` itself too: as long as it lives, nothing else has its identity."""
-    while len(_WIRES) >= _WIRES_KEPT:
-        del _WIRES[next(iter(_WIRES))]
-    _WIRES[id(wire)] = (wire, fields)
+_WIRES: Final = IdentityCache[FieldSet](limit=8192)
+"""The sets of wire forms that were made here, which come back with every write; some KB for each owner."""

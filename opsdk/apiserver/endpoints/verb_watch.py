@@ -16,6 +16,7 @@ from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
+from opsdk.tree.identity import IdentityCache
 from opsdk.web.response import Response, StreamResponse
 
 BOOKMARK_INTERVAL = 60.0
@@ -166,7 +167,8 @@ class _Stream:
 
     def _encode(self, kind: str, obj: Tree) -> bytes:
         shaped = self._shaped(kind, obj)
-        return encode({"type": kind, "object": shaped}, PLAIN) + b"\n"
+        body = _once(obj) if shaped is obj and kind != "BOOKMARK" else encode(shaped, PLAIN)
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
 
     def _shaped(self, kind: str, obj: Tree) -> Tree:
         accepted = self._accepted
@@ -179,6 +181,19 @@ class _Stream:
         made = table(self._call, self._served, shown, meta, version=accepted.version, headless=self._headless)
         self._headless = True
         return made
+
+
+_BODIES = IdentityCache[bytes](limit=256)
+"""As many objects as may change before the slowest of those who keep up has heard of it; some KB each."""
+
+
+def _once(obj: Tree) -> bytes:
+    """An object as JSON, made for the first watcher and shared by all."""
+    body = _BODIES.get(obj)
+    if body is None:
+        body = encode(obj, PLAIN)
+        _BODIES.put(obj, body)
+    return body
 
 
 async def _next(watch: Watch) -> Change | None:

@@ -56,9 +56,10 @@ def drop_nulls(value: Any, node: Node | None) -> Any:
     if isinstance(value, dict):
         kept = {}
         for name, item in value.items():
-            below = node.entry(name)
-            if below is None or not _unwanted_null(item, below):
-                kept[name] = drop_nulls(item, below) if isinstance(item, dict | list) else item
+            if isinstance(item, dict | list):
+                kept[name] = drop_nulls(item, node.entry(name))
+            elif item is not None or (below := node.entry(name)) is None or below.nullable:
+                kept[name] = item
         return value if len(kept) == len(value) and all(map(is_, kept.values(), value.values())) else kept
     if isinstance(value, list):
         made = [drop_nulls(item, node.items) for item in value]

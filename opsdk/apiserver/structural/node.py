@@ -23,6 +23,7 @@ class Node:
         items: the schema of list elements.
         preserve: whether unknown fields stay.
         embedded: whether the value is an object with apiVersion, kind and metadata.
+        logical: whether it says anything by allOf, anyOf, oneOf or not.
         fills: whether there is a default here or anywhere below.
         unique: whether there is a set or a map of list elements here or anywhere below.
         schema: the schema as it was written.
@@ -41,6 +42,7 @@ class Node:
         "items",
         "list_keys",
         "list_type",
+        "logical",
         "map_type",
         "not_",
         "nullable",
@@ -84,6 +86,7 @@ class Node:
         self.any_of = [Node(below) for below in schema.get("anyOf") or ()]
         self.one_of = [Node(below) for below in schema.get("oneOf") or ()]
         self.not_ = Node(schema["not"]) if isinstance(schema.get("not"), Mapping) else None
+        self.logical = bool(self.all_of or self.any_of or self.one_of or self.not_)
         self.pattern: re.Pattern[str] | None = compile_pattern(schema["pattern"]) if schema.get("pattern") else None
 
     def entry(self, name: str) -> Node | None:

@@ -64,7 +64,8 @@ class Pruner:
             if resource and name in META_FIELDS:
                 kept[name] = self.prune(item, _METADATA, (place, name), resource=False) if name == "metadata" else item
             elif node is not None and (name in node.properties or node.additional is not None or node.open):
-                kept[name] = self.prune(item, node.entry(name), (place, name), resource=False)
+                deep = isinstance(item, dict | list)
+                kept[name] = self.prune(item, node.entry(name), (place, name), resource=False) if deep else item
             elif node is not None and node.preserve:
                 kept[name] = item
             else:

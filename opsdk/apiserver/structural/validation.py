@@ -59,7 +59,8 @@ class Validator:
         if value is None:
             self._enum(value, node, name, result)
             return result
-        self._logic(value, node, name, old, result)
+        if node.logical:
+            self._logic(value, node, name, old, result)
         match value:
             case str():
                 self._string(value, node, name, result)

@@ -1,0 +1,22 @@
+"""The cache by identity: it never answers about another tree."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.tree.identity import IdentityCache
+
+
+@given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5))
+def test_it_answers_about_the_last_trees_and_about_no_other(order: list[int], limit: int) -> None:
+    """Equal trees are strangers to each other; who was put longest ago is forgotten first."""
+    cache = IdentityCache[int](limit=limit)
+    trees = [{"same": True} for _ in range(10)]
+    kept: list[int] = []
+    for number in order:
+        if number not in kept:
+            cache.put(trees[number], number)
+            kept = [*kept, number][-limit:]
+        assert [at for at in range(10) if cache.get(trees[at]) == at] == sorted(kept)
+        assert cache.get({"same": True}) is None
