@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.etag import cached
+from opsdk.apiserver.endpoints.openapi_proto import MEDIA, encode_document, is_asked
 from opsdk.apiserver.endpoints.verb_patch import patch_types
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
@@ -157,8 +158,9 @@ class OpenApi:
     # -------------------------------------------------------------- version 2
     def _v2(self, call: Call) -> Response:
         accept = call.http.header("accept", "*/*")
-        if "json" not in accept and "*/*" not in accept:
-            raise NotAcceptableError("only application/json is served here")
+        as_proto = is_asked(accept)
+        if not as_proto and "json" not in accept and "*/*" not in accept:
+            raise NotAcceptableError(f"only application/json and {MEDIA} are served here")
         paths: Tree = {}
         definitions: Tree = {}
         for _, group, served in self._documents():
@@ -166,6 +168,8 @@ class OpenApi:
             paths |= {path: _downgraded(item) for path, item in document["paths"].items()}
             definitions |= {n: _downgraded(s) for n, s in document["components"]["schemas"].items()}
         made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
+        if as_proto:
+            return cached(call, encode_document(made), MEDIA)
         return cached(call, encode_json(made), "application/json")
 
 
