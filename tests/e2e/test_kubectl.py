@@ -23,7 +23,7 @@ async def test_lists_are_validated_and_applied(stage: Any) -> None:
 
 
 async def test_custom_kinds_are_explained_and_patched(stage: Any, make_site: Any) -> None:
-    """explain knows the schema of a kind that was just defined; apply changes its objects by merge patch."""
+    """Explain knows the schema of a kind that was just defined; apply changes its objects by merge patch."""
     try:
         await stage.server()
         await stage.install_kind()
