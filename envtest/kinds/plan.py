@@ -152,9 +152,12 @@ class _Late:
     def __init__(self, plans: Plans, name: str) -> None:
         self._plans = plans
         self._name = name
+        self._found: Struct | None = None
 
     def __call__(self, value: Any, reading: Reading) -> Any:
-        return self._plans.struct(self._name)(value, reading)
+        if self._found is None:
+            self._found = self._plans.struct(self._name)
+        return self._found(value, reading)
 
 
 class Plans:

@@ -113,7 +113,10 @@ class Model(Protocol):
         ...
 
     def decode(self, body: Tree) -> Decoded:
-        """Check types and drop unknown fields; `DecodeError` names what does not fit."""
+        """Check types and drop unknown fields; `DecodeError` names what does not fit.
+
+        `body` stays as it is. What `default` and the strategy may change is made anew; the rest may be shared with it.
+        """
         ...
 
     def from_protobuf(self, body: bytes) -> Tree:
@@ -129,7 +132,7 @@ class Model(Protocol):
         ...
 
     def from_storage(self, obj: Tree) -> Tree:
-        """From the stored version to the served one; the argument stays as it is."""
+        """From the stored version to the served one; the result shares with the argument, and both stay as they are."""
         ...
 
     @property

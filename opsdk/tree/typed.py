@@ -55,8 +55,8 @@ def list_element(item: Any, shape: Shape) -> str:
     if not isinstance(item, dict):
         what = "a null element" if item is None else "non-map elements"
         raise PatchError(f"associative list with keys may not have {what}")
-    keys = {**shape.key_defaults, **item}
-    found = {key: keys[key] for key in shape.list_keys if key in keys}
+    defaults = shape.key_defaults
+    found = {key: item.get(key, defaults.get(key)) for key in shape.list_keys if key in item or key in defaults}
     if not found:
         names = " ".join(map(go_quote, shape.list_keys))
         raise PatchError(
@@ -358,7 +358,7 @@ def _as_dict(value: Any) -> dict[str, Any]:
 def _compare_lists(old: Sequence[Any], new: Sequence[Any], shape: Shape, found: _Differences) -> None:
     before, after = _grouped(old, shape), _grouped(new, shape)
     for element in before | after:
-        mine, theirs = before.get(element, []), after.get(element, [])
+        mine, theirs = before.get(element, ()), after.get(element, ())
         if len(mine) <= 1 and len(theirs) <= 1:
             one, other = (*mine, ABSENT)[0], (*theirs, ABSENT)[0]
             if one is not other:

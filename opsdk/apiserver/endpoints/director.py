@@ -27,7 +27,7 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
     """Answer by the handler of the verb; what the resource cannot do is a 405."""
     info = call.info
     check_route(info, served)
-    if isinstance(served.storage, Connecter):
+    if _connects(served.storage):
         if info.method not in served.storage.connect_methods:
             raise problems.method_not_allowed()
         return await verb_connect.handle(call, served)
@@ -49,13 +49,24 @@ _WRITING = {
 }
 
 
+_CONNECTERS: dict[type, bool] = {}
+
+
+def _connects(storage: object) -> bool:
+    """Whether it is a `Connecter`; asked once for each class, because asking a protocol takes long."""
+    found = _CONNECTERS.get(type(storage))
+    if found is None:
+        found = _CONNECTERS[type(storage)] = isinstance(storage, Connecter)
+    return found
+
+
 def check_route(info: RequestInfo, served: Installed) -> None:
     """Whether the path fits the resource's scope, and the method fits the path."""
     namespaced = served.info.namespaced
     own_namespace = info.resource == "namespaces" and not info.group
     if not namespaced and info.namespace and not own_namespace:
         raise problems.no_such_resource()
-    if len(info.parts) > 3 and not isinstance(served.storage, Connecter):
+    if len(info.parts) > 3 and not _connects(served.storage):
         raise problems.no_such_resource()
     if namespaced and not info.namespace:
         if info.name and not info.deprecated_watch:

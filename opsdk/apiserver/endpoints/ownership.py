@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.manager import FieldManager
@@ -36,7 +37,13 @@ def reset_fields(served: Installed) -> FieldSet | None:
     """The fields that writes through this resource cannot own: other subresources write them."""
     strategy = getattr(served.storage, "strategy", None)
     names: Sequence[str] = getattr(strategy, "reset_fields", ())
-    return FieldSet.of(*((field_element(name),) for name in names)) if names else None
+    return _fields_named(tuple(names)) if names else None
+
+
+@cache
+def _fields_named(names: tuple[str, ...]) -> FieldSet:
+    """There are but a handful: status, spec, metadata."""
+    return FieldSet.of(*((field_element(name),) for name in names))
 
 
 def record_update(call: Call, served: Installed, live: Tree | None, new: Tree, asked: str) -> Tree:

@@ -83,7 +83,8 @@ class Updater:
             lost = owner.fields.intersection(change.modified.union(change.added))
             if lost.difference(exempt):
                 conflicts[key] = lost.difference(exempt)
-            owners[key] = owner.with_fields(owner.fields.difference(lost).difference(change.removed))
+            rest = owner.fields.difference(lost).difference(change.removed)
+            owners[key] = owner if rest is owner.fields else owner.with_fields(rest)
         if conflicts and not force:
             raise conflict_error(conflicts_of(conflicts))
         return {key: owner for key, owner in owners.items() if owner.fields}, changes[self._version]
