@@ -104,15 +104,22 @@ class Elector:
                 return
             try:
                 async with asyncio.timeout(self.options.renew_deadline / 2):
-                    await self._client.update(lease)
-            except ConflictError:
-                self.rules.observed(await self._read(), self._clock.now())
+                    if await self._give_back(lease):
+                        return
             except (OpsdkError, TimeoutError) as error:
-                log.warning("cannot give back the lease %s: %s", self._where, error)
+                why = str(error) or "no answer in time"
+                log.warning("cannot give back the lease %s, it runs out by itself: %s", self._where, why)
                 return
-            else:
-                log.info("%s gave back the lease %s", self.options.identity, self._where)
-                return
+
+    async def _give_back(self, lease: Lease) -> bool:
+        """One try; False if the lease was changed meanwhile, and is now known as it is."""
+        try:
+            await self._client.update(lease)
+        except ConflictError:
+            self.rules.observed(await self._read(), self._clock.now())
+            return False
+        log.info("%s gave back the lease %s", self.options.identity, self._where)
+        return True
 
     # -------------------------------------------------------------- the loop
     async def _acquire(self) -> None:

@@ -193,6 +193,20 @@ async def test_a_released_lease_is_taken_at_once() -> None:
     await asyncio.gather(two, return_exceptions=True)
 
 
+async def test_giving_back_never_hangs() -> None:
+    """A server that does not answer holds up the end by half the renew deadline, no longer."""
+    server = LeaseServer()
+    elector = Elector(server.client("a"), options("a"))
+    task = asyncio.create_task(elector.run())
+    assert await leading(elector)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    server.cut_off.add("a")
+    began = asyncio.get_running_loop().time()
+    await elector.release()
+    assert asyncio.get_running_loop().time() - began == pytest.approx(5)
+
+
 async def test_a_cut_off_leader_gives_up_before_others_may_begin() -> None:
     """Without an answer for the renew deadline the leader says so itself, even while a request hangs."""
     server = LeaseServer()
