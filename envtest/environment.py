@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from envtest.control_plane import ControlPlane
 from envtest.controllers.nodes import DEFAULT_STAGES, Stage
 from envtest.controllers.simulation import simulate
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
@@ -33,7 +33,7 @@ LOCAL = "http://envtest.local"
 ADMIN = User(name="admin", uid="admin-uid", groups=(MASTERS,))
 
 
-class Environment:
+class Environment(Closing):
     """A control plane; an async context manager.
 
     ::
@@ -150,11 +150,6 @@ class Environment:
     async def __aenter__(self) -> Self:
         await self.start()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def _open_storage(data_dir: Path | None) -> Storage | None:

@@ -268,10 +268,6 @@ class ExtensionServer:
             kind = defined.definition["spec"]["names"]["kind"]
             call.warn(version.get("deprecationWarning") or f"{defined.group}/{version['name']} {kind} is deprecated")
 
-    def stores(self) -> list[Store]:
-        """One store for each definition."""
-        return [self._any_store(d) for d in self._defined.values()]
-
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""
         found: dict[str, dict[str, list[Installed]]] = {}

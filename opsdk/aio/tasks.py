@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from opsdk.aio.closing import Closing
 
 
-class TaskOwner:
+class TaskOwner(Closing):
     """Owns background tasks until `aclose`.
 
     A task that ends with an exception is reported once to `on_error`, at the moment it ends; without a handler
@@ -78,11 +79,3 @@ class TaskOwner:
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

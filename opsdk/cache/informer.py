@@ -7,11 +7,11 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.cache.listwatch import ListWatch
 from opsdk.cache.reflection import Action, ListPage, Outcome, Reflection, Wait, WatchFrom
@@ -39,7 +39,7 @@ class Registration:
         self._informer.remove_handler(self)
 
 
-class Informer:
+class Informer(Closing):
     """Keeps a store current and tells handlers what changed.
 
     Args:
@@ -123,11 +123,6 @@ class Informer:
     async def __aenter__(self) -> Self:
         self.start()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     # -------------------------------------------------------------- handlers
     def add_handler(self, handler: Handler, *, resync: bool = False) -> Registration:

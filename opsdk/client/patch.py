@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.object import AnyObject, deep_copy, gvk_of, to_tree
+from opsdk.api.object import AnyObject, gvk_of, to_tree
 from opsdk.errors import UsageError
 from opsdk.scheme.codec import encode_tree
 from opsdk.tree.merge_patch import create_merge_patch
@@ -86,7 +86,7 @@ class MergeFrom:
     type = PatchType.MERGE
 
     def __init__(self, base: AnyObject, *, optimistic_lock: bool = False) -> None:
-        self._before = to_tree(deep_copy(base))
+        self._before = to_tree(base)  # shares nothing with the base, which the caller goes on to change
         self._lock = optimistic_lock
         if optimistic_lock and not base.metadata.resource_version:
             raise UsageError("an optimistic lock needs the resource version of an object that was read; this has none")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import finish
 from opsdk.api.gvk import GroupVersionKind
 from opsdk.api.kinds import Kind
@@ -54,7 +53,7 @@ class ClusterOptions:
     name: str = "opsdk"
 
 
-class Cluster:
+class Cluster(Closing):
     """Transport, mapper, cache, clients and recorder of one API server. A Runnable, and an async context manager.
 
     Attributes:
@@ -153,14 +152,6 @@ class Cluster:
             await finish(self._stop(), name=f"{self!r}/stop")
         finally:
             await self.transport.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<Cluster {self.config.host}>"

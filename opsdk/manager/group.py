@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import UsageError
 from opsdk.lifecycle import Ready, Runnable
 
@@ -34,13 +33,10 @@ class RunnableGroup:
         on_error: called with the first error of each runnable; cancellation is none.
     """
 
-    def __init__(
-        self, name: str, *, on_error: Callable[[Runnable, BaseException], None], clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, name: str, *, on_error: Callable[[Runnable, BaseException], None]) -> None:
         self.name = name
         self.state = GroupState.WAITING
         self._on_error = on_error
-        self._clock = clock
         self._runnables: list[Runnable] = []
         self._tasks: dict[asyncio.Task[None], Runnable] = {}
         self._hurry = asyncio.Event()

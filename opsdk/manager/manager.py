@@ -96,7 +96,7 @@ class Manager:
         self.readyz = Checks("/readyz")
         self._clock = clock
         self._election = election
-        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error, clock=clock) for phase in Phase}
+        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
         self._failed: list[BaseException] = []
         self._stuck: list[str] = []
         self._names: set[str] = set()

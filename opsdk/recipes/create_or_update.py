@@ -10,7 +10,7 @@ from opsdk.api.kinds import kind_of_object
 from opsdk.api.object import TypedObject, Unstructured, assign, deep_copy, key_of, to_tree
 from opsdk.client.client import Client
 from opsdk.client.patch import MergeFrom
-from opsdk.errors import NotFoundError, UsageError
+from opsdk.errors import UsageError
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
 
@@ -34,12 +34,8 @@ async def create_or_update(
     may have defaulted) alone: then a second call writes nothing. It may not change name or namespace. Status changes
     are not written.
     """
-    key = key_of(obj)
-    try:
-        live = await client.get(kind_of_object(obj), key)
-    except NotFoundError:
-        _mutate(obj, mutate)
-        await client.create(obj, field_owner=field_owner)
+    live = await _live_or_create(client, obj, mutate, field_owner)
+    if live is None:
         return OperationResult.CREATED
     before = to_tree(live)
     _mutate(live, mutate)
@@ -54,12 +50,8 @@ async def create_or_patch(
     client: Client, obj: T, mutate: Callable[[T], None] | None = None, *, field_owner: str = ""
 ) -> OperationResult:
     """The same with merge patches, which do not conflict with changes elsewhere; status changes are written too."""
-    key = key_of(obj)
-    try:
-        live = await client.get(kind_of_object(obj), key)
-    except NotFoundError:
-        _mutate(obj, mutate)
-        await client.create(obj, field_owner=field_owner)
+    live = await _live_or_create(client, obj, mutate, field_owner)
+    if live is None:
         return OperationResult.CREATED
     base = deep_copy(live)
     _mutate(live, mutate)
@@ -76,6 +68,15 @@ async def create_or_patch(
     if status_changed:
         return OperationResult.UPDATED_STATUS if main_changed else OperationResult.UPDATED_STATUS_ONLY
     return OperationResult.UPDATED if main_changed else OperationResult.UNCHANGED
+
+
+async def _live_or_create(client: Client, obj: T, mutate: Callable[[T], None] | None, field_owner: str) -> T | None:
+    """The object as it is; None if it was missing, and is now created."""
+    live: T | None = await client.get_or_none(kind_of_object(obj), key_of(obj))
+    if live is None:
+        _mutate(obj, mutate)
+        await client.create(obj, field_owner=field_owner)
+    return live
 
 
 def _mutate(obj: T, mutate: Callable[[T], None] | None) -> None:

@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
-from types import TracebackType
-from typing import Self
 
 import httpx
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.closing import Closing
 from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
 from opsdk.rest.asgi import AsgiBackend
 from opsdk.rest.auth import source_for
@@ -94,7 +93,7 @@ class Stream:
         return f"<Stream {self._request.described}: {self.status}>"
 
 
-class Transport:
+class Transport(Closing):
     """All HTTP to one API server.
 
     >>> async def main(app):
@@ -295,14 +294,6 @@ class Transport:
     async def aclose(self) -> None:
         """Close every connection, and end every request; idempotent."""
         await self._backend.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"

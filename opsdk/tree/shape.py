@@ -41,11 +41,6 @@ class Topology(Enum):
         """Whether values of this topology are lists."""
         return self in _LISTS
 
-    @property
-    def is_object(self) -> bool:
-        """Whether values of this topology are objects."""
-        return self in _OBJECTS
-
 
 _LISTS: Final = frozenset({Topology.LIST_ATOMIC, Topology.LIST_SET, Topology.LIST_MAP})
 _OBJECTS: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.MAP_ATOMIC})

@@ -11,9 +11,9 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConfigError
 from opsdk.web.types import PEER_CERTIFICATE, App, Message, Receive, Scope, Send
@@ -76,7 +76,7 @@ class ServeOptions:
     backlog: int = 2048
 
 
-class WebServer:
+class WebServer(Closing):
     """Serves one application; an async context manager.
 
     ::
@@ -163,11 +163,6 @@ class WebServer:
     async def __aenter__(self) -> Self:
         await self.start()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 async def _end(send: Send) -> None:

@@ -70,10 +70,6 @@ class StructuralSchema:
             errors += [RULES_SKIPPED] if blocked else self._rules(tree, old)
         return errors
 
-    def validate_part(self, value: Any, base: FieldPath) -> list[FieldError]:
-        """What is wrong with `value`, whose fields are below `base`; without lists and rules."""
-        return Validator(str(base)).validate(value, self._root, "").errors
-
     def check_lists(self, tree: Any) -> list[FieldError]:
         """The elements that sets and maps have twice."""
         if not self._root.unique:
