@@ -26,7 +26,8 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     check_namespace(call, served, obj)
     meta = obj.setdefault("metadata", {})
     metadata.wipe(meta)
-    meta.pop("managedFields", None) if not meta.get("managedFields") else None
+    if not meta.get("managedFields"):
+        meta.pop("managedFields", None)
     obj = served.model.default(obj)
     obj = ownership.record_update(call, served, None, obj, options.field_manager)
     review = Review(
