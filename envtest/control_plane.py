@@ -130,7 +130,8 @@ class ControlPlane:
         self.core = ResourceServer(late, self.admission)
         self._install_all()
         self.extensions = late.target = self._extensions()
-        self.admission.plugins.append(NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info))
+        lifecycle = NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info)
+        self.admission.add("NamespaceLifecycle", lifecycle)
         self.server = Server(
             self.core,
             well_known=self._well_known,

@@ -6,12 +6,13 @@ import base64
 import binascii
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
 from opsdk.apiserver.registry.ports import Selection
+from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
 from opsdk.web.request import Query
 
@@ -162,6 +163,8 @@ class WriteOptions:
     field_manager: str = ""
     validation: str = "Warn"
     force: bool | None = None
+    tree: Tree = field(default_factory=dict)
+    """The options object, as admission sees it."""
 
 
 def write_options(query: Query, kind: str) -> WriteOptions:
@@ -188,7 +191,18 @@ def write_options(query: Query, kind: str) -> WriteOptions:
         field_manager=manager,
         validation=validation,
         force=is_true(force) if force else None,
+        tree=_options_tree(query, kind),
     )
+
+
+def _options_tree(query: Query, kind: str) -> Tree:
+    found: Tree = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    if query.get("dryRun"):
+        found["dryRun"] = query.all("dryRun")
+    if kind == "PatchOptions" and query.get("force"):
+        found["force"] = is_true(query.get("force"))
+    found.update({key: query.get(key) for key in ("fieldManager", "fieldValidation") if query.get(key)})
+    return found
 
 
 def dry_run_problems(values: list[str]) -> list[Cause]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import ownership
-from opsdk.apiserver.endpoints.admit import Admission, Review, validator
+from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.options import check_timeout, write_options
@@ -30,24 +30,10 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
         meta.pop("managedFields", None)
     obj = served.model.default(obj)
     obj = ownership.record_update(call, served, None, obj, options.field_manager)
-    review = Review(
-        call=call,
-        served=served,
-        operation="CREATE",
-        namespace=call.info.namespace,
-        name=call.info.name or meta.get("name", ""),
-        obj=obj,
-        dry_run=options.dry_run,
-    )
-    await admission.mutate(review)
-    if review.obj is not obj and review.obj is not None:
-        obj = ownership.record_update(call, served, None, review.obj, options.field_manager)
-    stored = await served.storage.create(
-        call.context(dry_run=options.dry_run),
-        call.info.name,
-        served.model.to_storage(obj),
-        validator(admission, call, served, "CREATE", dry_run=options.dry_run, name=call.info.name),
-    )
+    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
+    obj = await gate.mutate(obj, None)
+    context = call.context(dry_run=options.dry_run)
+    stored = await served.storage.create(context, call.info.name, served.model.to_storage(obj), gate.validate)
     return object_response(call, served, stored, accepted, status=201)
 
 

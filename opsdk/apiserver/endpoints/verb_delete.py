@@ -6,7 +6,7 @@ from typing import Any
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import body
-from opsdk.apiserver.endpoints.admit import Admission, validator
+from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
 from opsdk.apiserver.endpoints.options import dry_run_problems, list_options
@@ -30,10 +30,10 @@ _POLICIES = ("Background", "Foreground", "Orphan")
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Delete it: a Status, or the object where it is only marked or its kind says so."""
     accepted = accepted_for(call)
-    options, dry_run = await delete_options(call, served)
+    options, tree, dry_run = await delete_options(call, served)
     name = call.info.name
-    check = validator(admission, call, served, "DELETE", dry_run=dry_run, name=name)
-    deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, check)
+    gate = Gate(admission, call, served, tree, dry_run=dry_run)
+    deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, gate.remove)
     if not deleted.gone or served.storage.strategy.returns_deleted:
         return object_response(call, served, deleted.obj, accepted)
     meta = deleted.obj["metadata"]
@@ -45,15 +45,15 @@ async def handle_collection(call: Call, served: Installed, admission: Admission)
     """Delete the selected ones; answers with the list of what was deleted."""
     accepted = accepted_for(call)
     selected = list_options(call.http.query)
-    options, dry_run = await delete_options(call, served)
+    options, tree, dry_run = await delete_options(call, served)
     query = await list_query(call, served, selected)
-    check = validator(admission, call, served, "DELETE", dry_run=dry_run)
-    listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, check)
+    gate = Gate(admission, call, served, tree, dry_run=dry_run)
+    listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, gate.remove)
     return list_response(call, served, listed.items, list_meta(listed), accepted)
 
 
-async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, bool]:
-    """The options from the body, else from the query, and whether it is a dry run."""
+async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, Tree, bool]:
+    """The options from the body, else from the query, also as an object, and whether it is a dry run."""
     raw = await call.http.body(body.LIMIT)
     found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
     causes = _problems(found)
@@ -69,7 +69,8 @@ async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, 
         propagation=propagation,
         preconditions=Preconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
     )
-    return options, bool(found.get("dryRun"))
+    tree = {**found, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    return options, tree, bool(found.get("dryRun"))
 
 
 def _from_body(call: Call, served: Installed, raw: bytes) -> Tree:

@@ -13,11 +13,11 @@ from typing import Any
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import body, ownership
-from opsdk.apiserver.endpoints.admit import Admission, validator
+from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.options import WriteOptions, check_timeout, write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
-from opsdk.apiserver.endpoints.verb_update import admit_update, finish
+from opsdk.apiserver.endpoints.verb_update import finish
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
@@ -62,10 +62,11 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
         raise body.unsupported_media(", ".join(patch_types(served)))
     options = _options(call, apply=media == APPLY)
     raw = await call.http.body(body.LIMIT)
+    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
-        stored, created = await _apply(call, served, admission, options, raw)
+        stored, created = await _apply(call, served, gate, options, raw)
     else:
-        stored, created = await _patch(call, served, admission, options, _reader(media, served, raw))
+        stored, created = await _patch(call, served, gate, options, _reader(media, served, raw))
     return object_response(call, served, stored, accepted, status=201 if created else 200)
 
 
@@ -108,9 +109,7 @@ def _reader(media: str, served: Installed, raw: bytes) -> Patch:
     return Patch(lambda doc: apply_strategic(doc, parsed, served.model.shape), strategic=True)
 
 
-async def _patch(
-    call: Call, served: Installed, admission: Admission, options: WriteOptions, patch: Patch
-) -> tuple[Tree, bool]:
+async def _patch(call: Call, served: Installed, gate: Gate, options: WriteOptions, patch: Patch) -> tuple[Tree, bool]:
     async def transform(current: Tree | None) -> Tree:
         if current is None:
             raise problems.not_found(served.info, call.info.name)
@@ -118,11 +117,9 @@ async def _patch(
         # Patches change nothing in place, and decoding makes what the store may change anew.
         wanted = _decoded(call, served, options, _run(patch, live))
         wanted = served.model.default(wanted)
-        return await finish(
-            call, served, admission, current, wanted, manager=options.field_manager, dry_run=options.dry_run
-        )
+        return await finish(call, served, gate, current, wanted, manager=options.field_manager)
 
-    return await _update(call, served, admission, options, transform)
+    return await _update(call, served, gate, options, transform)
 
 
 def _run(patch: Patch, doc: Tree) -> Tree:
@@ -175,9 +172,7 @@ def check_identity(call: Call, served: Installed, obj: Tree) -> None:
         )
 
 
-async def _apply(
-    call: Call, served: Installed, admission: Admission, options: WriteOptions, raw: bytes
-) -> tuple[Tree, bool]:
+async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOptions, raw: bytes) -> tuple[Tree, bool]:
     parsed = _configuration(call, served, raw)
     config = parsed.tree
     body.report(call, served.info, [f'duplicate field "{key}"' for key in parsed.duplicates], options.validation)
@@ -193,11 +188,9 @@ async def _apply(
             now=ownership.stamp(call),
         )
         wanted = served.model.default(served.model.decode(wanted).obj)
-        return await admit_update(
-            call, served, admission, live, wanted, manager=options.field_manager, dry_run=options.dry_run
-        )
+        return served.model.to_storage(await gate.mutate(wanted, live))
 
-    return await _update(call, served, admission, options, transform, create=not served.info.subresource)
+    return await _update(call, served, gate, options, transform, create=not served.info.subresource)
 
 
 def _configuration(call: Call, served: Installed, raw: bytes) -> body.Parsed:
@@ -228,9 +221,10 @@ def _gvk_text(version: str, kind: str) -> str:
 
 
 async def _update(
-    call: Call, served: Installed, admission: Admission, options: WriteOptions, transform: Any, *, create: bool = False
+    call: Call, served: Installed, gate: Gate, options: WriteOptions, transform: Any, *, create: bool = False
 ) -> tuple[Tree, bool]:
-    check = validator(admission, call, served, "UPDATE", dry_run=options.dry_run, name=call.info.name)
     context = call.context(dry_run=options.dry_run)
-    stored, created = await served.storage.update(context, call.info.name, transform, check, force_create=create)
+    stored, created = await served.storage.update(
+        context, call.info.name, transform, gate.validate, force_create=create
+    )
     return stored, created

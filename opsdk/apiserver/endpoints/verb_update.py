@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import ownership
-from opsdk.apiserver.endpoints.admit import Admission, Review, validator
+from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.options import check_timeout, write_options
@@ -26,13 +26,12 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     check_name(call, wanted)
     check_namespace(call, served, wanted)
     first: list[Tree] = [served.model.default(wanted)]
+    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
 
     async def transform(current: Tree | None) -> Tree:
         # Whoever writes may change what it gets, so each further try, which is rare, reads the body anew.
         mine = first.pop() if first else again()
-        return await finish(
-            call, served, admission, current, mine, manager=options.field_manager, dry_run=options.dry_run
-        )
+        return await finish(call, served, gate, current, mine, manager=options.field_manager)
 
     def again() -> Tree:
         obj = served.model.decode(parsed.tree).obj
@@ -40,12 +39,8 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
         check_namespace(call, served, obj)
         return served.model.default(obj)
 
-    stored, created = await served.storage.update(
-        call.context(dry_run=options.dry_run),
-        call.info.name,
-        transform,
-        validator(admission, call, served, "UPDATE", dry_run=options.dry_run, name=call.info.name),
-    )
+    context = call.context(dry_run=options.dry_run)
+    stored, created = await served.storage.update(context, call.info.name, transform, gate.validate)
     return object_response(call, served, stored, accepted, status=201 if created else 200)
 
 
@@ -61,37 +56,10 @@ def check_name(call: Call, obj: Tree) -> None:
 
 
 async def finish(
-    call: Call,
-    served: Installed,
-    admission: Admission,
-    current: Tree | None,
-    wanted: Tree,
-    *,
-    manager: str,
-    dry_run: bool,
+    call: Call, served: Installed, gate: Gate, current: Tree | None, wanted: Tree, *, manager: str
 ) -> Tree:
     """From the wanted object of the served version to the one to store: owners of fields, admission."""
     model = served.model
     live = None if current is None else model.from_storage(current)
     obj = ownership.record_update(call, served, live, wanted, manager)
-    return await admit_update(call, served, admission, live, obj, manager=manager, dry_run=dry_run)
-
-
-async def admit_update(
-    call: Call, served: Installed, admission: Admission, live: Tree | None, obj: Tree, *, manager: str, dry_run: bool
-) -> Tree:
-    """Mutating admission, and the stored version of the outcome."""
-    review = Review(
-        call=call,
-        served=served,
-        operation="CREATE" if live is None else "UPDATE",
-        namespace=call.info.namespace,
-        name=call.info.name,
-        obj=obj,
-        old=live,
-        dry_run=dry_run,
-    )
-    await admission.mutate(review)
-    if review.obj is not obj and review.obj is not None:
-        obj = ownership.record_update(call, served, live, review.obj, manager)
-    return served.model.to_storage(obj)
+    return model.to_storage(await gate.mutate(obj, live))

@@ -1,0 +1,153 @@
+"""The admission chain and the reviews that the verbs make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from server_client import APPLY, MERGE, Caller
+
+from envtest.environment import Environment
+from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.admit import PLACES, AdmissionChain, Review
+
+CM = "/api/v1/namespaces/default/configmaps"
+
+
+class Recorder:
+    """A plugin that remembers what it saw, labels what it may, and refuses what it is told to."""
+
+    def __init__(self, *, label: str = "", refuse: str = "", again: bool = False) -> None:
+        self.seen: list[tuple[str, Review]] = []
+        self._label = label
+        self._refuse = refuse
+        self._again = again
+
+    async def mutate(self, review: Review) -> None:
+        self.seen.append(("mutate", review))
+        review.reinvoke = review.reinvoke or self._again
+        if self._label and review.obj is not None:
+            meta = review.obj["metadata"]
+            labels = {**(meta.get("labels") or {}), self._label: "yes"}
+            review.obj = {**review.obj, "metadata": {**meta, "labels": labels}}
+
+    async def validate(self, review: Review) -> None:
+        self.seen.append(("validate", review))
+        if review.operation == self._refuse:
+            raise problems.forbidden(review.served.info, review.name, "no")
+
+    def told(self) -> list[tuple[str, str, Any]]:
+        return [(step, review.operation, review.options.get("kind")) for step, review in self.seen]
+
+
+@given(st.permutations([name for name in PLACES if name]))
+def test_the_chain_is_ordered_by_place_whatever_came_first(names: list[str]) -> None:
+    """Plugins stand in the order of their places, not in that of their registration."""
+    chain = AdmissionChain()
+    for name in names:
+        chain.add(name, Recorder())
+    chain.add("MyOwn", Recorder())
+    assert list(chain.plugins) == [name or "MyOwn" for name in PLACES]
+    chain.remove("MyOwn")
+    chain.remove("MyOwn")
+    assert "MyOwn" not in chain.plugins
+
+
+async def test_each_write_is_reviewed_with_the_options_of_what_it_does() -> None:
+    """POST, PUT, patches, apply and DELETE are reviewed as CREATE, UPDATE, DELETE in both rounds."""
+    async with Environment() as env:
+        plugin = Recorder()
+        env.plane.admission.add("Test", plugin)
+        call = Caller(env)
+        await call("POST", f"{CM}?fieldManager=me", {"metadata": {"generateName": "a-"}})
+        first = plugin.seen[0][1]
+        assert (first.name, first.namespace, first.old) == ("", "default", None)
+        assert first.options == {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}
+        assert plugin.seen[1][1].name.startswith("a-")
+        plugin.seen.clear()
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}
+        await call("PATCH", f"{CM}/b?fieldManager=me&force=true", config, content_type=APPLY)
+        await call("PATCH", f"{CM}/b", {"data": {"k": "v"}}, content_type=MERGE)
+        await call("PUT", f"{CM}/b?dryRun=All", {"metadata": {"name": "b"}})
+        await call("DELETE", f"{CM}/b", {"propagationPolicy": "Background"})
+        assert plugin.told() == [
+            (step, *kind)
+            for kind in (
+                ("CREATE", "CreateOptions"),
+                ("UPDATE", "UpdateOptions"),
+                ("UPDATE", "UpdateOptions"),
+                ("DELETE", "DeleteOptions"),
+            )
+            for step in ("mutate", "validate")
+        ]
+        updated, deleted = plugin.seen[4][1], plugin.seen[-1][1]
+        assert updated.dry_run
+        assert updated.old is not None
+        assert updated.old["data"] == {"k": "v"}
+        assert deleted.obj is None
+        assert deleted.options["propagationPolicy"] == "Background"
+        assert (deleted.kind.kind, deleted.resource.resource, deleted.user.name) == ("ConfigMap", "configmaps", "admin")
+
+
+async def test_what_admission_adds_is_owned_by_nobody() -> None:
+    """managedFields say what the client wrote, not what plugins made of it."""
+    async with Environment() as env:
+        env.plane.admission.add("Test", Recorder(label="by-plugin"))
+        made = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
+        assert made["metadata"]["labels"] == {"by-plugin": "yes"}
+        assert made["metadata"]["managedFields"][0]["fieldsV1"] == {"f:data": {".": {}, "f:x": {}}}
+
+
+async def test_what_admission_undoes_is_not_written() -> None:
+    """A patch whose effect admission takes back keeps the resourceVersion."""
+    async with Environment() as env:
+        env.plane.admission.add("Test", Recorder(label="kept"))
+        call = Caller(env)
+        made = (await call("POST", CM, {"metadata": {"name": "a"}})).json
+        again = await call("PATCH", f"{CM}/a", {"metadata": {"labels": None}}, content_type=MERGE)
+        assert again.json["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
+async def test_nothing_is_stored_where_validation_refuses(operation: str) -> None:
+    """A refused create, update or delete leaves every object and the revision as they were."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CM, {"metadata": {"name": "old"}})
+        before = (await call("GET", CM)).json
+        env.plane.admission.add("Test", Recorder(refuse=operation))
+        answer = {
+            "CREATE": await call("POST", CM, {"metadata": {"name": "a"}}) if operation == "CREATE" else None,
+            "UPDATE": await call("PUT", f"{CM}/old", {"data": {"a": "b"}}) if operation == "UPDATE" else None,
+            "DELETE": await call("DELETE", CM) if operation == "DELETE" else None,
+        }[operation]
+        assert answer is not None
+        assert answer.status == 403
+        assert (await call("GET", CM)).json == before
+
+
+async def test_a_second_round_runs_at_most_once() -> None:
+    """Who asks for another mutating round gets one, and no third."""
+    async with Environment() as env:
+        plugin = Recorder(again=True)
+        env.plane.admission.add("Test", plugin)
+        await Caller(env)("POST", CM, {"metadata": {"name": "a"}})
+        assert [step for step, _ in plugin.seen] == ["mutate", "mutate", "validate"]
+
+
+async def test_unreadable_owners_are_put_back() -> None:
+    """A plugin that breaks managedFields gets them as they were, and the client a warning."""
+
+    class Breaker(Recorder):
+        async def mutate(self, review: Review) -> None:
+            assert review.obj is not None
+            broken = {**review.obj["metadata"], "managedFields": [{"operation": "Nonsense"}]}
+            review.obj = {**review.obj, "metadata": broken}
+
+    async with Environment() as env:
+        env.plane.admission.add("Test", Breaker())
+        made = await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})
+        assert made.json["metadata"]["managedFields"][0]["manager"] == "tests"
+        assert ".metadata.managedFields was in an invalid state after admission" in made.headers["warning"]
