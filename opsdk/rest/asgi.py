@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.rest.config import Endpoint
-from opsdk.rest.connection import Pairs, encode_request
+from opsdk.wire.connection import Pairs, encode_request
 
 Message = MutableMapping[str, Any]
 App = Callable[
@@ -173,7 +173,7 @@ class AsgiExchange:
             await self._more()
 
     async def read(self) -> bytes:
-        """See `opsdk.rest.connection.Exchange`."""
+        """See `opsdk.wire.connection.Exchange`."""
         while not self._chunks:
             if self._whole:
                 return b""

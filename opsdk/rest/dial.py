@@ -7,13 +7,12 @@ import ssl
 
 from opsdk.errors import ConnectError, ConnectionLostError
 from opsdk.rest.config import Endpoint
-from opsdk.rest.connection import Connection, Pairs, encode_request
-from opsdk.rest.failures import FOREIGN, translate
 from opsdk.rest.proxy import Proxy
 from opsdk.rest.tls import TlsContexts
+from opsdk.wire.connection import TLS_TIMEOUT, Connection, Pairs, connect, encode_request
+from opsdk.wire.failures import FOREIGN, translate
 
 DIAL_TIMEOUT = 30.0
-TLS_TIMEOUT = 10.0
 
 
 class Dialer:
@@ -54,12 +53,12 @@ class Dialer:
     async def _direct(self, where: str) -> Connection:
         endpoint = self._endpoint
         context = self._tls.context() if endpoint.scheme == "https" else None
-        return await _connect(endpoint.host, endpoint.port, where, context, self._tls.server_name)
+        return await connect(endpoint.host, endpoint.port, where, context, self._tls.server_name)
 
     async def _through(self, proxy: Proxy, where: str) -> Connection:
         # The proxy's own certificate is verified against the system, not against the cluster's CA.
         context = ssl.create_default_context() if proxy.scheme == "https" else None
-        connection = await _connect(proxy.host, proxy.port, where, context, "")
+        connection = await connect(proxy.host, proxy.port, where, context, "")
         if self._endpoint.scheme == "http":
             return connection
         try:
@@ -104,19 +103,3 @@ class Dialer:
         assert transport is not None
         inner.connection_made(transport)
         return inner
-
-
-async def _connect(host: str, port: int, where: str, context: ssl.SSLContext | None, name: str) -> Connection:
-    loop = asyncio.get_running_loop()
-    if context is None:
-        _, connection = await loop.create_connection(lambda: Connection(where), host, port)
-        return connection
-    _, connection = await loop.create_connection(
-        lambda: Connection(where),
-        host,
-        port,
-        ssl=context,
-        server_hostname=name or host,
-        ssl_handshake_timeout=TLS_TIMEOUT,
-    )
-    return connection

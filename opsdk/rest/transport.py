@@ -20,15 +20,15 @@ from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
 from opsdk.rest.asgi import AsgiBackend
 from opsdk.rest.auth import source_for
 from opsdk.rest.config import Config
-from opsdk.rest.connection import Backend, Exchange, Pool
 from opsdk.rest.dial import Dialer
-from opsdk.rest.encoding import decoder_for
-from opsdk.rest.failures import FOREIGN, translate
 from opsdk.rest.proxy import proxy_for
 from opsdk.rest.request import Request
 from opsdk.rest.response import Response, raise_for
 from opsdk.rest.retry import TokenBucket, retry_delay
 from opsdk.rest.tls import TlsContexts
+from opsdk.wire.connection import Backend, Exchange, Pool
+from opsdk.wire.encoding import decoder_for
+from opsdk.wire.failures import FOREIGN, translate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

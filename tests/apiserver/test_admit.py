@@ -92,7 +92,7 @@ async def test_each_write_is_reviewed_with_the_options_of_what_it_does() -> None
 
 
 async def test_what_admission_adds_is_owned_by_nobody() -> None:
-    """managedFields say what the client wrote, not what plugins made of it."""
+    """The managedFields say what the client wrote, not what plugins made of it."""
     async with Environment() as env:
         env.plane.admission.add("Test", Recorder(label="by-plugin"))
         made = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json

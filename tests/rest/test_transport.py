@@ -24,10 +24,10 @@ from opsdk.errors import (
     TransportError,
     UsageError,
 )
-from opsdk.rest import failures
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Answered, Transport
+from opsdk.wire import failures
 from tests.rest.servers import Seen, Server, always, answer, in_turn
 
 GET = Request("GET", "/a", verb="get", resource="things", name="a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -14,13 +15,14 @@ import httptools
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConnectionLostError, UsageError
-from opsdk.rest.failures import FOREIGN, NO_HTTP, translate
+from opsdk.wire.failures import FOREIGN, NO_HTTP, translate
 
 # Above this many unread bytes the socket is not read any more, until a half is left.
 _HIGH_WATER = 1 << 20
 # Go's numbers, which servers are used to.
 MAX_IDLE = 25
 IDLE_TIMEOUT = 90.0
+TLS_TIMEOUT = 10.0
 # Seconds and counts after which the kernel gives up a silent peer: 45 in all, what HTTP/2's pings give client-go.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 45_000}
 _BODYLESS = frozenset({204, 304})
@@ -291,6 +293,23 @@ class ConnectionExchange:
 
     def __repr__(self) -> str:
         return f"<ConnectionExchange {self.status}{'' if self._connection else ', closed'}>"
+
+
+async def connect(host: str, port: int, where: str, context: ssl.SSLContext | None, server_name: str) -> Connection:
+    """A fresh connection, its TLS done (against `server_name`, or the host where that is empty); foreign errors."""
+    loop = asyncio.get_running_loop()
+    if context is None:
+        _, connection = await loop.create_connection(lambda: Connection(where), host, port)
+        return connection
+    _, connection = await loop.create_connection(
+        lambda: Connection(where),
+        host,
+        port,
+        ssl=context,
+        server_hostname=server_name or host,
+        ssl_handshake_timeout=TLS_TIMEOUT,
+    )
+    return connection
 
 
 # ------------------------------------------------------------------ the pool
