@@ -20,6 +20,7 @@ from envtest.kinds.services import DEFAULT_RANGE, ServiceStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
 from envtest.kinds.typed import TypedModel, Typing
 from envtest.tables.load import Row, rows, types
+from envtest.webhooks import Services, install
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
 from opsdk.apiserver.auth.authentication import Authenticator
@@ -29,6 +30,7 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.openapi import OpenApi
 from opsdk.apiserver.endpoints.well_known import WellKnown
+from opsdk.apiserver.outgoing.client import HookClient
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed
@@ -132,6 +134,8 @@ class ControlPlane:
         self.extensions = late.target = self._extensions()
         lifecycle = NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info)
         self.admission.add("NamespaceLifecycle", lifecycle)
+        self.webhook_client = HookClient(resolve=Services(self.stores))
+        install(self, self.webhook_client)
         self.server = Server(
             self.core,
             well_known=self._well_known,

@@ -138,6 +138,7 @@ class Environment(Closing):
         """Make the bootstrap objects, start the controllers."""
         await self.plane.start()
         self._stack.callback(self.plane.close)
+        self._stack.push_async_callback(self.plane.webhook_client.aclose)
         self._stack.push_async_callback(self._simulated.aclose)
         await self._simulated.start()
 

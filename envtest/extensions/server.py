@@ -268,6 +268,17 @@ class ExtensionServer:
             kind = defined.definition["spec"]["names"]["kind"]
             call.warn(version.get("deprecationWarning") or f"{defined.group}/{version['name']} {kind} is deprecated")
 
+    def versions_of(self, info: ResourceInfo) -> Sequence[Installed]:
+        """A resource or subresource in every served version, in the definition's order."""
+        defined = self._defined.get(f"{info.resource}.{info.group}")
+        if defined is None:
+            return ()
+        return [s for (v, sub), s in defined.served.items() if sub == info.subresource and v in defined.order]
+
+    async def convert(self, obj: Tree, source: ResourceInfo, target: ResourceInfo) -> Tree:  # noqa: ARG002
+        """An object in another version of its definition."""
+        return {**obj, "apiVersion": target.kind_api_version}
+
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""
         found: dict[str, dict[str, list[Installed]]] = {}

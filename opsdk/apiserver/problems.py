@@ -24,6 +24,9 @@ from opsdk.errors import (
 EMPTY = Details()
 """Details that are shown although nothing stands in them; clients' libraries put them there."""
 
+NONE = Details()
+"""Details that are left out, whatever the reason."""
+
 
 def _qualified(info: ResourceInfo) -> str:
     return f"{info.resource}.{info.group}" if info.group else info.resource

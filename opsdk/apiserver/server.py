@@ -86,6 +86,10 @@ class ResourceServer:
         """An installed resource."""
         return self._routes.get((group, version, resource, subresource))
 
+    def installed(self) -> Sequence[Installed]:
+        """Every installed resource and subresource."""
+        return list(self._routes.values())
+
     async def handle(self, call: Call) -> Response:
         """See `Delegate`."""
         info = call.info

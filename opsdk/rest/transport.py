@@ -17,7 +17,6 @@ import httpx
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
-from opsdk.rest.asgi import AsgiBackend
 from opsdk.rest.auth import source_for
 from opsdk.rest.config import Config
 from opsdk.rest.dial import Dialer
@@ -26,6 +25,7 @@ from opsdk.rest.request import Request
 from opsdk.rest.response import Response, raise_for
 from opsdk.rest.retry import TokenBucket, retry_delay
 from opsdk.rest.tls import TlsContexts
+from opsdk.wire.asgi import AsgiBackend
 from opsdk.wire.connection import Backend, Exchange, Pool
 from opsdk.wire.encoding import decoder_for
 from opsdk.wire.failures import FOREIGN, translate

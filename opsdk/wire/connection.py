@@ -351,6 +351,11 @@ class Pool:
         self._busy: set[Connection] = set()
         self._closed = False
 
+    @property
+    def idle(self) -> int:
+        """How many connections wait for the next request."""
+        return len(self._idle)
+
     async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> ConnectionExchange:
         """Send one request, and wait for the head of the answer; cancelled, the connection is closed."""
         payload = encode_request(method, target, headers, body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.problems import EMPTY
+from opsdk.apiserver.problems import EMPTY, NONE
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, Details
 from opsdk.web.response import Response, json_response
@@ -16,7 +16,7 @@ def status_of(error: ApiError) -> Tree:
     if error.reason:
         status["reason"] = error.reason
     details = _details(error.details)
-    if details or error.details is EMPTY or error.reason == "Invalid":
+    if details or error.details is EMPTY or (error.reason == "Invalid" and error.details is not NONE):
         status["details"] = details
     status["code"] = error.code
     return status

@@ -7,12 +7,11 @@ import contextvars
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
-from opsdk.rest.config import Endpoint
 from opsdk.wire.connection import Pairs, encode_request
 
 Message = MutableMapping[str, Any]
@@ -21,17 +20,36 @@ App = Callable[
     Awaitable[None],
 ]
 
-_log = logging.getLogger("opsdk.rest")
+_log = logging.getLogger("opsdk.wire")
 # The application's `send` waits while this many bytes are unread.
 _HIGH_WATER = 1 << 20
 # Turns of the loop that an application gets to see ``http.disconnect`` before it is cancelled.
 _FAREWELL_TURNS = 3
 
 
+class Origin(Protocol):
+    """Where the application pretends to be."""
+
+    @property
+    def scheme(self) -> str:
+        """``http`` or ``https``."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """A name or an address."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        ...
+
+
 class AsgiBackend:
     """Runs `app` once per request, each in a task of its own with an empty context, as a real server would."""
 
-    def __init__(self, app: App, endpoint: Endpoint) -> None:
+    def __init__(self, app: App, endpoint: Origin) -> None:
         self._app = app
         self._endpoint = endpoint
         self._tasks = TaskOwner("asgi")

@@ -1,0 +1,148 @@
+"""Admission webhooks of a control plane: configurations, equivalent versions, Services."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Protocol
+
+from envtest.extensions.server import ExtensionServer
+from opsdk.apiserver import problems
+from opsdk.apiserver.admission.webhooks.hooks import Configured
+from opsdk.apiserver.admission.webhooks.plugins import Evaluate, MutatingWebhooks, Ports, ValidatingWebhooks
+from opsdk.apiserver.endpoints.admit import AdmissionChain
+from opsdk.apiserver.outgoing.client import CallError, HookClient
+from opsdk.apiserver.registry.ports import ListQuery
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.server import ResourceServer
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+
+GROUP = "admissionregistration.k8s.io"
+
+
+class Plane(Protocol):
+    """What is needed of a control plane."""
+
+    storage: Storage
+    stores: dict[str, Store]
+    core: ResourceServer
+    extensions: ExtensionServer
+    admission: AdmissionChain
+
+
+def install(plane: Plane, client: HookClient, evaluate: Evaluate | None = None) -> Ports:
+    """Add both plugins to the chain; `evaluate` judges match conditions."""
+    namespaces = plane.stores["/namespaces"]
+
+    def namespace(name: str) -> Tree:
+        try:
+            return plane.storage.get(namespaces.key("", name))
+        except KeyNotFoundError:
+            raise problems.not_found(namespaces.info, name) from None
+
+    ports = Ports(client=client, equivalents=Versions(plane), namespace=namespace, evaluate=evaluate)
+    for name, resource, made in (
+        ("MutatingAdmissionWebhook", "mutatingwebhookconfigurations", MutatingWebhooks),
+        ("ValidatingAdmissionWebhook", "validatingwebhookconfigurations", ValidatingWebhooks),
+    ):
+        store = plane.stores[f"{GROUP}/{resource}"]
+        plane.admission.add(name, made(Configured(plane.storage, store.prefix, _all(store)).hooks, ports))
+    return ports
+
+
+def _all(store: Store) -> Callable[[], Sequence[Tree]]:
+    return lambda: store.list_now("", ListQuery()).items
+
+
+class Versions:
+    """Which resources show the same objects: those that keep them in the same place."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+
+    def __repr__(self) -> str:
+        return f"<Versions of {self._plane!r}>"
+
+    @cached_property
+    def _core(self) -> Mapping[tuple[str, str], list[Installed]]:
+        """Built-in resources by their place and subresource."""
+        core, found = self._plane.core, defaultdict[tuple[str, str], list[Installed]](list)
+        for served in core.installed():
+            info = served.info
+            main = core.find(info.group, info.version, info.resource)
+            if main is not None and isinstance(main.storage, Store):
+                found[main.storage.prefix, info.subresource].append(served)
+        return found
+
+    def equivalents(self, served: Installed) -> Sequence[Installed]:
+        """See `opsdk.apiserver.admission.webhooks.plugins.Equivalents`."""
+        info = served.info
+        main = self._plane.core.find(info.group, info.version, info.resource)
+        if main is None:
+            found = self._plane.extensions.versions_of(info)
+        elif isinstance(main.storage, Store):
+            found = self._core[main.storage.prefix, info.subresource]
+        else:
+            return ()
+        return [other for other in found if other is not served]
+
+    async def convert(self, obj: Tree, source: Installed, target: Installed) -> Tree:
+        """The same; scales and the like are of one version anyway."""
+        if source.info.kind_api_version == target.info.kind_api_version:
+            return obj
+        if not source.model.typed:
+            return await self._plane.extensions.convert(obj, source.info, target.info)
+        stored = source.model.to_storage(obj)
+        return {**target.model.from_storage(stored), "apiVersion": target.info.kind_api_version}
+
+
+class Services:
+    """Finds who answers for a Service: its endpoints, else its cluster address."""
+
+    def __init__(self, stores: Mapping[str, Store]) -> None:
+        self._stores = stores
+
+    def __repr__(self) -> str:
+        return "<Services>"
+
+    def __call__(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        """See `opsdk.apiserver.outgoing.client.Resolve`."""
+        store = self._stores["/services"]
+        try:
+            spec: Tree = store.storage.get(store.key(namespace, name)).get("spec") or {}
+        except KeyNotFoundError:
+            raise CallError(f'service "{name}" not found') from None
+        if spec.get("type") == "ExternalName":
+            return str(spec.get("externalName", "")), port
+        found = next((p for p in spec.get("ports") or () if p.get("port") == port), None)
+        if found is None:
+            raise CallError(f'no service port {port} found for service "{name}"')
+        endpoint = self._endpoint(namespace, name, str(found.get("name") or ""))
+        if endpoint is not None:
+            return endpoint
+        address = str(spec.get("clusterIP") or "")
+        return (f"{name}.{namespace}.svc", port) if address in ("", "None") else (address, port)
+
+    def _endpoint(self, namespace: str, name: str, port: str) -> tuple[str, int] | None:
+        for obj in self._stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items:
+            if (obj["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+                continue
+            number = _port(obj.get("ports"), port)
+            for endpoint in obj.get("endpoints") or ():
+                ready = (endpoint.get("conditions") or {}).get("ready") is not False
+                if ready and number and endpoint.get("addresses"):
+                    return str(endpoint["addresses"][0]), number
+        for obj in self._stores["/endpoints"].list_now(namespace, ListQuery()).items:
+            if obj["metadata"]["name"] != name:
+                continue
+            for subset in obj.get("subsets") or ():
+                number = _port(subset.get("ports"), port)
+                if number and subset.get("addresses"):
+                    return str(subset["addresses"][0]["ip"]), number
+        return None
+
+
+def _port(ports: Sequence[Tree] | None, name: str) -> int:
+    return next((int(p["port"]) for p in ports or () if str(p.get("name") or "") == name and p.get("port")), 0)

@@ -1,0 +1,144 @@
+"""Which requests a rule means; pure. Webhooks and admission policies share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import msgspec
+
+from opsdk.api.gvk import GroupVersionResource
+from opsdk.api.meta import LabelSelector
+from opsdk.api.selectors import Selector
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.storage.ports import Tree
+
+_GROUP = "admissionregistration.k8s.io"
+_EXEMPT = frozenset(
+    {
+        "validatingwebhookconfigurations",
+        "mutatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+    }
+)
+
+
+def exempt(resource: GroupVersionResource) -> bool:
+    """Whether nobody may stand in the way of writing it: else a mistake there could not be mended."""
+    return resource.group == _GROUP and resource.resource in _EXEMPT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What rules look at."""
+
+    operation: str
+    resource: GroupVersionResource
+    subresource: str = ""
+    namespace: str = ""
+
+    @classmethod
+    def of(cls, review: Review) -> Self:
+        """The same of a review."""
+        return cls(
+            operation=review.operation,
+            resource=review.resource,
+            subresource=review.subresource,
+            namespace=review.namespace,
+        )
+
+    @property
+    def of_namespace(self) -> bool:
+        """Whether it is about a namespace itself, which is in no namespace."""
+        return self.resource.resource == "namespaces" and not self.resource.group
+
+    def instead(self, resource: GroupVersionResource) -> Asked:
+        """The same of another resource."""
+        return replace(self, resource=resource)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of ``rules`` or ``resourceRules``; an empty `names` (of policies only) means all names."""
+
+    operations: frozenset[str]
+    groups: frozenset[str]
+    versions: frozenset[str]
+    resources: tuple[tuple[str, str], ...]
+    scope: str = "*"
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, tree: Tree) -> Self:
+        """Read a rule."""
+        split = (text.partition("/") for text in tree.get("resources") or ())
+        return cls(
+            operations=frozenset(tree.get("operations") or ()),
+            groups=frozenset(tree.get("apiGroups") or ()),
+            versions=frozenset(tree.get("apiVersions") or ()),
+            resources=tuple((resource, sub) for resource, _, sub in split),
+            scope=tree.get("scope") or "*",
+            names=frozenset(tree.get("resourceNames") or ()),
+        )
+
+    def matches(self, asked: Asked) -> bool:
+        """Whether the rule means this request, names aside."""
+        return (
+            self._scope(asked)
+            and _listed(asked.operation, self.operations)
+            and _listed(asked.resource.group, self.groups)
+            and _listed(asked.resource.version, self.versions)
+            and any(
+                resource in ("*", asked.resource.resource) and sub in ("*", asked.subresource)
+                for resource, sub in self.resources
+            )
+        )
+
+    def _scope(self, asked: Asked) -> bool:
+        if self.scope == "*":
+            return True
+        inside = bool(asked.namespace) and not asked.of_namespace
+        return inside == (self.scope == "Namespaced")
+
+
+def _listed(value: str, allowed: frozenset[str]) -> bool:
+    return "*" in allowed or value in allowed
+
+
+def rules_of(trees: Sequence[Tree] | None) -> tuple[Rule, ...]:
+    """Read a list of rules."""
+    return tuple(Rule.of(tree) for tree in trees or ())
+
+
+# ------------------------------------------------------------------ selectors
+def selector_of(tree: Tree | None) -> Selector:
+    """A label selector that passed validation; none at all selects everything."""
+    given = {key: value for key, value in (tree or {}).items() if value is not None}
+    return Selector.of(msgspec.convert(given, LabelSelector))
+
+
+def selects_object(selector: Selector, review: Review) -> bool:
+    """Whether the new object or the old one is selected."""
+    return not selector.requirements or any(
+        obj is not None and "metadata" in obj and selector.matches(obj["metadata"].get("labels") or {})
+        for obj in (review.obj, review.old)
+    )
+
+
+def selected_labels(review: Review) -> Tree | None:
+    """The labels that a namespace selector looks at where the request brings them itself: it writes a namespace."""
+    if review.resource.resource != "namespaces" or review.resource.group or review.subresource:
+        return None
+    if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
+        return None
+    labels: Tree = review.obj["metadata"].get("labels") or {}
+    return labels
+
+
+def in_some_namespace(review: Review) -> bool:
+    """Whether a namespace selector has anything to look at; what is in no namespace is always selected."""
+    return bool(review.namespace) or (review.resource.resource == "namespaces" and not review.resource.group)

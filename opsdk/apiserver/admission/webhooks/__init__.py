@@ -1,0 +1,1 @@
+"""Admission webhooks: which are called, what they are told, what their answers mean, in which order."""

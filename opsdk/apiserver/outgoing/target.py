@@ -1,0 +1,78 @@
+"""Where a ``clientConfig`` points to; no I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from opsdk.apiserver.storage.ports import Tree
+
+
+class TargetError(Exception):
+    """A ``clientConfig`` that cannot be used; the text is Go's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A parsed ``clientConfig``.
+
+    Attributes:
+        authority: as in the URL, e.g. ``127.0.0.1:9443`` or ``name.namespace.svc:443``.
+        ca: PEM certificates to trust; empty means those that the system trusts.
+        service: namespace and name, where it is a Service.
+    """
+
+    authority: str
+    host: str
+    port: int
+    path: str
+    ca: bytes = field(default=b"", repr=False)
+    service: tuple[str, str] | None = None
+
+    def url(self, timeout: int) -> str:
+        """What is called, and what messages name; `timeout` is in seconds."""
+        return f"https://{self.authority}{self.path}?timeout={timeout}s"
+
+    def target(self, timeout: int) -> str:
+        """The request target of the first line."""
+        return f"{self.path}?timeout={timeout}s"
+
+
+def target_of(config: Tree) -> Target:
+    """Read a ``clientConfig`` that passed validation.
+
+    >>> target_of({"service": {"name": "hooks", "namespace": "ops", "path": "/check"}}).url(10)
+    'https://hooks.ops.svc:443/check?timeout=10s'
+    """
+    ca = _certificates(config.get("caBundle") or "")
+    service = config.get("service")
+    if service:
+        name, namespace, port = service["name"], service["namespace"], service.get("port") or 443
+        host = f"{name}.{namespace}.svc"
+        path = _path(service.get("path") or "")
+        return Target(authority=f"{host}:{port}", host=host, port=port, path=path, ca=ca, service=(namespace, name))
+    try:
+        url = urlsplit(config.get("url") or "")
+        host, port = url.hostname or "", url.port or 443
+    except ValueError as error:
+        raise TargetError(f"Unparsable webhook URL: {error}") from None
+    return Target(authority=url.netloc, host=host, port=port, path=_path(url.path), ca=ca)
+
+
+def _path(path: str) -> str:
+    """With one slash in front and none at the end."""
+    return "/" + "/".join(part for part in path.split("/") if part)
+
+
+def _certificates(bundle: str) -> bytes:
+    if not bundle:
+        return b""
+    try:
+        pem = base64.b64decode(bundle, validate=True)
+    except (binascii.Error, ValueError):
+        pem = b""
+    if b"-----BEGIN CERTIFICATE-----" not in pem:
+        raise TargetError("unable to load root certificates: unable to parse bytes as PEM block")
+    return pem
