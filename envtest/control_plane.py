@@ -250,7 +250,7 @@ class ControlPlane:
             case "status":
                 self.core.install(Installed(replace(main.info, subresource="status"), StatusStore(store), main.model))
             case "scale":
-                self.core.install(Installed(row.info, ScaleStore(store, model=main.model), self._model(row)))
+                self.core.install(Installed(row.info, ScaleStore(store), self._model(row)))
             case "finalize":
                 storage = UpdateStore(store, FinalizeStrategy(Row(main.info, ())))
                 self.core.install(Installed(replace(main.info, subresource="finalize"), storage, main.model))

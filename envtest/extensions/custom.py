@@ -63,6 +63,10 @@ class CustomModel:
         """See `Model`."""
         return {}
 
+    def type_named(self, api_version: str, kind: str) -> str:  # noqa: ARG002 - the shape of Model
+        """See `Model`; custom types are not looked up."""
+        return ""
+
     def decode(self, body: Tree) -> Decoded:
         """See `Model`."""
         reading = Reading(path=["metadata"], struct="ObjectMeta")
@@ -189,6 +193,11 @@ class ScalePaths:
         self._spec = paths["specReplicasPath"]
         self._status = paths["statusReplicasPath"]
         self._selector = paths.get("labelSelectorPath") or ""
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """The path of the replicas as field owners are recorded."""
+        return tuple(f"f:{key}" for key in self._spec.removeprefix(".").split("."))
 
     def show(self, obj: Tree) -> Tree:
         """The scale of an object."""

@@ -20,7 +20,7 @@ from opsdk.apiserver.fieldmanager.manager import FieldManager
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import DeleteOptions, ListQuery
 from opsdk.apiserver.registry.store import StatusStore, Store
-from opsdk.apiserver.resources import Installed, Model, ResourceInfo
+from opsdk.apiserver.resources import Installed, Model, ResourceInfo, group_version
 from opsdk.apiserver.server import Delegate
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Tree
 from opsdk.apiserver.tree_copy import copy_tree
@@ -228,7 +228,7 @@ class ExtensionServer:
         if subresources.get("scale"):
             paths = ScalePaths(subresources["scale"])
             scale = replace(info, subresource="scale", kind="Scale", kind_group="autoscaling", kind_version="v1")
-            storage = ScaleStore(store, show=paths.show, put=paths.put, model=model)
+            storage = ScaleStore(store, show=paths.show, put=paths.put, replicas=_replica_paths(spec))
             yield (version["name"], "scale"), Installed(scale, storage, self._scale_model, _SUB_VERBS)
 
     @property
@@ -314,3 +314,9 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
         return (3, 0, 0, version)
     level = {"": 0, "beta": 1, "alpha": 2}[match[2] or ""]
     return (level, -int(match[1]), -int(match[3] or 0), version)
+
+
+def _replica_paths(spec: Tree) -> dict[str, tuple[str, ...]]:
+    """Where each version that can be scaled keeps its replicas."""
+    scales = {v["name"]: (v.get("subresources") or {}).get("scale") for v in spec["versions"]}
+    return {group_version(spec["group"], name): ScalePaths(scale).replicas for name, scale in scales.items() if scale}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from envtest.kinds.base import TableStrategy
@@ -38,13 +38,14 @@ class EventStrategy(TableStrategy):
 
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
+        self._new = bool(row.info.group)
+        involved = "regarding" if self._new else "involvedObject"
         keys = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
         self.selectable = {
-            **{f"involvedObject.{key}": _involved(key) for key in keys},
+            **{f"{involved}.{key}": _involved(key) for key in keys},
             "reason": lambda obj: str(obj.get("reason", "")),
-            "reportingComponent": lambda obj: str(obj.get("reportingComponent", "")),
-            "source": lambda obj: str((obj.get("source") or {}).get("component") or obj.get("reportingComponent", "")),
             "type": lambda obj: str(obj.get("type", "")),
+            **(_NEW_SELECTABLE if self._new else _OLD_SELECTABLE),
         }
 
     def error_group(self, group: str) -> str:
@@ -52,35 +53,112 @@ class EventStrategy(TableStrategy):
         return ""
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
-        """The namespaces are the same; new-style events say who, what and when."""
-        found: list[Cause] = []
-        namespace = obj["metadata"].get("namespace", "")
-        involved = (obj.get("involvedObject") or {}).get("namespace", "")
-        if (involved or "default") != namespace and (involved or namespace not in ("default", "kube-system")):
-            text = "does not match event.namespace"
-            found.append(problems.invalid_value("involvedObject.namespace", involved, text))
-        if self.info.group or obj.get("eventTime"):
-            found.extend(_strict(obj, new=bool(self.info.group)))
+        """New-style events say who, what and when; those of the new API have nothing of the old style."""
+        found = list(_general(obj, new=self._new))
+        if self._new:
+            found.extend(_strict(obj))
+        return found
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """In the new API only the series may change."""
+        found = list(_general(obj, new=self._new))
+        if not self._new:
+            return found
+        if obj.get("series") != old.get("series"):
+            found.extend(_series(obj.get("series")))
+        found.extend(
+            problems.invalid_value(shown, _shown(obj.get(key)), "field is immutable")
+            for key, shown in _IMMUTABLE
+            if (obj.get(key) or None) != (old.get(key) or None)
+        )
         return found
 
 
-def _strict(obj: Tree, *, new: bool) -> list[Cause]:
-    found = [] if obj.get("eventTime") else [problems.required("eventTime")]
-    component = obj.get("reportingComponent", "")
-    where = "reportingController" if new else "reportingComponent"
+def _reporting(obj: Tree) -> str:
+    return str(obj.get("reportingComponent", ""))
+
+
+def _source(obj: Tree) -> str:
+    return str((obj.get("source") or {}).get("component") or _reporting(obj))
+
+
+_OLD_SELECTABLE = {"reportingComponent": _reporting, "source": _source}
+_NEW_SELECTABLE = {"reportingController": _reporting}
+_LIMITED = (
+    ("reportingInstance", "reportingInstance", 128),
+    ("action", "action", 128),
+    ("reason", "reason", 128),
+)
+_NOTE_LIMIT = 1024
+_OLD_STYLE = ("firstTimestamp", "lastTimestamp", "count", "source")
+_IMMUTABLE = (
+    ("involvedObject", "involvedObject"),
+    ("reason", "reason"),
+    ("message", "message"),
+    ("source", "source"),
+    ("firstTimestamp", "firstTimestamp"),
+    ("lastTimestamp", "lastTimestamp"),
+    ("count", "count"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingComponent", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+)
+"""What stays in the new API: its key in stored objects, its name in messages."""
+
+
+def _shown(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def _general(obj: Tree, *, new: bool) -> Iterator[Cause]:
+    namespace = obj["metadata"].get("namespace", "")
+    involved = (obj.get("involvedObject") or {}).get("namespace", "")
+    mismatch = problems.invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
+    if not obj.get("eventTime"):
+        if (involved or "default") != namespace:
+            yield mismatch
+        return
+    if not involved and namespace not in ("default", "kube-system"):
+        yield mismatch
+    yield from _who(_reporting(obj), "reportingController" if new else "reportingComponent")
+    for key, shown, limit in _LIMITED:
+        value = obj.get(key) or ""
+        if not value:
+            yield problems.required(shown)
+        if len(value.encode()) > limit:
+            yield problems.invalid_value(shown, "", f"can have at most {limit} characters")
+    if len((obj.get("message") or "").encode()) > _NOTE_LIMIT:
+        yield problems.invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters")
+
+
+def _who(component: str, where: str) -> Iterator[Cause]:
     if not component:
-        found.append(problems.required(where))
-    found.extend(problems.invalid_value(where, component, text) for text in names.qualified_name(component))
-    for field, key in (
-        ("reportingInstance", "reportingInstance"),
-        ("action", "action"),
-        ("reason", "reason"),
-    ):
-        if not obj.get(key):
-            found.append(problems.required(field))
-    if obj.get("type") not in ("Normal", "Warning"):
-        found.append(problems.invalid_value("type", obj.get("type", ""), "has invalid value: "))
-    return found
+        yield problems.required(where)
+    for text in names.qualified_name(component):
+        yield problems.invalid_value(where, component, text)
+
+
+def _strict(obj: Tree) -> Iterator[Cause]:
+    if not obj.get("eventTime"):
+        yield problems.required("eventTime")
+    kind = obj.get("type", "")
+    if kind not in ("Normal", "Warning"):
+        yield problems.invalid_value("type", "", f"has invalid value: {kind}")
+    for key in _OLD_STYLE:
+        if obj.get(key):
+            yield problems.invalid_value(key, "", "needs to be unset")
+
+
+def _series(series: Tree | None) -> Iterator[Cause]:
+    if series is None:
+        return
+    if series.get("count", 0) < 2:
+        yield problems.invalid_value("series.count", "", "should be at least 2")
+    if not series.get("lastObservedTime"):
+        yield problems.required("series.lastObservedTime")
 
 
 class EventModel(TypedModel):

@@ -333,7 +333,8 @@ class Struct:
             elif part is not None:
                 read = known.plan(part, reading)
                 if known.required or known.struct or not known.empty(key, read):
-                    made[key] = read
+                    # Objects are kept in a form that does not tell an empty list from none.
+                    made[key] = None if read == [] else read
             path.pop()
         reading.struct = outer
         for key in self._always:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from opsdk.apiserver import problems
-from opsdk.apiserver.fieldmanager.manager import FieldManager
+from opsdk.apiserver.fieldmanager.scale import owners_of_scale, owners_of_scaled
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.apiserver.resources import Model
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.tree.fieldset import Path
 
+_REPLICAS: Path = ("f:spec", "f:replicas")
 _META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 Status = Callable[[Tree], Tree]
@@ -69,10 +70,11 @@ class ScaleStore:
         *,
         show: Callable[[Tree], Tree] = built_in_scale,
         put: Callable[[Tree, int], None] | None = None,
-        model: Model | None = None,
+        replicas: Mapping[str, Path] | None = None,
     ) -> None:
+        """`replicas`: where the owners of the number of replicas are recorded, by apiVersion of the object."""
         self.main = main
-        self._model = model
+        self._replicas = replicas or {main.info.api_version: _REPLICAS}
         self.strategy = Strategy()
         self._show = show
         self._put = put or _put_replicas
@@ -89,6 +91,7 @@ class ScaleStore:
         validate: Validate = accept,
         *,
         force_create: bool = False,  # noqa: ARG002 - the shape of Updater; a scale is never created
+        uid: str = "",
     ) -> tuple[Tree, bool]:
         """See `Updater`."""
 
@@ -96,6 +99,8 @@ class ScaleStore:
             if current is None:
                 raise problems.not_found(self.main.info, name)
             before = self._show(current)
+            entries = current["metadata"].get("managedFields")
+            before["metadata"]["managedFields"] = owners_of_scale(entries, self._replicas)
             wanted = await transform(before)
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
             self._check(wanted, name, replicas)
@@ -106,18 +111,13 @@ class ScaleStore:
             if meta.get("uid"):
                 obj["metadata"]["uid"] = meta["uid"]
             self._put(obj, replicas)
-            return self._owned(context, current, obj)
-
-        stored, _ = await self.main.update(context, name, through)
-        return self._show(stored), False
-
-    def _owned(self, context: Context, current: Tree, obj: Tree) -> Tree:
-        """Who scales owns the replicas, as of this subresource."""
-        if self._model is None:
+            obj["metadata"]["managedFields"] = owners_of_scaled(
+                entries, meta.get("managedFields"), self._replicas, obj["apiVersion"]
+            )
             return obj
-        version = current["apiVersion"]
-        manager = FieldManager(shape=self._model.shape, api_version=version, subresource="scale")
-        return manager.update(current, obj, manager=context.manager, now=context.timestamp())
+
+        stored, _ = await self.main.update(context, name, through, uid=uid)
+        return self._show(stored), False
 
     def _check(self, wanted: Tree, name: str, replicas: int) -> None:
         if replicas >= 0:

@@ -26,9 +26,10 @@ class UpdateStore:
         validate: Validate = accept,
         *,
         force_create: bool = False,  # noqa: ARG002 - the shape of Updater; nothing is created here
+        uid: str = "",
     ) -> tuple[Tree, bool]:
         """See `Updater`."""
-        return await self._store.update(context, name, transform, validate)
+        return await self._store.update(context, name, transform, validate, uid=uid)
 
 
 class BindingStore:

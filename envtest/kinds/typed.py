@@ -60,6 +60,13 @@ class TypedModel:
         made: dict[str, Any] = self._typing.plans.struct(self.name)({}, Reading())
         return {k: v for k, v in made.items() if k not in ("metadata", "kind", "apiVersion")}
 
+    def type_named(self, api_version: str, kind: str) -> str:
+        """See `Model`."""
+        group, _, version = api_version.rpartition("/")
+        item = kind.removesuffix("List")
+        known = any(self._typing.types.name_of(group, version, name) for name in (kind, item))
+        return f"{version}.{kind}" if known else ""
+
     def decode(self, body: Tree) -> Decoded:
         """See `Model`."""
         reading = Reading()

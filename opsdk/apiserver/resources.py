@@ -112,6 +112,10 @@ class Model(Protocol):
         """The table form."""
         ...
 
+    def type_named(self, api_version: str, kind: str) -> str:
+        """The name of a built-in type, as Go writes it (``v1.Secret``); empty where there is none of that kind."""
+        ...
+
     def decode(self, body: Tree) -> Decoded:
         """Check types and drop unknown fields; `DecodeError` names what does not fit.
 

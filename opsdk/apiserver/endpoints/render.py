@@ -59,10 +59,11 @@ def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
         return
     kind = f"core.{served.info.kind}" if served.model.typed else "unstructured.Unstructured"
     if many:
-        text = f"you requested {wrong}, but the requested object is a list (*{kind}List)"
-    else:
+        raise NotAcceptableError(f"you requested {wrong}, but the requested object is a list (*{kind}List)")
+    if not served.model.typed:
+        # Untyped objects pass for lists until their items are asked for.
         raise problems.plain("content is not a list")
-    raise NotAcceptableError(text)
+    raise NotAcceptableError(f"you requested {wrong}, but the requested object is not a list (*{kind})")
 
 
 def object_response(call: Call, served: Installed, obj: Tree, accepted: Accepted, *, status: int = 200) -> Response:

@@ -17,7 +17,7 @@ from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.options import WriteOptions, check_timeout, write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
-from opsdk.apiserver.endpoints.verb_update import finish
+from opsdk.apiserver.endpoints.verb_update import check_name, finish
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
@@ -137,11 +137,33 @@ def _undecodable(patched: Tree, why: str) -> ApiError:
     return problems.invalid("", "", "", [problems.invalid_value("patch", text, why)])
 
 
+def _checked_kind(served: Installed, patched: Tree) -> Tree:
+    """The patched object, if it is of the kind still; a built-in one may have lost the name of its kind."""
+    info = served.info
+    wanted = {"apiVersion": info.kind_api_version, "kind": info.kind}
+    if served.model.typed:
+        patched = {**patched, **{key: value for key, value in wanted.items() if patched.get(key) is None}}
+        for key, value in wanted.items():
+            if patched[key] != value:
+                raise _undecodable(patched, f"wrong {key}: {patched[key]}")
+        return patched
+    if not patched.get("kind"):
+        text = json.dumps(patched, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        raise _undecodable(patched, f"Object 'Kind' is missing in '{text}'")
+    found = [
+        problems.invalid_value(key, patched.get(key, ""), f"must be {wanted[key]}")
+        for key in ("kind", "apiVersion")
+        if patched.get(key, "") != wanted[key]
+    ]
+    if found:
+        group = str(patched.get("apiVersion", "")).rpartition("/")[0]
+        raise problems.invalid(str(patched["kind"]), group, (patched.get("metadata") or {}).get("name", ""), found)
+    return patched
+
+
 def _decoded(call: Call, served: Installed, options: WriteOptions, patched: Tree) -> Tree:
     info = served.info
-    for key, wanted in (("apiVersion", info.kind_api_version), ("kind", info.kind)):
-        if patched.get(key) != wanted:
-            raise _undecodable(patched, f"wrong {key}: {patched.get(key)}")
+    patched = _checked_kind(served, patched)
     try:
         decoded = served.model.decode(patched)
     except DecodeError as error:
@@ -158,14 +180,7 @@ def check_identity(call: Call, served: Installed, obj: Tree) -> None:
     meta = obj.setdefault("metadata", {})
     if not served.model.typed:
         meta.setdefault("name", call.info.name)
-    name = meta.get("name")
-    if not name:
-        text = f"the name of the object ({call.info.name} based on URL) was undeterminable: name must be provided"
-        raise problems.bad_request(text)
-    if name != call.info.name:
-        raise problems.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
-        )
+    check_name(call, obj)
     if served.info.namespaced and meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
         raise problems.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"

@@ -21,8 +21,8 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     check_timeout(call.http.query)
     options = write_options(call.http.query, "UpdateOptions")
     parsed = await read_tree(call, served)
-    check_kind(parsed.tree, served.info)
-    wanted = decode(call, served, parsed.tree, validation=options.validation, duplicates=parsed.duplicates)
+    check_kind(served, parsed)
+    wanted = decode(call, served, parsed, validation=options.validation)
     check_name(call, wanted)
     check_namespace(call, served, wanted)
     first: list[Tree] = [served.model.default(wanted)]
@@ -40,19 +40,21 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
         return served.model.default(obj)
 
     context = call.context(dry_run=options.dry_run)
-    stored, created = await served.storage.update(context, call.info.name, transform, gate.validate)
+    uid = wanted["metadata"].get("uid") or ""
+    stored, created = await served.storage.update(context, call.info.name, transform, gate.validate, uid=uid)
     return object_response(call, served, stored, accepted, status=201 if created else 200)
 
 
 def check_name(call: Call, obj: Tree) -> None:
-    """The body's name is that of the path; an empty one is filled in."""
-    meta = obj.setdefault("metadata", {})
-    name = meta.get("name") or call.info.name
+    """The body's name is that of the path."""
+    name = obj.setdefault("metadata", {}).get("name")
+    if not name:
+        text = f"the name of the object ({call.info.name} based on URL) was undeterminable: name must be provided"
+        raise problems.bad_request(text)
     if name != call.info.name:
         raise problems.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
         )
-    meta["name"] = name
 
 
 async def finish(

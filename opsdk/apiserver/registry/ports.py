@@ -118,8 +118,12 @@ class Updater(Protocol):
         validate: Validate = accept,
         *,
         force_create: bool = False,
+        uid: str = "",
     ) -> tuple[Tree, bool]:
-        """The stored object, and whether it was created (where the kind, or `force_create`, allows that)."""
+        """The stored object, and whether it was created (where the kind, or `force_create`, allows that).
+
+        A `uid` that is not the stored object's is a conflict.
+        """
         ...
 
 

@@ -225,8 +225,9 @@ class Store:
         validate: Validate = accept,
         *,
         force_create: bool = False,
+        uid: str = "",
     ) -> tuple[Tree, bool]:
-        """See `Updater`; who may create on demand (apply) has its uid checked with the rest, others at once."""
+        """See `Updater`."""
         created = False
         before: Tree | None = None
 
@@ -235,11 +236,13 @@ class Store:
             before, created = current, current is None
             if current is None and not (force_create or self.strategy.allow_create_on_update):
                 raise problems.not_found(self.info, name)
+            if current is not None and uid:
+                self._check_uid(name, uid, current)
             wanted = await transform(current)
             outcome = await (
                 self._step_create(context, name, wanted, validate)
                 if current is None
-                else self._step_update(context, name, wanted, current, validate, early=not force_create)
+                else self._step_update(context, name, wanted, current, validate)
             )
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
@@ -288,10 +291,8 @@ class Store:
         return obj
 
     async def _step_update(
-        self, context: Context, name: str, obj: Tree, current: Tree, validate: Validate, *, early: bool
+        self, context: Context, name: str, obj: Tree, current: Tree, validate: Validate
     ) -> Tree | Remove:
-        if early:
-            self._check_uid(name, obj, current)
         self._check_version(name, obj, current)
         meta, old_meta = obj["metadata"], current["metadata"]
         metadata.restore(meta, old_meta)
@@ -312,10 +313,10 @@ class Store:
             return Remove(obj)
         return obj
 
-    def _check_uid(self, name: str, obj: Tree, current: Tree) -> None:
-        uid, old_meta = (obj.get("metadata") or {}).get("uid"), current["metadata"]
+    def _check_uid(self, name: str, uid: str, current: Tree) -> None:
+        old_meta = current["metadata"]
         where = f"/registry/{self.key(old_meta.get('namespace', ''), name)}"
-        if uid and uid != old_meta.get("uid"):
+        if uid != old_meta.get("uid"):
             why = (
                 f"StorageError: invalid object, Code: 4, Key: {where},"
                 f" ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid},"
@@ -425,8 +426,9 @@ class StatusStore:
         validate: Validate = accept,
         *,
         force_create: bool = False,
+        uid: str = "",
     ) -> tuple[Tree, bool]:
         """See `Updater`; never creates."""
         if force_create:
             await self.main.get(context, name)
-        return await self._store.update(context, name, transform, validate)
+        return await self._store.update(context, name, transform, validate, uid=uid)

@@ -1,0 +1,226 @@
+"""Documents in bodies: JSON and YAML read as the server reads them, with its words for what is wrong. Pure.
+
+The fast parser decides whether a document is good; only where it is not (or where a key stands twice, or a number or
+an escape needs care) a slower look finds out what exactly there is to say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from opsdk.apiserver.endpoints.json_syntax import first_fault
+from opsdk.apiserver.storage.ports import Tree
+
+MAX_DEPTH: Final = 200
+"""Objects and lists inside one another. The real server goes deeper; no API has such objects."""
+
+_MOST_NODES = 400_000
+_LONG_NUMBER = re.compile(rb"\d{18}|[eE]\+?\d{3}")
+_INT64 = 2**63
+
+
+class SyntaxProblemError(Exception):
+    """The bytes are no JSON or YAML; the text is the parser's, in the words of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A tree, and what there is to say against it: keys that stand in it twice.
+
+    Attributes:
+        complaints: one text each.
+        yaml: the document was YAML, where strict reading tells of all complaints in one text.
+    """
+
+    tree: Any
+    complaints: tuple[str, ...] = ()
+    yaml: bool = False
+
+    @property
+    def strict(self) -> tuple[str, ...]:
+        """The complaints as an error has them."""
+        if not self.yaml or not self.complaints:
+            return self.complaints
+        return ("\n  ".join(("yaml: unmarshal errors:", *self.complaints)),)
+
+
+# ------------------------------------------------------------------ JSON
+class _Pairs(list[tuple[str, Any]]):
+    """An object with all its keys, also those that stand twice."""
+
+
+def parse_json(raw: bytes) -> Parsed:
+    """JSON, telling of keys that occur twice."""
+    _check_depth(raw)
+    repeated = False
+
+    def pairs(found: list[tuple[str, Any]]) -> Tree:
+        nonlocal repeated
+        made: Tree = dict(found)
+        repeated = repeated or len(made) != len(found)
+        return made
+
+    careful = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
+    # Bytes that are no UTF-8 become replacement characters, as with the real decoder.
+    text = raw.decode("utf-8", "replace")
+    try:
+        tree = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, **careful)
+    except ValueError:
+        raise SyntaxProblemError(first_fault(raw) or "unexpected end of JSON input") from None
+    complaints = tuple(_repeated(json.loads(text, object_pairs_hook=_Pairs))) if repeated else ()
+    if b"\\u" in raw:
+        tree = _without_surrogates(tree)
+    return Parsed(tree, complaints)
+
+
+def _check_depth(raw: bytes) -> None:
+    if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+        return
+    depth = 0
+    for mark in re.finditer(rb'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]', raw, re.DOTALL):
+        first = mark.group()[:1]
+        if first in b"{[":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise SyntaxProblemError("exceeded max depth")
+        elif first in b"}]":
+            depth -= 1
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _integer(text: str) -> int | float:
+    number = int(text) if len(text) < 21 else float(text)
+    return number if isinstance(number, int) and -_INT64 <= number < _INT64 else _float(text)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise SyntaxProblemError(f"json: cannot unmarshal number {text} into Go value of type float64")
+    return number
+
+
+def _repeated(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of keys that stand twice, in the order of the document."""
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        told: set[str] = set()
+        for key, part in value:
+            at = f"{path}.{key}" if path else key
+            if key in seen and key not in told:
+                told.add(key)
+                yield f'duplicate field "{at}"'
+            seen.add(key)
+            yield from _repeated(part, at)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _repeated(part, f"{path}[{index}]")
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Halves of characters, which escapes can write, become replacement characters."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(part) for key, part in value.items()}
+    return [_without_surrogates(part) for part in value] if isinstance(value, list) else value
+
+
+# ------------------------------------------------------------------ YAML
+def parse_yaml(raw: bytes) -> Parsed:
+    """YAML as JSON: keys become strings, times stay strings; of several documents the first one counts."""
+    if raw[:1] == b"{" and b"\t" not in raw:
+        # Most clients apply JSON, whose parser is fifty times faster. Where it fails, YAML may still be right, or has
+        # the words for it; tabs are YAML's to refuse. So is a key that stands twice.
+        try:
+            parsed = parse_json(raw)
+        except SyntaxProblemError:
+            pass
+        else:
+            if not parsed.complaints:
+                return parsed
+    loader = _Loader(raw.decode("utf-8", "replace"))
+    try:
+        tree = None
+        while tree is None and loader.check_data():
+            tree = loader.get_data()
+        return Parsed(_Plain(_MOST_NODES + len(raw)).of(tree), tuple(loader.repeated), yaml=True)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        raise SyntaxProblemError(f"yaml: {line}{getattr(error, 'problem', None) or error}") from None
+    except RecursionError:
+        raise SyntaxProblemError("yaml: exceeded max depth") from None
+    except ValueError as error:
+        # Dates and numbers that look like some and are none.
+        raise SyntaxProblemError(f"yaml: {error}") from None
+    finally:
+        loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """Timestamps are strings in JSON; keys that stand twice are remembered."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.repeated: list[str] = []
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """With a bound on the depth."""
+        self._depth += 1
+        try:
+            if self._depth > MAX_DEPTH:
+                raise yaml.YAMLError("exceeded max depth")
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        """As usual, with an eye on the keys."""
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = getattr(key_node, "value", None)
+            if not isinstance(key, str) or key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key in seen:
+                self.repeated.append(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} already set in map")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Plain:
+    """Makes JSON of YAML's values, up to a number of them: a few aliases can stand for terabytes."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def of(self, value: Any) -> Any:
+        """The value with text for keys."""
+        self._left -= 1
+        if self._left < 0:
+            raise yaml.YAMLError("document contains excessive aliasing")
+        if isinstance(value, dict):
+            return {_key(key): self.of(part) for key, part in value.items()}
+        return [self.of(part) for part in value] if isinstance(value, list) else value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)

@@ -1,0 +1,184 @@
+"""What is wrong with a text that is no JSON, in the words of the server's scanner. Pure.
+
+The scanner stops at the first byte that cannot follow, and says what it was doing there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+MAX_DEPTH: Final = 10_000
+_SPACE = b" \t\r\n"
+_Step = Callable[[], Any]
+"""One step of the scan: it gives the next one, None at the end. So depth costs no stack."""
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_END = "unexpected end of JSON input"
+
+
+class _FaultError(Exception):
+    """The scan is over; the text says why."""
+
+
+def first_fault(raw: bytes) -> str | None:
+    """The first fault; None where there is none.
+
+    >>> first_fault(b'{"a": nul}')
+    "invalid character '}' in literal null (expecting 'l')"
+    >>> first_fault(b'[1, 2') , first_fault(b'[1, 2]')
+    ('unexpected end of JSON input', None)
+    """
+    try:
+        _Scanner(raw).document()
+    except _FaultError as fault:
+        return str(fault)
+    return None
+
+
+def quote_byte(byte: int) -> str:
+    """A byte as the scanner shows it: each is a character of its own."""
+    char = chr(byte)
+    if char == "'":
+        return r"'\''"
+    if char == '"':
+        return "'\"'"
+    named = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\"}
+    if char in named:
+        return f"'{named[char]}'"
+    if char.isprintable():
+        return f"'{char}'"
+    return f"'\\x{byte:02x}'" if byte < 0x80 else f"'\\u{byte:04x}'"
+
+
+class _Scanner:
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 0
+        self._open: list[int] = []
+
+    def document(self) -> None:
+        """One value and nothing after it."""
+        step: _Step | None = self._value
+        while step is not None:
+            step = step()
+        self._skip()
+        if self._at < len(self._raw):
+            raise self._wrong("after top-level value")
+
+    # -------------------------------------------------------------- steps
+    def _value(self) -> _Step | None:
+        first = self._peek()
+        if first in b"{[":
+            self._open.append(first)
+            if len(self._open) > MAX_DEPTH:
+                raise _FaultError("exceeded max depth")
+            self._at += 1
+            if self._peek() == (ord("}") if first == ord("{") else ord("]")):
+                return self._close
+            return self._key if first == ord("{") else self._value
+        if first == ord('"'):
+            self._string()
+        elif first in b"-0123456789":
+            self._number()
+        elif first in b"tfn":
+            self._literal({ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}[first])
+        else:
+            raise self._wrong("looking for beginning of value")
+        return self._after
+
+    def _key(self) -> _Step:
+        if self._peek() != ord('"'):
+            raise self._wrong("looking for beginning of object key string")
+        self._string()
+        if self._peek() != ord(":"):
+            raise self._wrong("after object key")
+        self._at += 1
+        return self._value
+
+    def _after(self) -> _Step | None:
+        """What follows a value."""
+        if not self._open:
+            return None
+        inside_object = self._open[-1] == ord("{")
+        following = self._peek()
+        if following == ord(","):
+            self._at += 1
+            return self._key if inside_object else self._value
+        if following == (ord("}") if inside_object else ord("]")):
+            return self._close
+        raise self._wrong("after object key:value pair" if inside_object else "after array element")
+
+    def _close(self) -> _Step | None:
+        self._at += 1
+        self._open.pop()
+        return self._after
+
+    # -------------------------------------------------------------- scalars
+    def _string(self) -> None:
+        self._at += 1
+        while True:
+            byte = self._byte()
+            if byte == ord('"'):
+                self._at += 1
+                return
+            if byte == ord("\\"):
+                self._at += 1
+                self._escape()
+            elif byte < 0x20:
+                raise self._wrong("in string literal")
+            else:
+                self._at += 1
+
+    def _escape(self) -> None:
+        byte = self._byte()
+        if byte != ord("u"):
+            if byte not in b'"\\/bfnrt':
+                raise self._wrong("in string escape code")
+            self._at += 1
+            return
+        self._at += 1
+        for _ in range(4):
+            if self._byte() not in b"0123456789abcdefABCDEF":
+                raise self._wrong("in \\u hexadecimal character escape")
+            self._at += 1
+
+    def _number(self) -> None:
+        found = _NUMBER.match(self._raw, self._at)
+        if found is None:
+            self._at += 1
+            self._byte()
+            raise self._wrong("in numeric literal")
+        self._at = found.end()
+        rest = self._raw[self._at : self._at + 2]
+        if rest[:1] == b"." and b"." not in found.group() and b"e" not in found.group().lower():
+            self._at += 1
+            self._byte()
+            raise self._wrong("after decimal point in numeric literal")
+        if rest[:1] in (b"e", b"E") and b"e" not in found.group().lower():
+            self._at += 2 if rest[1:] in (b"+", b"-") else 1
+            self._byte()
+            raise self._wrong("in exponent of numeric literal")
+
+    def _literal(self, word: bytes) -> None:
+        for expected in word:
+            if self._byte() != expected:
+                raise self._wrong(f"in literal {word.decode()} (expecting {quote_byte(expected)})")
+            self._at += 1
+
+    # -------------------------------------------------------------- bytes
+    def _skip(self) -> None:
+        while self._at < len(self._raw) and self._raw[self._at] in _SPACE:
+            self._at += 1
+
+    def _peek(self) -> int:
+        self._skip()
+        return self._byte()
+
+    def _byte(self) -> int:
+        if self._at >= len(self._raw):
+            raise _FaultError(_END)
+        return self._raw[self._at]
+
+    def _wrong(self, where: str) -> _FaultError:
+        return _FaultError(f"invalid character {quote_byte(self._raw[self._at])} {where}")
