@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from envtest.extensions.jsonpath import find
+from envtest.extensions.jsonpath import find, valid
 from envtest.kinds.printing import NAME, seconds_of, since
 from opsdk.apiserver.resources import Column
 from opsdk.apiserver.storage.ports import Tree
@@ -24,7 +24,9 @@ class ColumnPrinter:
     """Name, then the columns of the definition, or the age where it has none."""
 
     def __init__(self, columns: Sequence[Tree]) -> None:
-        self._definitions = list(columns) or [{**_AGE, "description": _AGE_TEXT}]
+        readable = all(valid(column["jsonPath"]) for column in columns)
+        # One column that cannot be read spoils them all.
+        self._definitions = (list(columns) if readable else []) or [{**_AGE, "description": _AGE_TEXT}]
         self.columns = [
             NAME,
             *(
@@ -47,9 +49,7 @@ class ColumnPrinter:
     @staticmethod
     def _cell(column: Tree, obj: Tree, now: float) -> Any:
         found = find(obj, column["jsonPath"])
-        if not found or found[0] is None:
-            return None
-        return cell(column.get("type", "string"), found[0], now)
+        return cell(column.get("type", "string"), found[0], now) if found else None
 
 
 def cell(kind: str, value: Any, now: float) -> Any:
@@ -63,6 +63,8 @@ def cell(kind: str, value: Any, now: float) -> Any:
         case "boolean":
             return value if isinstance(value, bool) else None
         case "date":
+            if value is None:
+                return None
             if not isinstance(value, str) or seconds_of(value) is None:
                 return "<invalid>"
             return since(value, now)
@@ -71,7 +73,9 @@ def cell(kind: str, value: Any, now: float) -> Any:
 
 
 def text(value: Any) -> str:
-    """A value as text: strings as they are, the rest as JSON."""
+    """A value as text: strings as they are, the rest as JSON; a null is told."""
     if isinstance(value, str):
         return value
+    if value is None:
+        return "<no value>"
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -63,7 +63,7 @@ class CustomModel:
         """See `Model`."""
         return {}
 
-    def type_named(self, api_version: str, kind: str) -> str:  # noqa: ARG002 - the shape of Model
+    def type_named(self, api_version: str, kind: str) -> str:
         """See `Model`; custom types are not looked up."""
         return ""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
+from urllib.parse import urlsplit
 
-from envtest.extensions.jsonpath import valid
+from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
 from envtest.extensions.naming import APPROVAL, condition, protected, put_condition
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.pod_defaults import put
@@ -20,7 +21,6 @@ from opsdk.errors import Cause
 from opsdk.tree.paths import FieldPath
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-_COLUMN_TYPES = ("integer", "number", "string", "boolean", "date")
 
 
 class Listener(Protocol):
@@ -76,7 +76,7 @@ class DefinitionStrategy(TableStrategy):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """Names, versions, schemas, columns."""
-        return [*_validate_approval(obj), *_validate_name(obj), *self._rules(obj)]
+        return [*_validate_approval(obj, None), *_validate_name(obj), *self._rules(obj)]
 
     @staticmethod
     def _rules(obj: Tree) -> list[Cause]:
@@ -103,7 +103,7 @@ class DefinitionStrategy(TableStrategy):
             for field, now, was in fixed
             if now != was
         ]
-        return [*self._rules(obj), *found]
+        return [*self._rules(obj), *found, *_validate_approval(obj, old)]
 
     # -------------------------------------------------------------- deleting
     def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:
@@ -114,7 +114,7 @@ class DefinitionStrategy(TableStrategy):
         """The mark shows no grace, and is no change of the wish."""
         obj["metadata"].pop("deletionGracePeriodSeconds", None)
         obj["metadata"]["generation"] -= 1
-        text = "CustomResource deletion is pending"
+        text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
         new = condition("Terminating", "True", "InstanceDeletionPending", text, context.timestamp())
         status = obj.get("status") or {}
         obj["status"] = {**status, "conditions": put_condition(list(status.get("conditions") or []), new)}
@@ -142,18 +142,32 @@ def _storage_versions(obj: Tree) -> list[str]:
 
 
 # ------------------------------------------------------------------ validation
-def _validate_approval(obj: Tree) -> Iterator[Cause]:
+def _validate_approval(obj: Tree, old: Tree | None) -> Iterator[Cause]:
     group = obj["spec"].get("group", "")
-    if not protected(group):
+    approval = _approval(obj)
+    if not protected(group) or (old is not None and _approval_state(_approval(old)) == _approval_state(approval)):
         return
-    approval = (obj["metadata"].get("annotations") or {}).get(APPROVAL, "")
     field = f"metadata.annotations[{APPROVAL}]"
     if not approval:
         why = f'protected groups must have approval annotation "{APPROVAL}",'
         yield problems.required(field, f"{why} see https://github.com/kubernetes/enhancements/pull/1111")
-    elif not approval.startswith(("unapproved", "https://")):
+    elif _approval_state(approval) == "invalid":
         why = f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason starting'
-        yield problems.invalid_value(field, approval, f'{why} with "unapproved"')
+        text = f'{why} with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111'
+        yield problems.invalid_value(field, approval, text)
+
+
+def _approval(obj: Tree) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(APPROVAL, ""))
+
+
+def _approval_state(approval: str) -> str:
+    if not approval:
+        return "missing"
+    if approval.startswith("unapproved"):
+        return "bypassed"
+    parts = urlsplit(approval)
+    return "approved" if parts.scheme and parts.netloc else "invalid"
 
 
 def _validate_name(obj: Tree) -> Iterator[Cause]:
@@ -195,7 +209,6 @@ def _validate_versions(spec: Tree) -> Iterator[Cause]:
                 # The first version also stands where there was only one, once.
                 yield problems.invalid_value("spec.version", version["name"], text)
         yield from _validate_deprecation(version, where)
-        yield from _validate_columns(version, "spec" if len(versions) == 1 else where)
         if _schema(version) is None:
             yield problems.required(f"{where}.schema.openAPIV3Schema")
     seen = [v.get("name") for v in versions]
@@ -203,16 +216,35 @@ def _validate_versions(spec: Tree) -> Iterator[Cause]:
         yield problems.invalid_value(field, _shown(versions), "must contain unique version names")
     if sum(1 for v in versions if v.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"
-        yield problems.invalid_value(field, _shown(versions) if "versions" in spec else None, text)
+        yield problems.invalid_value(field, _shown(versions) if versions else None, text)
     if spec.get("preserveUnknownFields"):
         text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         yield problems.invalid_value("spec.preserveUnknownFields", True, text)
+    yield from _validate_paths(versions)
     for index, version in enumerate(versions[:1] if alike else versions):
         # Schemas that all versions share stand at the top in the server's own form.
         at = ("spec", "validation") if alike else ("spec", f"versions[{index}]", "schema")
         schema = _schema(version)
         if schema is not None:
             yield from (error.cause for error in check_structural(schema, FieldPath(*at, "openAPIV3Schema")))
+
+
+def _places(versions: Sequence[Tree], key: str) -> Iterator[tuple[Tree, str]]:
+    """The versions with the paths of what they say of `key`; what all say alike stands at the top."""
+    if versions and all(v.get(key) == versions[0].get(key) for v in versions):
+        yield versions[0], "spec"
+        return
+    for index, version in enumerate(versions):
+        yield version, f"spec.versions[{index}]"
+
+
+def _validate_paths(versions: Sequence[Tree]) -> Iterator[Cause]:
+    for version, at in _places(versions, "subresources"):
+        yield from validate_scale(version.get("subresources"), f"{at}.subresources")
+    for version, at in _places(versions, "additionalPrinterColumns"):
+        yield from validate_columns(version.get("additionalPrinterColumns"), f"{at}.additionalPrinterColumns")
+    for version, at in _places(versions, "selectableFields"):
+        yield from validate_selectable(version.get("selectableFields"), _schema(version), f"{at}.selectableFields")
 
 
 def _schema(version: Tree) -> Tree | None:
@@ -246,23 +278,6 @@ def _validate_deprecation(version: Tree, field: str) -> Iterator[Cause]:
         yield problems.invalid_value(f"{field}.deprecationWarning", warning, "can only be set for deprecated versions")
     elif not warning:
         yield problems.invalid_value(f"{field}.deprecationWarning", "", "must not be an empty string")
-
-
-def _validate_columns(version: Tree, field: str) -> Iterator[Cause]:
-    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        where = f"{field}.additionalPrinterColumns[{index}]"
-        if not column.get("name"):
-            yield problems.required(f"{where}.name")
-        if not column.get("type"):
-            yield problems.required(f"{where}.type", f"must be one of {','.join(sorted(_COLUMN_TYPES))}")
-        elif column["type"] not in _COLUMN_TYPES:
-            text = f"must be one of {','.join(sorted(_COLUMN_TYPES))}"
-            yield problems.invalid_value(f"{where}.type", column["type"], text)
-        path = column.get("jsonPath", "")
-        if not path:
-            yield problems.required(f"{where}.JSONPath")
-        elif not valid(path):
-            yield problems.invalid_value(f"{where}.JSONPath", path, "is an invalid path")
 
 
 def _validate_names(spoken: Tree) -> Iterator[Cause]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from envtest.kinds.quantities import canonical
 from envtest.tables.load import Types
+from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.errors import DecodeError
 
 _REF = "#/components/schemas/"
@@ -41,21 +42,10 @@ Plan = Callable[[Any, Reading], Any]
 _GONE = object()
 
 
-def json_type(value: Any) -> str:
-    """The decoder's word for a JSON value's type."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, (int, float)):
-        return "number"
-    return "array" if isinstance(value, list) else "object"
-
-
 def _mismatch(value: Any, reading: Reading, go_type: str) -> DecodeError:
     fields = ".".join(p for p in reading.path if not p.startswith("["))
     where = f"Go struct field {reading.struct}.{fields}" if fields else "Go value"
-    shown = f"number {value}" if isinstance(value, float) and go_type.startswith("int") else json_type(value)
+    shown = f"number {value}" if isinstance(value, float) and go_type.startswith("int") else json_kind(value)
     return DecodeError(f"json: cannot unmarshal {shown} into {where} of type {go_type}")
 
 
@@ -203,11 +193,34 @@ class Plans:
     def _reference(self, name: str) -> tuple[Plan, str]:
         schema = self._types.schema(name) or {}
         short = name.rpartition(".")[2]
-        if "properties" in schema:
+        if "properties" in schema or short in _EMPTY_STRUCTS:
             # Looked up when it is used: types may contain themselves.
             return _Late(self, name), go_name(name)
+        if short.startswith("JSONSchemaPropsOr"):
+            return _either(_Late(self, name[: name.index("Or", name.rindex("."))]), go_name(name)), go_name(name)
         special = SPECIAL.get(short)
         return (special, go_name(name)) if special is not None else (_any, go_name(name))
+
+
+_EMPTY_STRUCTS = frozenset({"CustomResourceSubresourceStatus"})
+"""Structs without any field."""
+
+
+def _either(struct: Plan, go_type: str) -> Plan:
+    """A struct, or instead a boolean, a list of structs or of strings, as the name of the type says."""
+
+    def read(value: Any, reading: Reading) -> Any:
+        if isinstance(value, dict):
+            return struct(value, reading)
+        if go_type.endswith("OrBool") and isinstance(value, bool):
+            return value
+        if go_type.endswith("OrArray") and isinstance(value, list):
+            return _array(struct, "v1.JSONSchemaProps")(value, reading)
+        if go_type.endswith("OrStringArray") and isinstance(value, list):
+            return _array(_string, "string")(value, reading)
+        raise _mismatch(value, reading, go_type)
+
+    return read
 
 
 def go_name(name: str) -> str:
@@ -247,6 +260,7 @@ _KEEP_EMPTY = frozenset(
     {
         "apiGroup", "storageClassName", "ingressClassName", "loadBalancerClass", "volumeName", "runtimeClassName",
         "holderIdentity", "strategy", "volumeAttributesClassName", "timeZone", "preemptionPolicy", "hostnameOverride",
+        "deprecationWarning",
 
     }
 )  # fmt: skip

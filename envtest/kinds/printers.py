@@ -9,6 +9,12 @@ from envtest.kinds.scale import selector_text
 from opsdk.apiserver.resources import Column, Printer
 from opsdk.apiserver.storage.ports import Tree
 
+_DATA_TEXT = (
+    "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. Values"
+    " with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap with the"
+    " keys in the BinaryData field, this is enforced during validation process."
+)
+
 
 def _text(name: str, *, wide: bool = False) -> Column:
     return Column(name=name, priority=1 if wide else 0)
@@ -310,7 +316,7 @@ PRINTERS: dict[str, Printer] = {
         "Type", "Cluster-IP", "External-IP", "Port(s)", AGE, _text("Selector", wide=True), cells=_service
     ),
     "/namespaces": _made("Status", AGE, cells=_namespace),
-    "/configmaps": _made("Data", AGE, cells=_config_map),
+    "/configmaps": _made(Column(name="Data", description=_DATA_TEXT), AGE, cells=_config_map),
     "/secrets": _made("Type", _count("Data"), AGE, cells=_secret),
     "/serviceaccounts": _made("Secrets", AGE, cells=_service_account),
     "/events": _EVENT,

@@ -211,7 +211,7 @@ def _validate_address(spec: Tree) -> Iterator[Cause]:
     kind = spec.get("type")
     if kind not in ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"):
         allowed = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
-        yield problems.unsupported("spec.type", kind, allowed)
+        yield problems.unsupported("spec.type", kind, sorted(allowed))
     if kind == "ExternalName":
         name = spec.get("externalName", "")
         if not name:

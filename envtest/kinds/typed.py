@@ -15,6 +15,25 @@ from opsdk.apiserver.resources import Decoded, Printer
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.tree.shape import Shape, Shapes
 
+_OLD_VERSIONS = {
+    "apps": ("v1beta1", "v1beta2"),
+    "autoscaling": ("v2beta1", "v2beta2"),
+    "batch": ("v1beta1",),
+    "policy": ("v1beta1",),
+    "networking.k8s.io": ("v1beta1",),
+    "rbac.authorization.k8s.io": ("v1alpha1", "v1beta1"),
+    "storage.k8s.io": ("v1alpha1", "v1beta1"),
+    "scheduling.k8s.io": ("v1alpha1", "v1beta1"),
+    "coordination.k8s.io": ("v1beta1",),
+    "admissionregistration.k8s.io": ("v1alpha1", "v1beta1"),
+    "certificates.k8s.io": ("v1alpha1", "v1beta1"),
+    "discovery.k8s.io": ("v1beta1",),
+    "events.k8s.io": ("v1beta1",),
+    "node.k8s.io": ("v1alpha1", "v1beta1"),
+    "flowcontrol.apiserver.k8s.io": ("v1beta1", "v1beta2", "v1beta3"),
+}
+"""Versions that are known and not served: their objects are understood, and refused."""
+
 Defaults = Callable[[Tree], None]
 """Fills in what a kind's objects have without being told."""
 
@@ -64,7 +83,8 @@ class TypedModel:
         """See `Model`."""
         group, _, version = api_version.rpartition("/")
         item = kind.removesuffix("List")
-        known = any(self._typing.types.name_of(group, version, name) for name in (kind, item))
+        versions = (version, "v1") if version in _OLD_VERSIONS.get(group, ()) else (version,)
+        known = any(self._typing.types.name_of(group, v, name) for name in (kind, item) for v in versions)
         return f"{version}.{kind}" if known else ""
 
     def decode(self, body: Tree) -> Decoded:

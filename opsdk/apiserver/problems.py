@@ -103,6 +103,12 @@ def method_not_allowed() -> MethodNotAllowedError:
     return MethodNotAllowedError("the server does not allow this method on the requested resource", details=EMPTY)
 
 
+def method_not_supported(info: ResourceInfo, verb: str) -> MethodNotAllowedError:
+    """The resource cannot do that."""
+    text = f'{verb} is not supported on resources of kind "{_qualified(info)}"'
+    return MethodNotAllowedError(text, details=Details(group=info.group, kind=info.resource))
+
+
 def no_such_resource() -> NotFoundError:
     """The path names no resource of this group and version."""
     return NotFoundError("the server could not find the requested resource", details=EMPTY)
@@ -162,7 +168,7 @@ def invalid_value(field: str, value: object, why: str) -> Cause:
 
 def unsupported(field: str, value: object, allowed: Sequence[str]) -> Cause:
     """The value is not one of a few."""
-    names = ", ".join(quoted(v) for v in sorted(allowed))
+    names = ", ".join(quoted(v) for v in allowed)
     text = f"Unsupported value: {quoted(value)}: supported values: {names}"
     return Cause(reason="FieldValueNotSupported", message=text, field=field)
 
@@ -175,6 +181,12 @@ def not_allowed(field: str, why: str) -> Cause:
 def duplicate(field: str, value: object) -> Cause:
     """The value is there already."""
     return Cause(reason="FieldValueDuplicate", message=f"Duplicate value: {quoted(value)}", field=field)
+
+
+def too_many(field: str, found: int, limit: int) -> Cause:
+    """More elements than allowed."""
+    text = f"Too many: {found}: must have at most {limit} items"
+    return Cause(reason="FieldValueTooMany", message=text, field=field)
 
 
 def too_long(field: str, limit: int) -> Cause:

@@ -14,6 +14,27 @@ def group_version(group: str, version: str) -> str:
     return f"{group}/{version}" if group else version
 
 
+_PREFIXES = {
+    "services": "services/specs/",
+    "endpoints": "services/endpoints/",
+    "nodes": "minions/",
+    "ingresses": "ingress/",
+    "replicationcontrollers": "controllers/",
+}
+_GROUPED = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
+
+
+def shown_prefix(group: str, resource: str, *, custom: bool = False) -> str:
+    """What the real server's storage keys begin with, after ``/registry/``: messages show them.
+
+    >>> shown_prefix("apps", "deployments"), shown_prefix("example.com", "widgets", custom=True)
+    ('deployments/', 'example.com/widgets/')
+    """
+    if custom or group in _GROUPED:
+        return f"{group}/{resource}/"
+    return _PREFIXES.get(resource, f"{resource}/")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceInfo:
     """One resource of one version.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.documents import Parsed, SyntaxProblemError, parse_json, parse_yaml
+from opsdk.apiserver.endpoints.documents import Parsed, SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
 from opsdk.apiserver.resources import Installed, ResourceInfo
 from opsdk.apiserver.storage.ports import Tree
@@ -62,10 +62,9 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
         raise unrecognized(info.kind, f"{prefix}{error}", raw) from None
     tree = {} if parsed.tree is None else parsed.tree
     if not isinstance(tree, dict):
-        what = {list: "array", str: "string", bool: "bool"}.get(type(tree), "number")
         why = (
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type"
-            " struct { APIVersion string; Kind string }"
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(tree)}"
+            " into Go value of type struct { APIVersion string; Kind string }"
         )
         raise unrecognized(info.kind, why, raw)
     return replace(parsed, tree=tree)

@@ -32,6 +32,8 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
             raise problems.method_not_allowed()
         return await verb_connect.handle(call, served)
     if not info.verb or info.verb not in served.verbs:
+        if not served.model.typed and info.verb:
+            raise problems.method_not_supported(served.info, info.verb)
         raise problems.method_not_allowed()
     reading = _READING.get(info.verb)
     if reading is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from opsdk.apiserver.endpoints.negotiate import JSON, Accepted, clauses
 from opsdk.apiserver.resources import Installed, group_version
 from opsdk.apiserver.storage.ports import Tree
 
-AGGREGATED_KINDS = {"APIGroupDiscoveryList": ("apidiscovery.k8s.io", ("v2",))}
+_AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 """What may be asked for with ``as=``."""
 
 
@@ -59,7 +60,7 @@ def api_group_list(groups: Iterable[ServedGroup]) -> Tree:
 
 def api_resource_list(group: str, served: ServedVersion) -> Tree:
     """The document at ``/apis/<group>/<version>``."""
-    resources = sorted(served.resources, key=lambda r: r.info.path)
+    resources = sorted(served.resources, key=_places(served.resources))
     made = [_api_resource(r) for r in resources]
     return {
         "kind": "APIResourceList",
@@ -67,6 +68,22 @@ def api_resource_list(group: str, served: ServedVersion) -> Tree:
         "groupVersion": group_version(group, served.version),
         "resources": made,
     }
+
+
+_CUSTOM_ORDER = ("", "status", "scale")
+
+
+def _places(resources: Sequence[Installed]) -> Callable[[Installed], tuple[str, int, str]]:
+    """The order of resources: by name. Subresources too, except those of custom ones, which have their own order."""
+    custom = {r.info.resource for r in resources if not r.model.typed}
+
+    def place(served: Installed) -> tuple[str, int, str]:
+        info = served.info
+        if info.resource in custom and info.subresource in _CUSTOM_ORDER:
+            return info.resource, _CUSTOM_ORDER.index(info.subresource), ""
+        return info.resource, 0, info.subresource
+
+    return place
 
 
 def _api_resource(served: Installed) -> Tree:
@@ -90,6 +107,14 @@ def _api_resource(served: Installed) -> Tree:
 
 
 # ------------------------------------------------------------------ aggregated
+def aggregated_clause(header: str) -> Accepted | None:
+    """The clause of an Accept header that asks for the aggregated form, wherever it stands; None where none does."""
+    for clause in clauses(header):
+        if clause.media in (JSON, "*/*") and (clause.kind, clause.group, clause.version) == _AGGREGATED:
+            return Accepted(JSON, clause.params)
+    return None
+
+
 def aggregated(groups: Iterable[ServedGroup]) -> Tree:
     """The document at ``/api`` and ``/apis`` for those who ask for it."""
     return {
@@ -145,6 +170,6 @@ def _resource(group: str, served: Installed, subresources: Sequence[Installed]) 
                 "responseKind": _response_kind(s, group),
                 "verbs": list(s.verbs),
             }
-            for s in sorted(subresources, key=lambda s: s.info.subresource)
+            for s in sorted(subresources, key=_places([served]))
         ]
     return found

@@ -50,6 +50,17 @@ class Parsed:
         return ("\n  ".join(("yaml: unmarshal errors:", *self.complaints)),)
 
 
+def json_kind(value: Any) -> str:
+    """The decoder's word for the type of a JSON value."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
 # ------------------------------------------------------------------ JSON
 class _Pairs(list[tuple[str, Any]]):
     """An object with all its keys, also those that stand twice."""
@@ -66,7 +77,7 @@ def parse_json(raw: bytes) -> Parsed:
         repeated = repeated or len(made) != len(found)
         return made
 
-    careful = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
+    careful: Any = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
     # Bytes that are no UTF-8 become replacement characters, as with the real decoder.
     text = raw.decode("utf-8", "replace")
     try:
@@ -151,7 +162,7 @@ def parse_yaml(raw: bytes) -> Parsed:
     loader = _Loader(raw.decode("utf-8", "replace"))
     try:
         tree = None
-        while tree is None and loader.check_data():
+        while tree is None and loader.check_data():  # type: ignore[no-untyped-call]
             tree = loader.get_data()
         return Parsed(_Plain(_MOST_NODES + len(raw)).of(tree), tuple(loader.repeated), yaml=True)
     except yaml.YAMLError as error:
@@ -185,7 +196,7 @@ class _Loader(yaml.SafeLoader):
         finally:
             self._depth -= 1
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """As usual, with an eye on the keys."""
         seen: set[Any] = set()
         for key_node, _ in node.value:

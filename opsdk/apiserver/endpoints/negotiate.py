@@ -55,9 +55,11 @@ def _clauses(header: str) -> Iterator[Accepted]:
             yield Accepted(media.lower(), params, quality)
 
 
-def not_acceptable(header: str) -> NotAcceptableError:
+def not_acceptable(header: str, *, streams: bool = False) -> NotAcceptableError:
     """The answer where nothing fits: no known encoding, or none with these parameters."""
     listed = f"{JSON}, {YAML}, {PROTOBUF}"
+    if streams:
+        listed = f"{listed}, {JSON};stream=watch, {PROTOBUF};stream=watch"
     if any(c.media in (JSON, YAML, PROTOBUF, "*/*") for c in clauses(header)):
         return NotAcceptableError(f"only the following media types are accepted: {listed}")
     return NotAcceptableError(f"406: Not Acceptable\n\nAvailable representations: {listed}", details=EMPTY)
@@ -72,8 +74,12 @@ def _serves(clause: Accepted, kinds: Mapping[str, tuple[str, tuple[str, ...]]]) 
     return known is not None and clause.group == known[0] and clause.version in known[1]
 
 
-def negotiate(header: str, kinds: Mapping[str, tuple[str, tuple[str, ...]]] | None = None) -> Accepted:
+def negotiate(
+    header: str, kinds: Mapping[str, tuple[str, tuple[str, ...]]] | None = None, *, streams: bool = False
+) -> Accepted:
     """The best clause that can be served; `kinds` maps a transformation to its group and versions.
+
+    `streams` matters for the words of a refusal only.
 
     >>> negotiate("application/yaml;q=0.5, application/json").media
     'application/json'
@@ -83,7 +89,7 @@ def negotiate(header: str, kinds: Mapping[str, tuple[str, tuple[str, ...]]] | No
     for clause in clauses(header):
         if _serves(clause, kinds or {}):
             return Accepted(JSON, clause.params) if clause.media == "*/*" else clause
-    raise not_acceptable(header)
+    raise not_acceptable(header, streams=streams)
 
 
 OBJECT_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadata": (META_GROUP, ("v1", "v1beta1"))}

@@ -84,12 +84,27 @@ class OpenApi:
             if name == path:
                 raw, _ = self._v3(name, group, served)
                 return cached(call, raw, "application/json")
-        return None
+        if path in self._plain_paths():
+            return cached(call, encode_json(self._plain(path)), "application/json")
+        # Unlike elsewhere, nothing at all is said about a document that is not there.
+        return Response(404, [])
 
     def _index(self) -> Iterator[tuple[str, Tree]]:
-        for name, group, served in self._documents():
-            _, digest = self._v3(name, group, served)
-            yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"}
+        digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
+        digests |= {path: _digest(encode_json(self._plain(path))) for path in self._plain_paths()}
+        for name in sorted(digests):
+            yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"}
+
+    def _plain_paths(self) -> list[str]:
+        """Documents of paths that are no resources."""
+        groups = [f"apis/{group.group}" for group in self._groups() if group.group]
+        return ["api", "apis", "version", *groups]
+
+    def _plain(self, path: str) -> Tree:
+        answers = {"200": {"description": "OK"}, "401": {"description": "Unauthorized"}}
+        operation = {"operationId": f"get{path.title()}", "responses": answers}
+        item = {f"/{path}/": {"get": operation}}
+        return {"openapi": "3.0.0", "info": self._info, "paths": item, "components": {"schemas": {}}}
 
     def _v3(self, name: str, group: str, served: ServedVersion) -> tuple[bytes, str]:
         stamp = tuple((id(r.model), r.info.path) for r in served.resources)
@@ -97,7 +112,7 @@ class OpenApi:
         if found is not None and found[0] == stamp:
             return found[1], found[2]
         raw = encode_json(self._document(group, served))
-        digest = hashlib.sha512(raw).hexdigest().upper()
+        digest = _digest(raw)
         self._made[name] = (stamp, raw, digest)
         return raw, digest
 
@@ -171,6 +186,10 @@ class OpenApi:
         if as_proto:
             return cached(call, encode_document(made), MEDIA)
         return cached(call, encode_json(made), "application/json")
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha512(raw).hexdigest().upper()
 
 
 def _parameter(name: str) -> Tree:

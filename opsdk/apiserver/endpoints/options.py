@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.json_syntax import first_fault
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
 from opsdk.apiserver.registry.ports import Selection
@@ -139,9 +140,10 @@ class Continue:
         try:
             found = json.loads(raw)
         except ValueError:
-            raise _bad_token("invalid character") from None
+            raise _bad_token(first_fault(raw) or "unexpected end of JSON input") from None
         if not isinstance(found, dict) or found.get("v") != "meta.k8s.io/v1":
-            raise _bad_token("server does not recognize this encoded version")
+            version = found.get("v", "") if isinstance(found, dict) else ""
+            raise _bad_token(f"server does not recognize this encoded version {version}")
         revision, start = found.get("rv"), found.get("start")
         if not isinstance(revision, int) or revision == 0:
             raise _bad_token("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
@@ -151,7 +153,7 @@ class Continue:
 
 
 def _bad_token(why: str) -> ApiError:
-    return problems.bad_request(f"continue key is not valid: {why}")
+    return problems.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 # ------------------------------------------------------------------ options of writes
@@ -177,8 +179,8 @@ def write_options(query: Query, kind: str) -> WriteOptions:
         found.append(problems.too_long("fieldManager", 128))
     for index, char in enumerate(manager):
         if not char.isprintable():
-            text = "should only contain printable characters"
-            found.append(problems.invalid_value("fieldManager", manager, f"{text} {index}"))
+            text = f"invalid character U+{ord(char):04X} (at position {index})"
+            found.append(problems.invalid_value("fieldManager", manager, text))
             break
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
@@ -207,7 +209,7 @@ def _options_tree(query: Query, kind: str) -> Tree:
 
 def dry_run_problems(values: list[str]) -> list[Cause]:
     """What is wrong with the values of ``dryRun``."""
-    return [problems.unsupported("dryRun", value, ["All"]) for value in values if value != "All"]
+    return [problems.unsupported("dryRun", values, ["All"])] if any(value != "All" for value in values) else []
 
 
 def check_timeout(query: Query) -> None:

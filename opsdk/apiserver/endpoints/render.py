@@ -16,10 +16,18 @@ from opsdk.errors import NotAcceptableError
 from opsdk.web.response import Response, encode_json
 
 
+class _Dumper(yaml.SafeDumper):
+    """Parts that are shared in memory are written out each time."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the shape of the hook
+        return True
+
+
 def encode(value: Tree, accepted: Accepted, *, pretty: bool = False) -> bytes:
     """A body in the accepted encoding."""
     if accepted.media == YAML:
-        return yaml.safe_dump(value, sort_keys=True, allow_unicode=True).encode()
+        text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
+        return text.encode()
     if pretty:
         import json  # noqa: PLC0415 - for people with curl only
 
@@ -43,7 +51,7 @@ def wants_pretty(call: Call) -> bool:
 
 def accepted_for(call: Call) -> Accepted:
     """Negotiate; raises early, before anything is done."""
-    accepted = negotiate(call.http.header("accept"), OBJECT_KINDS)
+    accepted = negotiate(call.http.header("accept"), OBJECT_KINDS, streams=call.info.verb == "watch")
     include = call.http.query.get("includeObject")
     if accepted.kind == "Table" and include not in ("", "None", "Object", "Metadata"):
         why = f"includeObject: Invalid value: {problems.quoted(include)}"

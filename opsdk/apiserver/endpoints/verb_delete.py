@@ -8,6 +8,7 @@ from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import body
 from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.documents import SyntaxProblemError, parse_json, parse_yaml
 from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
 from opsdk.apiserver.endpoints.options import dry_run_problems, list_options
 from opsdk.apiserver.endpoints.render import accepted_for, body_response, list_response, object_response
@@ -24,7 +25,7 @@ _UNKNOWN = (
     'no kind "{kind}" is registered for version "{version}" in scheme'
     ' "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
 )
-_POLICIES = ("Background", "Foreground", "Orphan")
+_POLICIES = ("Foreground", "Background", "Orphan")
 
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
@@ -80,9 +81,10 @@ def _from_body(call: Call, served: Installed, raw: bytes) -> Tree:
     if media not in (JSON, YAML):
         raise body.unsupported_media()
     try:
-        parsed: Any = body.parse_yaml(raw).tree if media == YAML else body.parse_json(raw).tree
-    except body.SyntaxProblemError as error:
-        raise body.unrecognized("DeleteOptions", f"couldn't get version/kind; json parse error: {error}", raw) from None
+        parsed: Any = parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
+    except SyntaxProblemError as error:
+        prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
+        raise problems.bad_request(f"{prefix}{error}") from None
     if isinstance(parsed, dict) and parsed.get("kind", "DeleteOptions") != "DeleteOptions":
         raise problems.bad_request(_UNKNOWN.format(kind=parsed["kind"], version=parsed.get("apiVersion", "")))
     if not isinstance(parsed, dict):

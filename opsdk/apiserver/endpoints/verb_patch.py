@@ -15,6 +15,7 @@ from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import body, ownership
 from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.endpoints.options import WriteOptions, check_timeout, write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
 from opsdk.apiserver.endpoints.verb_update import check_name, finish
@@ -22,6 +23,7 @@ from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError
+from opsdk.tree.go_text import go_value
 from opsdk.tree.json_patch import apply_json_patch
 from opsdk.tree.merge_patch import apply_merge_patch
 from opsdk.tree.strategic import apply_strategic
@@ -32,20 +34,33 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 _MAX_OPERATIONS = 10_000
+_MAP = "map[string]interface {}"
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch, and how it is refused where it does not fit."""
+    """A patch, and how it is refused where it does not fit.
+
+    Attributes:
+        document: the patch itself, for strategic merges: their messages show it, the others show the outcome.
+    """
 
     apply: Callable[[Tree], Any]
-    strategic: bool = False
+    document: Tree | None = None
 
     def refused(self, error: PatchError) -> ApiError:
         """Strategic merges fail in their own words, the others in none."""
-        if self.strategic:
+        if self.document is not None:
             return problems.plain(str(error))
         return InvalidError("the server rejected our request due to an error in our request")
+
+    def undecodable(self, patched: Tree, why: str) -> ApiError:
+        """The outcome is no object of the kind."""
+        if self.document is not None:
+            shown = go_value(self.document)
+        else:
+            shown = json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
+        return problems.invalid("", "", "", [problems.invalid_value("patch", shown, why)])
 
 
 def patch_types(served: Installed) -> tuple[str, ...]:
@@ -81,32 +96,34 @@ def _options(call: Call, *, apply: bool) -> WriteOptions:
     return options
 
 
-def _parse(raw: bytes) -> Any:
+def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> Any:
     try:
-        return body.parse_json(raw).tree
-    except body.SyntaxProblemError as error:
-        raise problems.bad_request(f"error decoding patch: {error}") from None
+        parsed = parse_json(raw).tree
+    except SyntaxProblemError as error:
+        raise problems.bad_request(f"{prefix}{error}") from None
+    if parsed is not None and not isinstance(parsed, list if go_type.startswith("[]") else dict):
+        what = json_kind(parsed)
+        raise problems.bad_request(f"{prefix}json: cannot unmarshal {what} into Go value of type {go_type}")
+    return parsed
 
 
 def _reader(media: str, served: Installed, raw: bytes) -> Patch:
     """The patch as a function on trees."""
-    parsed = _parse(raw)
     if media == JSON_PATCH:
-        if not isinstance(parsed, list):
-            raise problems.bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
-        if len(parsed) > _MAX_OPERATIONS:
+        operations = _parse(raw, go_type="[]handlers.jsonPatchOp") or []
+        if len(operations) > _MAX_OPERATIONS:
             raise TooLargeError(
                 f"Request entity too large: The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS},"
-                f" got {len(parsed)}"
+                f" got {len(operations)}"
             )
-        return Patch(lambda doc: apply_json_patch(doc, parsed))
-    if not isinstance(parsed, dict):
-        raise problems.bad_request(
-            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
-        )
+        return Patch(lambda doc: apply_json_patch(doc, operations))
     if media == MERGE_PATCH:
-        return Patch(lambda doc: apply_merge_patch(doc, parsed))
-    return Patch(lambda doc: apply_strategic(doc, parsed, served.model.shape), strategic=True)
+        merge = _parse(raw, go_type=_MAP)
+        if merge is None:
+            raise problems.bad_request("Invalid JSON Patch")
+        return Patch(lambda doc: apply_merge_patch(doc, merge))
+    patch = _parse(raw, go_type=_MAP, prefix="") or {}
+    return Patch(lambda doc: apply_strategic(doc, patch, served.model.shape), document=patch)
 
 
 async def _patch(call: Call, served: Installed, gate: Gate, options: WriteOptions, patch: Patch) -> tuple[Tree, bool]:
@@ -115,7 +132,7 @@ async def _patch(call: Call, served: Installed, gate: Gate, options: WriteOption
             raise problems.not_found(served.info, call.info.name)
         live = served.model.from_storage(current)
         # Patches change nothing in place, and decoding makes what the store may change anew.
-        wanted = _decoded(call, served, options, _run(patch, live))
+        wanted = _decoded(call, served, options, patch, _run(patch, live))
         wanted = served.model.default(wanted)
         return await finish(call, served, gate, current, wanted, manager=options.field_manager)
 
@@ -132,12 +149,7 @@ def _run(patch: Patch, doc: Tree) -> Tree:
     return patched
 
 
-def _undecodable(patched: Tree, why: str) -> ApiError:
-    text = json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
-    return problems.invalid("", "", "", [problems.invalid_value("patch", text, why)])
-
-
-def _checked_kind(served: Installed, patched: Tree) -> Tree:
+def _checked_kind(served: Installed, patch: Patch, patched: Tree) -> Tree:
     """The patched object, if it is of the kind still; a built-in one may have lost the name of its kind."""
     info = served.info
     wanted = {"apiVersion": info.kind_api_version, "kind": info.kind}
@@ -145,11 +157,11 @@ def _checked_kind(served: Installed, patched: Tree) -> Tree:
         patched = {**patched, **{key: value for key, value in wanted.items() if patched.get(key) is None}}
         for key, value in wanted.items():
             if patched[key] != value:
-                raise _undecodable(patched, f"wrong {key}: {patched[key]}")
+                raise patch.undecodable(patched, f"wrong {key}: {patched[key]}")
         return patched
     if not patched.get("kind"):
         text = json.dumps(patched, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-        raise _undecodable(patched, f"Object 'Kind' is missing in '{text}'")
+        raise patch.undecodable(patched, f"Object 'Kind' is missing in '{text}'")
     found = [
         problems.invalid_value(key, patched.get(key, ""), f"must be {wanted[key]}")
         for key in ("kind", "apiVersion")
@@ -161,15 +173,18 @@ def _checked_kind(served: Installed, patched: Tree) -> Tree:
     return patched
 
 
-def _decoded(call: Call, served: Installed, options: WriteOptions, patched: Tree) -> Tree:
+def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch, patched: Tree) -> Tree:
     info = served.info
-    patched = _checked_kind(served, patched)
+    patched = _checked_kind(served, patch, patched)
     try:
         decoded = served.model.decode(patched)
+        if len(decoded.problems) > 1 and patch.document is None:
+            # The patched text, whose keys are sorted, is what is decoded: problems come in that order.
+            decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
     except DecodeError as error:
-        raise _undecodable(patched, str(error)) from None
+        raise patch.undecodable(patched, str(error)) from None
     if decoded.problems and options.validation == "Strict":
-        raise _undecodable(patched, f"strict decoding error: {', '.join(decoded.problems)}")
+        raise patch.undecodable(patched, f"strict decoding error: {', '.join(decoded.problems)}")
     check_identity(call, served, decoded.obj)
     body.report(call, info, list(decoded.problems), options.validation)
     return decoded.obj
@@ -180,17 +195,15 @@ def check_identity(call: Call, served: Installed, obj: Tree) -> None:
     meta = obj.setdefault("metadata", {})
     if not served.model.typed:
         meta.setdefault("name", call.info.name)
-    check_name(call, obj)
     if served.info.namespaced and meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
         raise problems.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
+    check_name(call, obj)
 
 
 async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOptions, raw: bytes) -> tuple[Tree, bool]:
-    parsed = _configuration(call, served, raw)
-    config = parsed.tree
-    body.report(call, served.info, [f'duplicate field "{key}"' for key in parsed.duplicates], options.validation)
+    config = _configuration(call, served, options, raw)
     manager = ownership.field_manager(served)
 
     async def transform(current: Tree | None) -> Tree:
@@ -202,32 +215,34 @@ async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOption
             force=bool(options.force),
             now=ownership.stamp(call),
         )
-        wanted = served.model.default(served.model.decode(wanted).obj)
+        wanted = served.model.decode(wanted).obj
+        check_identity(call, served, wanted)
+        wanted = served.model.default(wanted)
         return served.model.to_storage(await gate.mutate(wanted, live))
 
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
 
 
-def _configuration(call: Call, served: Installed, raw: bytes) -> body.Parsed:
+def _configuration(call: Call, served: Installed, options: WriteOptions, raw: bytes) -> Tree:
     info = served.info
     try:
-        parsed = body.parse_yaml(raw)
-    except body.SyntaxProblemError as error:
-        raise problems.bad_request(f"error decoding YAML: {error}") from None
-    config = parsed.tree
+        parsed = parse_yaml(raw)
+    except SyntaxProblemError as error:
+        raise problems.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+    config: Any = {} if parsed.tree is None else parsed.tree
     if not isinstance(config, dict):
-        raise problems.bad_request("error decoding YAML: the applied configuration is no object")
-    if (config.get("metadata") or {}).get("managedFields"):
-        raise problems.bad_request("metadata.managedFields must be nil")
-    found, wanted = config.get("apiVersion", ""), info.kind_api_version
-    if found != wanted:
         raise problems.bad_request(
-            f"Incorrect version specified in apply patch. Specified patch version: {found}, expected: {wanted}"
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON:"
+            f" json: cannot unmarshal {json_kind(config)} into Go value of type {_MAP}"
         )
-    if config.get("kind") != info.kind:
-        raise problems.bad_request(f"invalid object type: {_gvk_text(found, config.get('kind', ''))}")
-    check_identity(call, served, config)
-    return parsed
+    if parsed.complaints and options.validation == "Strict":
+        text = f"error strict decoding YAML: error converting YAML to JSON: {', '.join(parsed.strict)}"
+        raise problems.bad_request(text)
+    body.report(call, info, parsed.complaints, options.validation)
+    version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+    if (version, kind) != (info.kind_api_version, info.kind):
+        raise problems.bad_request(f"invalid object type: {_gvk_text(str(version), str(kind))}")
+    return config
 
 
 def _gvk_text(version: str, kind: str) -> str:

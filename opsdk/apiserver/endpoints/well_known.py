@@ -66,8 +66,8 @@ class WellKnown:
     def _api(self, call: Call, rest: Sequence[str]) -> Response | None:
         core = [g for g in self._groups() if not g.group]
         if not rest:
-            accepted = negotiate(call.http.header("accept"), discovery.AGGREGATED_KINDS)
-            if accepted.kind:
+            accepted = discovery.aggregated_clause(call.http.header("accept"))
+            if accepted is not None:
                 return self._aggregated(call, core, accepted)
             return self._legacy(call, discovery.api_versions(call.http.header("host")))
         return self._resources(call, core, rest[0])
@@ -75,8 +75,8 @@ class WellKnown:
     def _apis(self, call: Call, rest: Sequence[str]) -> Response | None:
         groups = [g for g in self._groups() if g.group]
         if not rest:
-            accepted = negotiate(call.http.header("accept"), discovery.AGGREGATED_KINDS)
-            if accepted.kind:
+            accepted = discovery.aggregated_clause(call.http.header("accept"))
+            if accepted is not None:
                 return self._aggregated(call, groups, accepted)
             return self._legacy(call, discovery.api_group_list(groups))
         named = [g for g in groups if g.group == rest[0]]
@@ -91,7 +91,7 @@ class WellKnown:
             for served in group.versions:
                 if served.version == version:
                     return self._legacy(call, discovery.api_resource_list(group.group, served))
-        if groups:
+        if any(map(_built_in, groups)):
             raise problems.no_such_resource()
         return None
 
@@ -137,3 +137,8 @@ class WellKnown:
             listed = ", ".join(f'"{name}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
         return text_response("\n".join([*lines, f"{kind} check passed", ""]))
+
+
+def _built_in(group: ServedGroup) -> bool:
+    """Whether its routes are fixed: then a version that is not there is refused as a resource, else as any path."""
+    return any(r.model.typed for served in group.versions for r in served.resources if not r.info.subresource)

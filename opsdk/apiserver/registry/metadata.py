@@ -91,11 +91,11 @@ def _owners(owners: list[Tree]) -> Iterator[Cause]:
         if owner.get("controller"):
             controllers.append(owner)
     if len(controllers) > 1:
-        first, second = (f'"{o.get("kind", "")}/{o.get("name", "")}"' for o in controllers[:2])
+        first, second = (f"{o.get('kind', '')}/{o.get('name', '')}" for o in controllers[:2])
         yield problems.invalid_value(
             "metadata.ownerReferences",
             owners,
-            f"Only one reference can have Controller set to true. Found {first} and {second}",
+            f'Only one reference can have Controller set to true. Found "true" in references for {first} and {second}',
         )
 
 

@@ -44,8 +44,8 @@ def _masked(name: str, *, prefix: bool) -> str:
     return f"{name[:-1]}a" if prefix and name.endswith("-") else name
 
 
-def _check(name: str, limit: int, pattern: str, text: str) -> list[str]:
-    found = [f"must be no more than {limit} bytes"] if len(name.encode()) > limit else []
+def _check(name: str, limit: int, pattern: str, text: str, unit: str = "characters") -> list[str]:
+    found = [f"must be no more than {limit} {unit}"] if len(name.encode()) > limit else []
     if not re.fullmatch(pattern, name):
         found.append(text)
     return found
@@ -57,8 +57,10 @@ def dns_subdomain(name: str, *, prefix: bool = False) -> Sequence[str]:
 
 
 def dns_label(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """``my-name``: namespaces."""
-    return _check(_masked(name, prefix=prefix), 63, _LABEL, _LABEL_TEXT)
+    """``my-name``: namespaces, services."""
+    name = _masked(name, prefix=prefix)
+    dotted = re.fullmatch(_SUBDOMAIN, name)
+    return _check(name, 63, _LABEL, "must not contain dots" if dotted else _LABEL_TEXT)
 
 
 def dns_1035_label(name: str, *, prefix: bool = False) -> Sequence[str]:
@@ -82,7 +84,8 @@ def qualified_name(name: str) -> Sequence[str]:
         if not parts[0]:
             found.append("prefix part must be non-empty")
         else:
-            found.extend(f"prefix part {text}" for text in dns_subdomain(parts[0]))
+            wrong = _check(parts[0], 253, _SUBDOMAIN, _SUBDOMAIN_TEXT, "bytes")
+            found.extend(f"prefix part {text}" for text in wrong)
     last = parts[-1]
     if not last:
         return [*found, "name part must be non-empty", _QUALIFIED_TEXT]

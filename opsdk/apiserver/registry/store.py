@@ -22,7 +22,7 @@ from opsdk.apiserver.registry.ports import (
     accept,
 )
 from opsdk.apiserver.registry.strategy import StatusStrategy, Strategy
-from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.resources import ResourceInfo, shown_prefix
 from opsdk.apiserver.storage.ports import (
     KeyExistsError,
     KeyNotFoundError,
@@ -315,7 +315,8 @@ class Store:
 
     def _check_uid(self, name: str, uid: str, current: Tree) -> None:
         old_meta = current["metadata"]
-        where = f"/registry/{self.key(old_meta.get('namespace', ''), name)}"
+        shown = shown_prefix(self.info.group, self.info.resource, custom=self.strategy.custom)
+        where = f"/registry/{shown}{self.key(old_meta.get('namespace', ''), name).removeprefix(self.prefix)}"
         if uid != old_meta.get("uid"):
             why = (
                 f"StorageError: invalid object, Code: 4, Key: {where},"

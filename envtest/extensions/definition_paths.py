@@ -1,0 +1,110 @@
+"""The parts of a definition that point into objects: printed columns, scale, selectable fields. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+MAX_SELECTABLE: Final = 8
+"""Selectable fields that one version may have."""
+
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_SELECTABLE_TYPES = ("string", "boolean", "integer")
+_SIMPLE = re.compile(r"(\.[A-Za-z_][\w-]*)+")
+
+
+def _simple(path: str, field: str) -> list[Cause]:
+    """Paths are only looked at from outside: what cannot be read shows nothing."""
+    if path.startswith("."):
+        return []
+    return [problems.invalid_value(field, path, "must be a simple json path starting with .")]
+
+
+def validate_columns(columns: Sequence[Tree] | None, field: str) -> Iterator[Cause]:
+    """What is wrong with printed columns."""
+    for index, column in enumerate(columns or ()):
+        where = f"{field}[{index}]"
+        if not column.get("name"):
+            yield problems.required(f"{where}.name")
+        yield from _one_of(column.get("type"), _COLUMN_TYPES, f"{where}.type")
+        if column.get("format"):
+            yield from _one_of(column["format"], _COLUMN_FORMATS, f"{where}.format")
+        path = column.get("jsonPath", "")
+        if not path:
+            yield problems.required(f"{where}.JSONPath")
+        else:
+            yield from _simple(path, f"{where}.JSONPath")
+
+
+def _one_of(value: str | None, allowed: Sequence[str], field: str) -> Iterator[Cause]:
+    text = f"must be one of {','.join(allowed)}"
+    if not value:
+        yield problems.required(field, text)
+    elif value not in allowed:
+        yield problems.invalid_value(field, value, text)
+
+
+def validate_scale(subresources: Tree | None, field: str) -> Iterator[Cause]:
+    """What is wrong with the paths of a scale."""
+    scale = (subresources or {}).get("scale")
+    if scale is None:
+        return
+    for key, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
+        path, where = scale.get(key) or "", f"{field}.scale.{key}"
+        if not path:
+            yield problems.required(where)
+            continue
+        wrong = _simple(path, where)
+        yield from wrong
+        if not wrong and not path.startswith(f"{root}."):
+            yield problems.invalid_value(where, path, f"should be a json path under {root}")
+    path, where = scale.get("labelSelectorPath") or "", f"{field}.scale.labelSelectorPath"
+    if path:
+        wrong = _simple(path, where)
+        yield from wrong
+        if not wrong and not path.startswith((".spec.", ".status.")):
+            yield problems.invalid_value(where, path, "should be a json path under either .spec or .status")
+
+
+def validate_selectable(fields: Sequence[Tree] | None, schema: Tree | None, field: str) -> Iterator[Cause]:
+    """What is wrong with selectable fields: each names a scalar outside metadata, once."""
+    seen: set[str] = set()
+    for index, selectable in enumerate(fields or ()):
+        path, where = selectable.get("jsonPath") or "", f"{field}[{index}].jsonPath"
+        if not path:
+            yield problems.required(where)
+            continue
+        target = _target(schema or {}, path)
+        if target is None:
+            yield problems.invalid_value(where, path, "is an invalid path: does not refer to a valid field")
+        elif path.startswith(".metadata"):
+            yield problems.invalid_value(where, path, "must not point to fields in metadata")
+        elif target.get("type") not in _SELECTABLE_TYPES:
+            text = (
+                "must point to a field of type string, boolean or integer."
+                " Enum string fields and strings with formats are allowed."
+            )
+            yield problems.invalid_value(where, path, text)
+        if path in seen:
+            yield problems.duplicate(where, path)
+        seen.add(path)
+    if len(seen) > MAX_SELECTABLE:
+        yield problems.too_many(field, len(seen), MAX_SELECTABLE)
+
+
+def _target(schema: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+    """The schema that a path leads to; None where it leads nowhere."""
+    if not _SIMPLE.fullmatch(path):
+        return None
+    found: Mapping[str, Any] | None = schema
+    for key in path[1:].split("."):
+        if key == "metadata" and found is schema:
+            return {"type": "object"}
+        found = (found.get("properties") or {}).get(key) if found is not None else None
+    return found
