@@ -118,12 +118,12 @@ async def test_nothing_is_stored_where_validation_refuses(operation: str) -> Non
         await call("POST", CM, {"metadata": {"name": "old"}})
         before = (await call("GET", CM)).json
         env.plane.admission.add("Test", Recorder(refuse=operation))
-        answer = {
-            "CREATE": await call("POST", CM, {"metadata": {"name": "a"}}) if operation == "CREATE" else None,
-            "UPDATE": await call("PUT", f"{CM}/old", {"data": {"a": "b"}}) if operation == "UPDATE" else None,
-            "DELETE": await call("DELETE", CM) if operation == "DELETE" else None,
-        }[operation]
-        assert answer is not None
+        changed = {"metadata": {"name": "old"}, "data": {"a": "b"}}
+        answer = await {
+            "CREATE": lambda: call("POST", CM, {"metadata": {"name": "a"}}),
+            "UPDATE": lambda: call("PUT", f"{CM}/old", changed),
+            "DELETE": lambda: call("DELETE", CM),
+        }[operation]()
         assert answer.status == 403
         assert (await call("GET", CM)).json == before
 

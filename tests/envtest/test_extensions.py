@@ -55,8 +55,8 @@ async def test_a_definition_is_served_at_once() -> None:
         assert {c["type"]: c["status"] for c in found["status"]["conditions"]}["Established"] == "True"
         assert [r["name"] for r in (await call("GET", "/apis/demo.io/v1")).json["resources"]] == [
             "widgets",
-            "widgets/scale",
             "widgets/status",
+            "widgets/scale",
         ]
         schemas = (await call("GET", "/openapi/v3/apis/demo.io/v1")).json["components"]["schemas"]
         assert "io.demo.v1.Widget" in schemas

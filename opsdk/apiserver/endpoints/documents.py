@@ -16,6 +16,7 @@ import yaml
 
 from opsdk.apiserver.endpoints.json_syntax import first_fault
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.tree.go_text import go_scalar
 
 MAX_DEPTH: Final = 200
 """Objects and lists inside one another. The real server goes deeper; no API has such objects."""
@@ -159,8 +160,9 @@ def parse_yaml(raw: bytes) -> Parsed:
         else:
             if not parsed.complaints:
                 return parsed
-    loader = _Loader(raw.decode("utf-8", "replace"))
+    loader: _Loader | None = None
     try:
+        loader = _Loader(raw.decode("utf-8", "replace"))
         tree = None
         while tree is None and loader.check_data():  # type: ignore[no-untyped-call]
             tree = loader.get_data()
@@ -175,7 +177,8 @@ def parse_yaml(raw: bytes) -> Parsed:
         # Dates and numbers that look like some and are none.
         raise SyntaxProblemError(f"yaml: {error}") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 class _Loader(yaml.SafeLoader):
@@ -197,16 +200,21 @@ class _Loader(yaml.SafeLoader):
             self._depth -= 1
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """As usual, with an eye on the keys."""
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = getattr(key_node, "value", None)
-            if not isinstance(key, str) or key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            if key in seen:
+        """With text for keys, as JSON has it: 1 and true are two of them."""
+        self.flatten_mapping(node)
+        made: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            if key in made:
                 self.repeated.append(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} already set in map")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
+            made[key] = self.construct_object(value_node, deep=deep)
+        return made
+
+    def _key(self, node: yaml.Node) -> str:
+        key = self.construct_object(node, deep=True) if isinstance(node, yaml.ScalarNode) else None
+        if not isinstance(key, (str, bool, int, float)):
+            raise yaml.constructor.ConstructorError(None, None, "unsupported map key", node.start_mark)
+        return key if isinstance(key, str) else go_scalar(key)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -216,22 +224,16 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class _Plain:
-    """Makes JSON of YAML's values, up to a number of them: a few aliases can stand for terabytes."""
+    """Writes out what aliases stand for, up to a number of values: a few of them can stand for terabytes."""
 
     def __init__(self, most: int) -> None:
         self._left = most
 
     def of(self, value: Any) -> Any:
-        """The value with text for keys."""
+        """A copy that shares nothing within itself."""
         self._left -= 1
         if self._left < 0:
             raise yaml.YAMLError("document contains excessive aliasing")
         if isinstance(value, dict):
-            return {_key(key): self.of(part) for key, part in value.items()}
+            return {key: self.of(part) for key, part in value.items()}
         return [self.of(part) for part in value] if isinstance(value, list) else value
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return str(key)

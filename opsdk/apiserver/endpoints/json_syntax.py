@@ -37,7 +37,7 @@ def first_fault(raw: bytes) -> str | None:
 
 
 def quote_byte(byte: int) -> str:
-    """A byte as the scanner shows it: each is a character of its own."""
+    """A byte as the scanner shows it: each stands alone, also in a longer character."""
     char = chr(byte)
     if char == "'":
         return r"'\''"
@@ -46,9 +46,7 @@ def quote_byte(byte: int) -> str:
     named = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\"}
     if char in named:
         return f"'{named[char]}'"
-    if char.isprintable():
-        return f"'{char}'"
-    return f"'\\x{byte:02x}'" if byte < 0x80 else f"'\\u{byte:04x}'"
+    return f"'{char}'" if char.isprintable() and byte < 0x80 else f"'\\x{byte:02x}'"
 
 
 class _Scanner:

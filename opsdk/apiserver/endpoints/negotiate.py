@@ -11,6 +11,7 @@ from opsdk.errors import NotAcceptableError
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
+_SERVED = f"{JSON}, {YAML}, {PROTOBUF}"
 META_GROUP = "meta.k8s.io"
 
 
@@ -55,13 +56,18 @@ def _clauses(header: str) -> Iterator[Accepted]:
             yield Accepted(media.lower(), params, quality)
 
 
+def nothing_fits() -> NotAcceptableError:
+    """The answer where the encoding is known and the rest of the clause is not."""
+    return NotAcceptableError(f"only the following media types are accepted: {_SERVED}")
+
+
 def not_acceptable(header: str, *, streams: bool = False) -> NotAcceptableError:
     """The answer where nothing fits: no known encoding, or none with these parameters."""
-    listed = f"{JSON}, {YAML}, {PROTOBUF}"
+    listed = _SERVED
     if streams:
         listed = f"{listed}, {JSON};stream=watch, {PROTOBUF};stream=watch"
     if any(c.media in (JSON, YAML, PROTOBUF, "*/*") for c in clauses(header)):
-        return NotAcceptableError(f"only the following media types are accepted: {listed}")
+        return nothing_fits()
     return NotAcceptableError(f"406: Not Acceptable\n\nAvailable representations: {listed}", details=EMPTY)
 
 

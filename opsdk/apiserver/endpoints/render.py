@@ -9,7 +9,7 @@ import yaml
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.negotiate import JSON, META_GROUP, OBJECT_KINDS, YAML, Accepted, negotiate
+from opsdk.apiserver.endpoints.negotiate import JSON, META_GROUP, OBJECT_KINDS, YAML, Accepted, negotiate, nothing_fits
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotAcceptableError
@@ -49,9 +49,16 @@ def wants_pretty(call: Call) -> bool:
     return agent.startswith(("curl", "wget", "mozilla/5.0"))
 
 
-def accepted_for(call: Call) -> Accepted:
+def accepted_for(call: Call, served: Installed) -> Accepted:
     """Negotiate; raises early, before anything is done."""
-    accepted = negotiate(call.http.header("accept"), OBJECT_KINDS, streams=call.info.verb == "watch")
+    header = call.http.header("accept")
+    try:
+        accepted = negotiate(header, OBJECT_KINDS, streams=call.info.verb == "watch")
+    except NotAcceptableError:
+        if served.model.typed:
+            raise
+        # Custom resources have one text for all cases.
+        raise nothing_fits() from None
     include = call.http.query.get("includeObject")
     if accepted.kind == "Table" and include not in ("", "None", "Object", "Metadata"):
         why = f"includeObject: Invalid value: {problems.quoted(include)}"

@@ -30,7 +30,7 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Delete it: a Status, or the object where it is only marked or its kind says so."""
-    accepted = accepted_for(call)
+    accepted = accepted_for(call, served)
     options, tree, dry_run = await delete_options(call, served)
     name = call.info.name
     gate = Gate(admission, call, served, tree, dry_run=dry_run)
@@ -44,7 +44,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
 
 async def handle_collection(call: Call, served: Installed, admission: Admission) -> Response:
     """Delete the selected ones; answers with the list of what was deleted."""
-    accepted = accepted_for(call)
+    accepted = accepted_for(call, served)
     selected = list_options(call.http.query)
     options, tree, dry_run = await delete_options(call, served)
     query = await list_query(call, served, selected)

@@ -14,7 +14,7 @@ _PATIENCE = 3.0
 
 async def handle(call: Call, served: Installed) -> Response:
     """Answer with the object."""
-    accepted = accepted_for(call)
+    accepted = accepted_for(call, served)
     await wait_for_revision(call, served, call.http.query.get("resourceVersion"))
     obj = await served.storage.get(call.context(), call.info.name)
     return object_response(call, served, obj, accepted)

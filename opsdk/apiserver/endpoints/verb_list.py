@@ -31,7 +31,7 @@ class ExpiredListError(GoneError):
 
 async def handle(call: Call, served: Installed) -> Response:
     """Answer with the list."""
-    accepted = accepted_for(call)
+    accepted = accepted_for(call, served)
     options = list_options(call.http.query)
     check_list(options)
     listed = await fetch(call, served, options)

@@ -70,7 +70,7 @@ def patch_types(served: Installed) -> tuple[str, ...]:
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Patch it; 200, or 201 where apply created it."""
-    accepted = accepted_for(call)
+    accepted = accepted_for(call, served)
     check_timeout(call.http.query)
     media = call.http.header("content-type").partition(";")[0].strip().lower()
     if media not in patch_types(served):

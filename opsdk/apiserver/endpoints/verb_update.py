@@ -17,7 +17,7 @@ from opsdk.web.response import Response
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Replace it; 200, or 201 where it was created."""
-    accepted = accepted_for(call)
+    accepted = accepted_for(call, served)
     check_timeout(call.http.query)
     options = write_options(call.http.query, "UpdateOptions")
     parsed = await read_tree(call, served)

@@ -35,7 +35,7 @@ class Event:
 
 async def handle(call: Call, served: Installed) -> Response:
     """Begin the stream; what can be refused is refused before."""
-    accepted = accepted_for(call)
+    accepted = accepted_for(call, served)
     options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")
     check_watch(options)
     served.storage.check_fields(options.selection)

@@ -1,0 +1,118 @@
+"""JSON and YAML of bodies."""
+
+import json
+from contextlib import suppress
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.endpoints.documents import MAX_DEPTH, Parsed, SyntaxProblemError, parse_json, parse_yaml
+
+KEYS = st.text("abcxyz", min_size=1, max_size=3)
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8"))
+TREES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=20
+)
+
+
+@given(TREES)
+def test_json_is_read_as_it_was_written(tree: object) -> None:
+    """Trees survive, with nothing to complain about."""
+    assert parse_json(json.dumps(tree).encode()) == Parsed(tree)
+
+
+@given(TREES)
+def test_yaml_is_read_as_it_was_written(tree: object) -> None:
+    """The same for YAML."""
+    assert parse_yaml(yaml.safe_dump(tree).encode()).tree == tree
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    """No body makes a parser raise anything but its own error."""
+    for parse in (parse_json, parse_yaml):
+        with suppress(SyntaxProblemError):
+            parse(raw)
+
+
+def test_repeated_keys_are_told_with_their_paths() -> None:
+    """Each once, in the order of the document; the last value counts."""
+    raw = b'{"m": {"n": 1, "n": 2}, "l": [{"k": 1, "k": 2, "k": 3}], "m": {"n": 4}}'
+    parsed = parse_json(raw)
+    assert parsed.tree == {"m": {"n": 4}, "l": [{"k": 3}]}
+    assert parsed.strict == (
+        'duplicate field "m.n"',
+        'duplicate field "l[0].k"',
+        'duplicate field "m"',
+    )
+
+
+def test_repeated_keys_of_yaml_are_told_with_their_lines() -> None:
+    """Warnings are a line each; strict reading tells of all in one."""
+    parsed = parse_yaml(b"a: 1\nb:\n  c: 2\n  c: 3\na: 4\n")
+    assert parsed.tree == {"a": 4, "b": {"c": 3}}
+    assert set(parsed.complaints) == {'line 5: key "a" already set in map', 'line 4: key "c" already set in map'}
+    assert parsed.strict[0].startswith("yaml: unmarshal errors:\n  line ")
+
+
+@pytest.mark.parametrize(
+    ("raw", "tree"),
+    [
+        (b'"\\ud800"', "\ufffd"),
+        (b'"\\ud83d\\ude00"', "\U0001f600"),
+        (b'"\xff"', "\ufffd"),
+        (b"9223372036854775807", 2**63 - 1),
+        (b"9223372036854775808", float(2**63)),
+        (b"123456789012345678901234567890", 1.2345678901234568e29),
+    ],
+)
+def test_odd_values(raw: bytes, tree: object) -> None:
+    """Half characters and bad bytes are replaced, integers that fit no register become floats."""
+    found = parse_json(raw).tree
+    assert found == tree
+    assert type(found) is type(tree)
+
+
+@pytest.mark.parametrize("raw", [b"NaN", b"-Infinity", b'{"a": Infinity}', b"1e999", b"\xef\xbb\xbf{}"])
+def test_what_is_no_json(raw: bytes) -> None:
+    """Python's own liberties are not taken."""
+    with pytest.raises(SyntaxProblemError):
+        parse_json(raw)
+
+
+@pytest.mark.parametrize("deep", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1)])
+def test_depth_is_bounded(deep: bytes) -> None:
+    """Deep documents are refused before they cost anything, be they good or not."""
+    for parse in (parse_json, parse_yaml):
+        with pytest.raises(SyntaxProblemError):
+            parse(deep)
+
+
+def test_brackets_in_strings_are_no_depth() -> None:
+    """Only structure counts."""
+    raw = json.dumps({"a": "[{" * 1000, 'b"\\': "]" * 500}).encode()
+    assert parse_json(raw).tree["a"] == "[{" * 1000
+
+
+def test_aliases_do_not_multiply() -> None:
+    """A few lines of YAML that stand for billions of values are refused."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(SyntaxProblemError, match="excessive aliasing"):
+        parse_yaml("\n".join(lines).encode())
+
+
+def test_the_first_document_counts() -> None:
+    """Empty documents are passed over; times stay text; keys become text, as JSON has them."""
+    parsed = parse_yaml(b"---\n---\n1: 2001-01-01\nyes: {1.5: x}\n---\nb: 2\n")
+    assert parsed.tree == {"1": "2001-01-01", "true": {"1.5": "x"}}
+    assert not parsed.complaints
+
+
+@pytest.mark.parametrize("raw", [b"{[1]: x}", b"? {a: b}\n: x\n", b"~: x", b"&a [*a]"])
+def test_what_json_cannot_hold(raw: bytes) -> None:
+    """Keys that are no text, and documents that contain themselves."""
+    with pytest.raises(SyntaxProblemError):
+        parse_yaml(raw)
