@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsdk.aio.closing import Closing
-from opsdk.apiserver.endpoints import body as bodies
+from opsdk.apiserver.endpoints import documents
 from opsdk.apiserver.outgoing.target import Target, TargetError
 from opsdk.apiserver.outgoing.words import failure, not_an_object, refusal
 from opsdk.apiserver.storage.ports import Tree
@@ -216,6 +216,6 @@ def _parsed(raw: bytes) -> Any:
         if len(raw) > _MAX_YAML:
             raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
     try:
-        return bodies.parse_yaml(raw).tree
-    except (bodies.SyntaxProblemError, RecursionError) as error:
+        return documents.parse_yaml(raw).tree
+    except (documents.SyntaxProblemError, RecursionError) as error:
         raise CallError(f"error converting YAML to JSON: {error}") from None

@@ -11,7 +11,7 @@ from typing import Any
 from opsdk.api.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apiserver import problems
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.endpoints import body
+from opsdk.apiserver.endpoints import documents
 from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.outgoing.words import go_type
 from opsdk.apiserver.storage.ports import Tree
@@ -201,8 +201,8 @@ def _details(tree: Any) -> Details:
 def parse_patch(raw: bytes) -> list[Tree]:
     """The operations; `PatchError` in Go's words."""
     try:
-        found = body.parse_json(raw).tree
-    except body.SyntaxProblemError as error:
+        found = documents.parse_json(raw).tree
+    except documents.SyntaxProblemError as error:
         raise PatchError(str(error)) from None
     if found is None:
         return []
