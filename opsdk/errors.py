@@ -37,6 +37,10 @@
     │   ├── NotCachedError
     │   ├── UnknownNamespaceError
     │   └── CacheSyncError            not synced in time; carries why
+    ├── CelError                  an expression of the Common Expression Language
+    │   ├── CelCompileError           does not parse or does not fit its declarations; says where
+    │   └── CelEvaluationError        has no value with these variables
+    │       └── CelBudgetError            would cost more than it may
     ├── AlreadyOwnedError         another controller owns the object
     ├── LeaderElectionLostError   this process must stop writing
     ├── ShutdownTimeoutError      something did not stop in time
@@ -381,6 +385,22 @@ class CacheSyncError(CacheError):
 
 
 # ------------------------------------------------------------------ the rest
+class CelError(OpsdkError):
+    """An expression of the Common Expression Language is wrong, or goes wrong."""
+
+
+class CelCompileError(CelError):
+    """The expression does not parse, or does not fit its declarations; the message shows where."""
+
+
+class CelEvaluationError(CelError):
+    """The expression has no value with these variables, e.g. because a key is missing."""
+
+
+class CelBudgetError(CelEvaluationError):
+    """The evaluation would cost more than it may."""
+
+
 class AlreadyOwnedError(OpsdkError):
     """Another controller is the controlling owner of the object."""
 

@@ -156,7 +156,7 @@ class CustomStrategy(HasStatusRules):
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema; what was wrong before may stay wrong."""
-        return [error.cause for error in self._schema.validate(obj, old)]
+        return [error.cause for error in self._schema.validate(obj, old, warn=context.warn)]
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema too."""

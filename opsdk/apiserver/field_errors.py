@@ -18,6 +18,12 @@ OMITTED: Final = object()
 """A value that the message leaves out, because it would say nothing (a whole object that breaks a rule)."""
 
 
+class AsShown(str):
+    """A value that stands in a message as it is, without quotes."""
+
+    __slots__ = ()
+
+
 class FieldErrorType(Enum):
     """What is wrong with a field; the value is the reason on the wire."""
 
@@ -102,12 +108,19 @@ class FieldError:
 def _show(value: Any) -> str:
     if value is None:
         return "null"
+    if isinstance(value, AsShown):
+        return str(value)
     if isinstance(value, str):
         return go_quote(value)
     return go_json(value) if isinstance(value, dict | list) else go_scalar(value)
 
 
 Path = FieldPath | str
+
+
+def internal(field: Path, detail: str) -> FieldError:
+    """The field could not be checked."""
+    return FieldError(FieldErrorType.INTERNAL, str(field), None, detail)
 
 
 def required(field: Path, detail: str = "") -> FieldError:

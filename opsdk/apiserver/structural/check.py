@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from opsdk.apiserver.field_errors import FieldError, forbidden, invalid, not_supported, required
 from opsdk.apiserver.structural.check_defaults import check_defaults
-from opsdk.apiserver.structural.patterns import compile_pattern
+from opsdk.apiserver.structural.rule_places import RULES, has_rules
+from opsdk.cel.regex import compile_regex
 from opsdk.errors import UsageError
 from opsdk.tree.equal import deep_equal
 from opsdk.tree.paths import FieldPath
@@ -21,13 +22,26 @@ def check_structural(schema: Schema, path: FieldPath) -> list[FieldError]:
     """What is wrong with an ``openAPIV3Schema`` that stands at `path`.
 
     In three steps, each only if the one before found nothing, as the server does: the vocabulary that CRDs may use,
-    the rules that make a schema structural, the defaults.
+    the rules that make a schema structural, the defaults and the validation rules.
     """
-    for step in (_check_vocabulary, _check_structure, check_defaults):
+    for step in (_check_vocabulary, _check_structure):
         errors = list(step(schema, path))
         if errors:
             return errors
-    return []
+    return [*check_defaults(schema, path), *(_check_rules(schema, path) if has_rules(schema) else ())]
+
+
+def _check_rules(schema: Schema, path: FieldPath) -> list[FieldError]:
+    from opsdk.apiserver.structural.check_rules import check_rules  # noqa: PLC0415 - schemas without rules need no CEL
+
+    return check_rules(schema, path)
+
+
+def _check_rule_texts(schema: Schema, path: FieldPath) -> Errors:
+    if schema.get(RULES):
+        from opsdk.apiserver.structural.check_rules import check_rule_texts  # noqa: PLC0415 - as above
+
+        yield from check_rule_texts(schema, path)
 
 
 def _check_structure(schema: Schema, path: FieldPath) -> Errors:
@@ -59,6 +73,7 @@ def _check_vocabulary(schema: Schema, path: FieldPath, *, root: bool = True) -> 
     if isinstance(schema.get("items"), list):
         yield forbidden(path.child("items"), "items must be a schema object and not an array")
     yield from _check_extensions(schema, path)
+    yield from _check_rule_texts(schema, path)
 
 
 def _check_additional(schema: Schema, path: FieldPath) -> Errors:
@@ -74,7 +89,7 @@ def _check_pattern(schema: Schema, path: FieldPath) -> Errors:
     pattern = schema.get("pattern")
     if pattern:
         try:
-            compile_pattern(pattern)
+            compile_regex(pattern)
         except UsageError as error:
             yield invalid(path.child("pattern"), pattern, f"must be a valid regular expression, but isn't: {error}")
 

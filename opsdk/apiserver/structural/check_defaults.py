@@ -8,6 +8,7 @@ from typing import Any
 from opsdk.apiserver.field_errors import FieldError, forbidden, invalid
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.pruning import Pruner
+from opsdk.apiserver.structural.rule_places import has_rules
 from opsdk.apiserver.structural.validation import Validator
 from opsdk.tree.paths import FieldPath
 
@@ -48,4 +49,9 @@ def _check_default(schema: Mapping[str, Any], default: Any, path: FieldPath, *, 
     if pruner.unknown:
         yield invalid(path, default, "must not have unknown fields")
         return
-    yield from Validator(str(path)).validate(default, node, "").errors
+    errors = Validator(str(path)).validate(default, node, "").errors
+    yield from errors
+    if not errors and has_rules(schema):
+        from opsdk.apiserver.structural.rules import RuleTree  # noqa: PLC0415 - schemas without rules need no CEL
+
+        yield from RuleTree(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opsdk.apiserver.field_errors import FieldError, duplicate
@@ -41,3 +41,8 @@ def _identity(item: Any, node: Node) -> Any:
     if node.list_type == "set" or not isinstance(item, dict):
         return item
     return {key: item[key] for key in node.list_keys if key in item}
+
+
+def element_key(item: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """What tells an element of a map from the others."""
+    return go_json([item.get(key) for key in keys])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from opsdk.apiserver.structural.patterns import compile_pattern
+from opsdk.cel.regex import Pattern, compile_regex
 
 META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 """What every object has, whatever its schema says."""
@@ -87,7 +86,7 @@ class Node:
         self.one_of = [Node(below) for below in schema.get("oneOf") or ()]
         self.not_ = Node(schema["not"]) if isinstance(schema.get("not"), Mapping) else None
         self.logical = bool(self.all_of or self.any_of or self.one_of or self.not_)
-        self.pattern: re.Pattern[str] | None = compile_pattern(schema["pattern"]) if schema.get("pattern") else None
+        self.pattern: Pattern | None = compile_regex(schema["pattern"]) if schema.get("pattern") else None
 
     def entry(self, name: str) -> Node | None:
         """The schema of an object's entry, if there is one."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from opsdk.apiserver.field_errors import NO_PATH, FieldError, invalid
 from opsdk.apiserver.structural.defaulting import apply_defaults, drop_nulls
 from opsdk.apiserver.structural.list_types import check_lists
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.pruning import Pruner
+from opsdk.apiserver.structural.rule_places import has_rules
 from opsdk.apiserver.structural.validation import BLOCKING, Validator
 from opsdk.tree.paths import FieldPath
 from opsdk.tree.typed import ABSENT
 
-Rules = Callable[[Any, Any], list[FieldError]]
-"""Evaluates validation rules on a new and an old object (None: it is being created)."""
+if TYPE_CHECKING:
+    from opsdk.apiserver.structural.rules import RuleTree
 
 RULES_SKIPPED: Final = invalid(
     NO_PATH,
@@ -41,14 +43,21 @@ class StructuralSchema:
 
     Args:
         schema: the ``openAPIV3Schema``, or the schema of a part.
-        rules: evaluates ``x-kubernetes-validations``; None when there are none.
         resource: whether the values are whole objects, with apiVersion, kind and metadata.
     """
 
-    def __init__(self, schema: Mapping[str, Any], *, rules: Rules | None = None, resource: bool = True) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, resource: bool = True) -> None:
         self._root = Node(schema)
-        self._rules = rules
         self._resource = resource
+
+    @cached_property
+    def _rules(self) -> RuleTree | None:
+        """``x-kubernetes-validations``, if there are any."""
+        if not has_rules(self._root.schema):
+            return None
+        from opsdk.apiserver.structural.rules import RuleTree  # noqa: PLC0415 - schemas without rules need no CEL
+
+        return RuleTree(self._root.schema, resource=self._resource)
 
     def prune(self, tree: Any) -> tuple[Any, list[str]]:
         """`tree` without fields that the schema does not know, and their paths, sorted."""
@@ -59,15 +68,23 @@ class StructuralSchema:
         """`tree` with the defaults of absent fields, and without nulls in fields that are not nullable."""
         return drop_nulls(apply_defaults(tree, self._root), self._root)
 
-    def validate(self, tree: Any, old: Any = None) -> list[FieldError]:
-        """What is wrong with `tree`; on an update, only with what is not as it was in `old`."""
+    def validate(self, tree: Any, old: Any = None, *, warn: Callable[[str], None] | None = None) -> list[FieldError]:
+        """What is wrong with `tree`; on an update, only with what is not as it was in `old`.
+
+        `warn` is told of rules that were broken before, by values that stay.
+        """
         before = ABSENT if old is None else old
         errors = Validator().validate(tree, self._root, "", before).errors
         if old is None or not self.check_lists(old):
             errors += self.check_lists(tree)
         if self._rules is not None:
-            blocked = any(error.type in BLOCKING for error in errors)
-            errors += [RULES_SKIPPED] if blocked else self._rules(tree, old)
+            if any(error.type in BLOCKING for error in errors):
+                return [*errors, RULES_SKIPPED]
+            broken = self._rules.evaluate(tree, old, FieldPath())
+            errors += broken.errors
+            if warn is not None:
+                for warning in broken.warnings:
+                    warn(str(warning))
         return errors
 
     def check_lists(self, tree: Any) -> list[FieldError]:

@@ -19,6 +19,7 @@ from opsdk.apiserver.field_errors import (
     type_invalid,
 )
 from opsdk.apiserver.structural.formats import FORMATS
+from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.node import Node
 from opsdk.tree.equal import deep_equal
 from opsdk.tree.go_text import go_json, go_quote, go_scalar
@@ -284,12 +285,8 @@ def _correlated(old: Any, node: Node) -> Callable[[Any], Any]:
     """Finds the old element for a new one: by its keys, and not at all where elements have none."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda _: ABSENT
-    found = {_keys(item, node): item for item in old if isinstance(item, dict)}
-    return lambda item: found.get(_keys(item, node), ABSENT) if isinstance(item, dict) else ABSENT
-
-
-def _keys(item: dict[str, Any], node: Node) -> str:
-    return go_json([item.get(key) for key in node.list_keys])
+    found = {element_key(item, node.list_keys): item for item in old if isinstance(item, dict)}
+    return lambda item: found.get(element_key(item, node.list_keys), ABSENT) if isinstance(item, dict) else ABSENT
 
 
 BLOCKING: Final = frozenset(

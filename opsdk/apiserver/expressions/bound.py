@@ -1,0 +1,296 @@
+"""Values bound to their schemas: JSON trees as expressions see them, converted only where they are looked at."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, overload
+
+from opsdk.apiserver.expressions.escaping import escape
+from opsdk.apiserver.expressions.schemas import Schema, with_metadata
+from opsdk.cel.times import parse_duration, parse_timestamp
+from opsdk.cel.types import Type
+from opsdk.cel.values import Duration, Listed, ListView, MapView, ObjectView, Optional, contains, equal, find_field
+from opsdk.errors import CelEvaluationError
+from opsdk.tree.equal import deep_equal
+
+Convert = Callable[[Any], Any]
+"""Makes a value of a JSON tree."""
+
+
+class BoundObject(ObjectView):
+    """An object of which only the declared fields are seen."""
+
+    __slots__ = ("_shape", "tree")
+
+    def __init__(self, tree: Mapping[str, Any], shape: _ObjectShape) -> None:
+        self.tree = tree
+        self._shape = shape
+
+    @property
+    def cel_type(self) -> Type:
+        """See `ObjectView`."""
+        return self._shape.type
+
+    def find(self, field: str) -> Optional:
+        """See `ObjectView`."""
+        known = self._shape.fields.get(field)
+        if known is None:
+            return Optional.none()
+        name, convert = known
+        return Optional.of(convert(self.tree[name])) if name in self.tree else Optional.none()
+
+    def size(self) -> int:
+        """See `ObjectView`."""
+        return len(self.tree)
+
+    def equals(self, other: Any) -> bool:
+        """See `ObjectView`: declared fields by their values, others by their JSON."""
+        if not isinstance(other, BoundObject) or len(self.tree) != len(other.tree):
+            return False
+        declared = {name for name, _ in self._shape.fields.values()}
+        for name, value in self.tree.items():
+            if name not in other.tree:
+                return False
+            if name not in declared and not deep_equal(value, other.tree[name]):
+                return False
+        return all(_same_field(self.find(field), other.find(field)) for field in self._shape.fields)
+
+
+def _same_field(one: Optional, other: Optional) -> bool:
+    if not one.has_value or not other.has_value:
+        return one.has_value == other.has_value
+    return equal(one.value, other.value)
+
+
+class _ObjectShape:
+    """What objects of one schema have in common."""
+
+    __slots__ = ("fields", "type")
+
+    def __init__(self, schema: Schema, type_: Type) -> None:
+        self.type = type_
+        self.fields: dict[str, tuple[str, Convert]] = {}
+        for name, below in (schema.get("properties") or {}).items():
+            field = escape(name)
+            if field is not None and field in type_.fields:
+                self.fields[field] = (name, converter(below, type_.fields[field]))
+
+
+class BoundList(ListView):
+    """A list whose elements are bound."""
+
+    __slots__ = ("_convert", "tree")
+
+    def __init__(self, tree: Sequence[Any], convert: Convert) -> None:
+        self.tree = tree
+        self._convert = convert
+
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Any]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        if isinstance(at, slice):
+            return [self._convert(one) for one in self.tree[at]]
+        return self._convert(self.tree[at])
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._convert, self.tree)
+
+    def equals(self, other: Any) -> bool:
+        """See `ListView`: element by element."""
+        return isinstance(other, Listed) and len(self) == len(other) and all(map(equal, self, other))
+
+    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+        """See `ListView`: one after the other."""
+        return [*self, *other]
+
+
+class BoundSet(BoundList):
+    """A list in which order does not matter and nothing is there twice."""
+
+    __slots__ = ()
+
+    def equals(self, other: Any) -> bool:
+        """The same elements in any order."""
+        return isinstance(other, Listed) and len(self) == len(other) and all(contains(other, one) for one in self)
+
+    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+        """These, and those of the other that are not among them."""
+        return [*self, *(one for one in other if not contains(self, one))]
+
+
+class BoundMapList(BoundList):
+    """A list whose elements have keys."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, tree: Sequence[Any], convert: Convert, keys: Sequence[str]) -> None:
+        super().__init__(tree, convert)
+        self._keys = keys
+
+    def _key(self, element: Any) -> list[Any]:
+        return [find_field(element, key) for key in self._keys]
+
+    def _find(self, elements: Sequence[Any], wanted: Any) -> int | None:
+        key = self._key(wanted)
+        return next((at for at, one in enumerate(elements) if equal(self._key(one), key)), None)
+
+    def equals(self, other: Any) -> bool:
+        """The same elements by the same keys, in any order."""
+        if not isinstance(other, Listed) or len(self) != len(other):
+            return False
+        others = list(other)
+        for element in self:
+            at = self._find(others, element)
+            if at is None or not equal(element, others[at]):
+                return False
+        return True
+
+    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+        """Elements of the other take the places of those with the same keys; new ones follow."""
+        found = list(self)
+        for element in other:
+            at = self._find(found, element)
+            if at is None:
+                found.append(element)
+            else:
+                found[at] = element
+        return found
+
+
+class BoundMap(MapView):
+    """A map whose values are bound."""
+
+    __slots__ = ("_convert", "tree")
+
+    def __init__(self, tree: Mapping[str, Any], convert: Convert) -> None:
+        self.tree = tree
+        self._convert = convert
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._convert(self.tree[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tree)
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+
+# ------------------------------------------------------------------ conversions
+def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert:
+    """What makes values of a schema's JSON trees; `type_` is the type that was declared for it."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return _itself
+    if resource or schema.get("x-kubernetes-embedded-resource"):
+        schema = with_metadata(schema)
+    match schema.get("type"):
+        case "array":
+            return _nullable(_list_converter(schema, type_))
+        case "object" if type_.params:
+            convert = converter(schema["additionalProperties"], type_.params[1])
+            return _itself if convert is _itself else _nullable(lambda tree: BoundMap(tree, convert))
+        case "object":
+            return _object_converter(schema, type_)
+        case "number":
+            return _number
+        case "string":
+            return _nullable(_STRINGS.get(schema.get("format") or "", _itself))
+    return _itself
+
+
+def _object_converter(schema: Schema, type_: Type) -> Convert:
+    made: list[_ObjectShape] = []
+
+    def convert(tree: Any) -> Any:
+        if not made:
+            made.append(_ObjectShape(schema, type_))
+        return None if tree is None else BoundObject(tree, made[0])
+
+    return convert
+
+
+def _list_converter(schema: Schema, type_: Type) -> Convert:
+    convert = converter(schema["items"], type_.params[0])
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            return lambda tree: BoundSet(tree, convert)
+        case "map":
+            keys = [escape(key) or key for key in schema.get("x-kubernetes-list-map-keys") or ()]
+            return lambda tree: BoundMapList(tree, convert, keys)
+    return _itself if convert is _itself else lambda tree: BoundList(tree, convert)
+
+
+def _itself(tree: Any) -> Any:
+    return tree
+
+
+def _nullable(convert: Convert) -> Convert:
+    if convert is _itself:
+        return convert
+    return lambda tree: None if tree is None else convert(tree)
+
+
+def _number(tree: Any) -> Any:
+    return float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
+
+
+def _timestamp(text: str) -> Any:
+    found = parse_timestamp(text.upper())
+    if found is None:
+        raise CelEvaluationError(f'Invalid date-time format "{text}"')
+    return found
+
+
+def _date(text: str) -> Any:
+    found = parse_timestamp(f"{text}T00:00:00Z")
+    if found is None:
+        raise CelEvaluationError(f'Invalid date format "{text}"')
+    return found
+
+
+_WORDS: Final = re.compile(r"(?i)([0-9]+)\s*([a-zµ]+)")
+_SECOND: Final = 10**9
+_UNITS: Final = (
+    ("nanoseconds nanosecond nanos nano ns", 1),
+    ("microseconds microsecond micros micro us µs", 10**3),
+    ("milliseconds millisecond millis milli ms", 10**6),
+    ("seconds second secs sec s", _SECOND),
+    ("minutes minute mins min m", 60 * _SECOND),
+    ("hours hour hrs hr h", 3600 * _SECOND),
+    ("days day d", 86400 * _SECOND),
+    ("weeks week wks wk w", 7 * 86400 * _SECOND),
+)
+_UNIT: Final = {word: size for words, size in _UNITS for word in words.split()}
+
+
+def _duration(text: str) -> Duration:
+    found = parse_duration(text)
+    if found is not None:
+        return found
+    pieces = _WORDS.findall(text)
+    if not pieces or any(unit.lower() not in _UNIT for _, unit in pieces):
+        raise CelEvaluationError(f'Invalid duration format "{text}"')
+    return Duration(sum(int(count) * _UNIT[unit.lower()] for count, unit in pieces))
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise CelEvaluationError(f'Invalid byte formatted string "{text}"') from None
+
+
+_STRINGS: Final[dict[str, Convert]] = {
+    "byte": _bytes,
+    "date": _date,
+    "date-time": _timestamp,
+    "duration": _duration,
+}

@@ -1,0 +1,28 @@
+"""Names of properties as expressions can write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_WORDS: Final = (
+    "true false null in as break const continue else for function if import let loop package namespace return var void"
+    " while"
+)
+_RESERVED: Final = frozenset(_WORDS.split())
+_ESCAPABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
+_SPECIAL: Final = re.compile(r"__|[./-]")
+_NAMES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+
+
+def escape(name: str) -> str | None:
+    """The identifier for a property; None if expressions cannot see it.
+
+    >>> escape("x-y.z"), escape("namespace"), escape("a b")
+    ('x__dash__y__dot__z', '__namespace__', None)
+    """
+    if not _ESCAPABLE.fullmatch(name):
+        return None
+    if name in _RESERVED:
+        return f"__{name}__"
+    return _SPECIAL.sub(lambda match: _NAMES[match[0]], name)

@@ -1,0 +1,104 @@
+"""Named formats: ``format.dns1123Label().validate(name)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.structural.formats import FORMATS
+from opsdk.cel.declarations import CallEstimate, Library, Operand, Sizes, function, method
+from opsdk.cel.library.costs import estimate_unit, regex_cost, unit
+from opsdk.cel.types import STRING, Type, list_of, opaque, optional_of
+from opsdk.cel.values import Opaque, Optional
+
+FORMAT: Final = opaque("kubernetes.NamedFormat")
+
+_LONGEST_REGEX: Final = 128
+"""The size of a format's expression that estimates assume."""
+
+
+class FormatValue(Opaque):
+    """A form that texts may have."""
+
+    __slots__ = ("check", "name", "regex_size")
+    cel_type: ClassVar[Type] = FORMAT
+
+    def __init__(self, name: str, check: Callable[[str], Sequence[str]], regex_size: int) -> None:
+        self.name = name
+        self.check = check
+        self.regex_size = regex_size
+
+    def equals(self, other: Any) -> bool:
+        """The same format."""
+        return isinstance(other, FormatValue) and self.name == other.name
+
+
+def _by_schema_format(form: str, name: str) -> Callable[[str], Sequence[str]]:
+    valid = FORMATS[form]
+    return lambda text: () if valid(text) else (f"invalid {name}",)
+
+
+def _masked(check: Callable[..., Sequence[str]]) -> Callable[[str], Sequence[str]]:
+    return lambda text: check(text, prefix=True)
+
+
+_NAMED: Final = {
+    "dns1123Label": FormatValue("DNS1123Label", names.dns_label, 30),
+    "dns1123Subdomain": FormatValue("DNS1123Subdomain", names.dns_subdomain, 60),
+    "dns1035Label": FormatValue("DNS1035Label", names.dns_1035_label, 30),
+    "qualifiedName": FormatValue("QualifiedName", names.qualified_name, 60),
+    "dns1123LabelPrefix": FormatValue("DNS1123LabelPrefix", _masked(names.dns_label), 30),
+    "dns1123SubdomainPrefix": FormatValue("DNS1123SubdomainPrefix", _masked(names.dns_subdomain), 60),
+    "dns1035LabelPrefix": FormatValue("DNS1035LabelPrefix", _masked(names.dns_1035_label), 30),
+    "labelValue": FormatValue("LabelValue", names.label_value, 40),
+    "uri": FormatValue("URI", _by_schema_format("uri", "URI"), 1000),
+    "uuid": FormatValue("UUID", _by_schema_format("uuid", "UUID"), 36),
+    "byte": FormatValue("Byte", _by_schema_format("byte", "base64"), 1000),
+    "date": FormatValue("Date", _by_schema_format("date", "date"), 1000),
+    "datetime": FormatValue("DateTime", _by_schema_format("date-time", "datetime"), 1000),
+}
+
+
+def _named(name: str) -> Optional:
+    found = _NAMED.get(name)
+    return Optional.none() if found is None else Optional.of(found)
+
+
+def _validate(form: FormatValue, text: str) -> Optional:
+    faults = list(form.check(text))
+    return Optional.of(faults) if faults else Optional.none()
+
+
+def _cost(args: Sequence[Any], _: Any) -> int:
+    return regex_cost(len(args[1]), args[0].regex_size)
+
+
+def _estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    return CallEstimate(sizes.size(operands[1]).scaled(0.1).scaled(_LONGEST_REGEX * 0.25))
+
+
+def _constant(name: str, value: FormatValue) -> Any:
+    return function(f"const_{name}", (), FORMAT, lambda: value)
+
+
+FORMAT_LIBRARY: Final = Library(
+    functions={
+        "format.named": [
+            function("format-named", (STRING,), optional_of(FORMAT), _named, cost=unit, estimate=estimate_unit)
+        ],
+        "validate": [
+            method(
+                "format-validate",
+                (FORMAT, STRING),
+                optional_of(list_of(STRING)),
+                _validate,
+                cost=_cost,
+                estimate=_estimate,
+            )
+        ],
+        **{f"format.{name}": [_constant(name, value)] for name, value in _NAMED.items()},
+    },
+    types={FORMAT.name: FORMAT},
+)
+"""What names, labels and the like look like."""

@@ -1,0 +1,153 @@
+"""Types made from schemas: what expressions may ask of a value, and how large it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from opsdk.apiserver.expressions.escaping import escape
+from opsdk.cel import types
+from opsdk.cel.declarations import Range
+from opsdk.cel.types import Type
+
+Schema = Mapping[str, Any]
+
+MAX_REQUEST: Final = 3 * 1024 * 1024
+"""The bytes that a request can have, and so the most of anything in it."""
+
+_STRING: Final = {"type": "string"}
+_META: Final = {"type": "object", "properties": {"name": _STRING, "generateName": _STRING}}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The type of a schema.
+
+    Attributes:
+        type: as expressions see it.
+        most: how many characters, elements or entries a value has at most.
+        least_bytes: how short the JSON of a value can be.
+        element: what a list or a map contains.
+        fields: of an object, by their escaped names.
+    """
+
+    type: Type
+    most: int = 0
+    least_bytes: int = 1
+    element: Declared | None = None
+    fields: Mapping[str, Declared] = field(default_factory=dict)
+
+    def size(self, path: tuple[str, ...]) -> Range | None:
+        """The size of what a path, after the variable's name, leads to."""
+        found: Declared | None = self
+        for step in path[1:]:
+            if found is None:
+                return None
+            if step in ("@items", "@values"):
+                found = found.element
+            elif step == "@keys":
+                found = _KEY if found.element is not None else None
+            else:
+                found = found.fields.get(step)
+        return None if found is None else Range(0, found.most)
+
+
+_KEY: Final = Declared(types.STRING, 0, 2)
+
+
+def with_metadata(schema: Schema) -> Schema:
+    """The schema of a whole object, of which kind, apiVersion and names are always known."""
+    properties = {**(schema.get("properties") or {}), "apiVersion": _STRING, "kind": _STRING, "metadata": _META}
+    return {**schema, "properties": properties}
+
+
+def declare(schema: Schema, name: str, *, resource: bool = False) -> Declared | None:
+    """The type of a schema, objects in it named after `name`; None if expressions cannot see such values."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return Declared(types.DYN, _longest_string(schema), 1)
+    if resource or schema.get("x-kubernetes-embedded-resource"):
+        schema = with_metadata(schema)
+    match schema.get("type"):
+        case "array":
+            return _list(schema, name)
+        case "object":
+            return (
+                _map(schema, name) if isinstance(schema.get("additionalProperties"), Mapping) else _object(schema, name)
+            )
+        case "string":
+            return _string(schema)
+        case "boolean":
+            return Declared(types.BOOL, 0, 4)
+        case "number":
+            return Declared(types.DOUBLE, 0, 1)
+        case "integer":
+            return Declared(types.INT, 0, 1)
+    return None
+
+
+def _list(schema: Schema, name: str) -> Declared | None:
+    items = schema.get("items")
+    element = declare(items, f"{name}.@idx") if isinstance(items, Mapping) else None
+    if element is None:
+        return None
+    most = schema.get("maxItems")
+    count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 1)
+    return Declared(types.list_of(element.type), count, 2, element)
+
+
+def _map(schema: Schema, name: str) -> Declared | None:
+    element = declare(schema["additionalProperties"], f"{name}.@elem")
+    if element is None:
+        return None
+    most = schema.get("maxProperties")
+    count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 6)
+    return Declared(types.map_of(types.STRING, element.type), count, 2, element)
+
+
+def _object(schema: Schema, name: str) -> Declared:
+    fields: dict[str, Declared] = {}
+    least = 2
+    required = schema.get("required") or ()
+    for key, below in (schema.get("properties") or {}).items():
+        escaped = escape(key)
+        found = declare(below, f"{name}.{escaped or key}")
+        if found is None:
+            continue
+        if escaped is not None:
+            fields[escaped] = found
+        if key in required and below.get("default") is None:
+            least += len(key.encode()) + found.least_bytes + 4
+    type_ = types.object_of(name, {key: found.type for key, found in fields.items()})
+    return Declared(type_, 0, least, None, fields)
+
+
+_FORMATS: Final = {
+    "duration": (types.DURATION, 32, 3),
+    "date": (types.TIMESTAMP, 12, 12),
+    "date-time": (types.TIMESTAMP, 32, 21),
+}
+
+
+def _string(schema: Schema) -> Declared:
+    form = schema.get("format")
+    known = _FORMATS.get(form or "")
+    if known is not None:
+        return Declared(*known)
+    longest = schema.get("maxLength")
+    if form == "byte":
+        return Declared(types.BYTES, MAX_REQUEST - 2 if longest is None else max(int(longest), 0), 2)
+    if longest is None and schema.get("enum"):
+        return Declared(types.STRING, max(len(str(one).encode()) for one in schema["enum"]), 2)
+    return Declared(types.STRING, _longest_string(schema), 2)
+
+
+def _longest_string(schema: Schema) -> int:
+    """In bytes: a character may need four."""
+    longest = schema.get("maxLength")
+    return MAX_REQUEST - 2 if longest is None else max(int(longest), 0) * 4
+
+
+def cardinality(least_bytes: int) -> int:
+    """How often values of this size can be in a request."""
+    return MAX_REQUEST // (least_bytes + 1)

@@ -1,0 +1,193 @@
+"""One rule of ``x-kubernetes-validations``, compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
+from opsdk.apiserver.expressions.schemas import Declared
+from opsdk.apiserver.field_errors import FieldErrorType
+from opsdk.cel.environment import Program
+from opsdk.cel.types import Kind, optional_of
+from opsdk.errors import CelCompileError, UsageError
+from opsdk.tree.paths import FieldPath
+
+REASONS: Final = {
+    "FieldValueDuplicate": FieldErrorType.DUPLICATE,
+    "FieldValueForbidden": FieldErrorType.FORBIDDEN,
+    "FieldValueInvalid": FieldErrorType.INVALID,
+    "FieldValueRequired": FieldErrorType.REQUIRED,
+}
+"""What a broken rule may be reported as."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A rule as it is written, and its programs, compiled on first use.
+
+    Attributes:
+        written: the entry of the schema.
+        declared: the type of ``self``.
+        schema: the schema that has the rule.
+    """
+
+    written: Mapping[str, Any]
+    declared: Declared
+    schema: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The expression."""
+        found: str = self.written.get("rule") or ""
+        return found
+
+    @property
+    def optional_old(self) -> bool:
+        """Whether the old value is an optional, so that the rule also holds where there is none."""
+        return bool(self.written.get("optionalOldSelf"))
+
+    @property
+    def label(self) -> str:
+        """How messages name the rule."""
+        message: str = self.written.get("message") or ""
+        return message.strip() if message else self.text.strip()
+
+    @property
+    def message(self) -> str:
+        """What to say when it is broken."""
+        return self.label if self.written.get("message") else f"failed rule: {self.label}"
+
+    @property
+    def reason(self) -> FieldErrorType:
+        """What to report when it is broken."""
+        return REASONS.get(self.written.get("reason") or "", FieldErrorType.INVALID)
+
+    # -------------------------------------------------------------- programs
+    @cached_property
+    def _compiled(self) -> Program | str | None:
+        """The program, what is wrong with it, or None if there is no rule."""
+        if not self.text.strip():
+            return None
+        program = self._compile(self.text, optional=self.optional_old, prefix="")
+        if isinstance(program, Program) and program.type.kind is not Kind.BOOL:
+            return "cel expression must evaluate to a bool"
+        return program
+
+    @cached_property
+    def _compiled_message(self) -> Program | str | None:
+        text = self.written.get("messageExpression") or ""
+        if not text.strip() or self.program is None:
+            return None
+        program = self._compile(text, optional=False, prefix="messageExpression ")
+        if isinstance(program, Program) and program.type.kind is not Kind.STRING:
+            return "messageExpression must evaluate to a string"
+        return program
+
+    def _compile(self, text: str, *, optional: bool, prefix: str) -> Program | str:
+        self_type = self.declared.type
+        old_type = optional_of(self_type) if optional else self_type
+        environment = kubernetes_environment().extend(variables={"self": self_type, "oldSelf": old_type})
+        try:
+            return environment.compile(text)
+        except CelCompileError as error:
+            found = str(error)
+            if found.startswith("program instantiation"):
+                return found.replace("program", prefix.strip() or "program", 1)
+            return f"{prefix}compilation failed: {found}"
+
+    @property
+    def program(self) -> Program | None:
+        """Decides; None if it does not compile."""
+        return self._compiled if isinstance(self._compiled, Program) else None
+
+    @property
+    def fault(self) -> str:
+        """Why it does not compile."""
+        return self._compiled if isinstance(self._compiled, str) else ""
+
+    @property
+    def message_program(self) -> Program | None:
+        """Says what is wrong."""
+        return self._compiled_message if isinstance(self._compiled_message, Program) else None
+
+    @property
+    def message_fault(self) -> str:
+        """Why the message does not compile."""
+        return self._compiled_message if isinstance(self._compiled_message, str) else ""
+
+    @property
+    def uses_old(self) -> bool:
+        """Whether it compares with what was there before."""
+        return self.program is not None and "oldSelf" in self.program.variables
+
+    @cached_property
+    def cost(self) -> int:
+        """What one evaluation costs at most."""
+        return 0 if self.program is None else self.program.estimate(self.declared.size).most
+
+    @cached_property
+    def message_cost(self) -> int:
+        """What the message costs at most."""
+        return 0 if self.message_program is None else self.message_program.estimate(self.declared.size).most
+
+    def at(self, path: FieldPath) -> FieldPath:
+        """The field that a broken rule is reported at."""
+        text: str = self.written.get("fieldPath") or ""
+        return path.child(str(parse_field_path(text, self.schema))) if text else path
+
+
+# ------------------------------------------------------------------ where to report
+_TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+")
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
+
+
+def parse_field_path(text: str, schema: Mapping[str, Any]) -> FieldPath:
+    """The path that ``.field['key']`` means below a schema.
+
+    Raises:
+        UsageError: it is no path, or leads to nothing that the schema knows.
+
+    >>> str(parse_field_path(".a['b.c']", {"properties": {"a": {"properties": {"b.c": {}}}}}))
+    'a.b.c'
+    """
+    path = FieldPath()
+    for name in _names(text):
+        properties, additional = schema.get("properties"), schema.get("additionalProperties")
+        if properties:
+            if name not in properties:
+                raise UsageError("does not refer to a valid field")
+            path, schema = path.child(name), properties[name]
+        elif isinstance(additional, Mapping):
+            path, schema = path.key(name), additional
+        else:
+            raise UsageError("does not refer to a valid field")
+    return path
+
+
+def _names(text: str) -> Iterator[str]:
+    tokens: Sequence[str] = _TOKEN.findall(text)
+    if "".join(tokens) != text:
+        raise UsageError("unexpected end of JSON path")
+    rest = iter(tokens)
+    for mark in rest:
+        name = next(rest, None)
+        if mark not in (".", "["):
+            raise UsageError(f"expected [ or . but got: {mark}")
+        if name is None:
+            raise UsageError("unexpected end of JSON path")
+        if mark == ".":
+            yield name
+            continue
+        if not name.startswith("'") or next(rest, None) != "]":
+            raise UsageError(f"expected single quoted string but got {name}")
+        yield re.sub(r"\\(.)", _unescape, name[1:-1])
+
+
+def _unescape(match: re.Match[str]) -> str:
+    if match[1] not in _ESCAPES:
+        raise UsageError(f"invalid string literal: invalid escape char {match[0]}")
+    return _ESCAPES[match[1]]

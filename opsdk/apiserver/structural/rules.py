@@ -1,0 +1,325 @@
+"""Evaluating ``x-kubernetes-validations`` on objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from opsdk.apiserver.expressions.bound import Convert, converter
+from opsdk.apiserver.expressions.kubernetes import PER_CALL_LIMIT, RUNTIME_BUDGET
+from opsdk.apiserver.expressions.schemas import Declared, Schema, declare
+from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
+from opsdk.apiserver.structural.list_types import element_key
+from opsdk.apiserver.structural.rule import Rule
+from opsdk.apiserver.structural.rule_places import RULES, has_rules
+from opsdk.cel.environment import Outcome
+from opsdk.cel.values import Optional
+from opsdk.errors import CelBudgetError
+from opsdk.tree.equal import deep_equal
+from opsdk.tree.paths import FieldPath
+
+_LONGEST_MESSAGE: Final = 5 * 1024
+"""How many bytes a message that an expression made may have."""
+
+
+@dataclass(slots=True)
+class Broken:
+    """What evaluating found.
+
+    Attributes:
+        errors: rules that are broken.
+        warnings: rules that were broken before, by values that stay as they were.
+    """
+
+    errors: list[FieldError] = field(default_factory=list)
+    warnings: list[FieldError] = field(default_factory=list)
+
+
+class _SpentError(Exception):
+    """The budget is used up, or a rule cannot be trusted: nothing more is evaluated."""
+
+
+# ------------------------------------------------------------------ what was there before
+class _Was:
+    """A value and the one that was in its place."""
+
+    def __init__(self, new: Any, old: Any, schema: Schema) -> None:
+        self._new = new
+        self._old = old
+        self._schema = schema
+
+    @cached_property
+    def same(self) -> bool:
+        """Whether nothing changed."""
+        return deep_equal(self._new, self._old)
+
+    def key(self, name: str) -> _Was | None:
+        """The value of an entry, if there was one."""
+        if self._schema.get("x-kubernetes-map-type") == "atomic" or not isinstance(self._old, dict):
+            return None
+        if name not in self._old:
+            return None
+        below = (self._schema.get("properties") or {}).get(name) or self._schema.get("additionalProperties")
+        return _Was(self._new[name], self._old[name], below if isinstance(below, Mapping) else {})
+
+    @cached_property
+    def _old_element(self) -> Callable[[Any], Any]:
+        return old_elements(self._old, self._schema)
+
+    def index(self, at: int) -> _Was | None:
+        """An element of a list with keys, if there was one with the same."""
+        old = self._old_element(self._new[at])
+        return None if old is None else _Was(self._new[at], old, self._schema.get("items") or {})
+
+
+def old_elements(old: Any, schema: Schema) -> Callable[[Any], Any]:
+    """Finds the element that was there with the same keys; None if there was none, or if elements have no keys."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return lambda _: None
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    found = {element_key(one, keys): one for one in old if isinstance(one, dict)}
+    return lambda element: found.get(element_key(element, keys)) if isinstance(element, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What a value is compared with to see whether it may stay wrong: itself before, or what is nearest."""
+
+    current: _Was | None = None
+    nearest: _Was | None = None
+
+    def unchanged(self) -> bool:
+        """Whether an error here was there before."""
+        known = self.current or self.nearest
+        return known is not None and known.same
+
+    def key(self, name: str) -> _Before:
+        """Of an entry."""
+        if self.current is None:
+            return self
+        if self.nearest is None and name in ("apiVersion", "kind"):
+            return _Before()
+        return _Before(self.current.key(name), self.current)
+
+    def index(self, at: int) -> _Before:
+        """Of an element."""
+        return self if self.current is None else _Before(self.current.index(at), self.current)
+
+
+# ------------------------------------------------------------------ the tree of rules
+class RuleTree:
+    """The rules of a schema and of all below it.
+
+    Args:
+        schema: has the types.
+        validations: has the rules; differs from `schema` inside ``allOf``.
+        resource: whether values are whole objects.
+    """
+
+    def __init__(self, schema: Schema, *, validations: Schema | None = None, resource: bool = False) -> None:
+        self._schema = schema
+        self._from = schema if validations is None else validations
+        self._resource = resource
+
+    @cached_property
+    def _declared(self) -> Declared | None:
+        return declare(self._schema, "selfType", resource=self._resource)
+
+    @cached_property
+    def _convert(self) -> Convert:
+        assert self._declared is not None
+        return converter(self._schema, self._declared.type, resource=self._resource)
+
+    @cached_property
+    def rules(self) -> Sequence[Rule]:
+        """The rules of this level."""
+        written = self._from.get(RULES) or ()
+        if not written or self._declared is None:
+            return ()
+        return [Rule(one, self._declared, self._schema) for one in written]
+
+    def _below(self, keyword: str) -> RuleTree | None:
+        schema, validations = self._schema.get(keyword), self._from.get(keyword)
+        return _tree(schema, validations)
+
+    @cached_property
+    def _items(self) -> RuleTree | None:
+        return self._below("items")
+
+    @cached_property
+    def _additional(self) -> RuleTree | None:
+        return self._below("additionalProperties")
+
+    @cached_property
+    def _properties(self) -> Mapping[str, RuleTree]:
+        known = self._schema.get("properties") or {}
+        found = {name: _tree(known.get(name), below) for name, below in (self._from.get("properties") or {}).items()}
+        return {name: tree for name, tree in found.items() if tree is not None}
+
+    @cached_property
+    def _all_of(self) -> Sequence[RuleTree]:
+        return [
+            RuleTree(self._schema, validations=one, resource=self._resource)
+            for one in self._from.get("allOf") or ()
+            if has_rules(one)
+        ]
+
+    # -------------------------------------------------------------- evaluating
+    def evaluate(self, value: Any, old: Any, path: FieldPath, *, ratchet: bool = True) -> Broken:
+        """The rules that a value breaks; `old` is what it replaces, or None."""
+        run = _Run()
+        before = _Before(_Was(value, old, self._schema)) if old is not None and ratchet else _Before()
+        with suppress(_SpentError):  # said why, as the last error
+            self._visit(value, old, path, before, run)
+        return run.broken
+
+    def _visit(self, value: Any, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+        if value is None:
+            return
+        if self.rules:
+            self._apply(value, old, path, before, run)
+        for tree in self._all_of:
+            tree._visit(value, old, path, _Before(None, before.nearest), run)  # noqa: SLF001 - the same class
+        if isinstance(value, list) and self._items is not None:
+            was = old_elements(old, self._schema)
+            for at, element in enumerate(value):
+                self._items._visit(element, was(element), path.index(at), before.index(at), run)  # noqa: SLF001
+        elif isinstance(value, dict):
+            self._visit_entries(value, old, path, before, run)
+
+    def _visit_entries(self, value: dict[str, Any], old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+        atomic = self._schema.get("x-kubernetes-map-type") == "atomic"
+        known = old if isinstance(old, dict) and not atomic else {}
+        if self._additional is not None:
+            for name, one in value.items():
+                self._additional._visit(one, known.get(name), path.key(name), before.key(name), run)  # noqa: SLF001
+        for name, one in value.items():
+            tree = self._properties.get(name)
+            if tree is not None:
+                tree._visit(one, known.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
+
+    def _apply(self, value: Any, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+        bound = self._convert(value)
+        was = None if old is None else self._convert(old)
+        for rule in self.rules:
+            variables: dict[str, Any] = {"self": bound}
+            if was is not None:
+                variables["oldSelf"] = was
+            _Evaluation(rule, value, path, before, run).apply(variables)
+
+
+def _tree(schema: Any, validations: Any) -> RuleTree | None:
+    if not isinstance(schema, Mapping) or not isinstance(validations, Mapping) or not has_rules(validations):
+        return None
+    resource = bool(schema.get("x-kubernetes-embedded-resource"))
+    return RuleTree(schema, validations=validations, resource=resource)
+
+
+class _Run:
+    """The budget of one object, and what was found so far."""
+
+    def __init__(self) -> None:
+        self.broken = Broken()
+        self.budget = RUNTIME_BUDGET
+
+
+_SPENT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """One rule on one value."""
+
+    rule: Rule
+    value: Any
+    path: FieldPath
+    before: _Before
+    run: _Run
+
+    @property
+    def _kind(self) -> str:
+        """The type, which is shown instead of the value when a rule fails to decide."""
+        found: str = self.rule.schema.get("type") or ""
+        return found
+
+    def apply(self, variables: dict[str, Any]) -> None:
+        """Evaluate; note what is broken."""
+        rule = self.rule
+        if rule.fault:
+            self._add(invalid(self.path, self._kind, f"rule compile error: {rule.fault}"))
+            return
+        if rule.program is None or (rule.uses_old and "oldSelf" not in variables and not rule.optional_old):
+            return
+        if self.run.budget <= 0:
+            self._stop(_SPENT)
+        asked = dict(variables)
+        if rule.optional_old:
+            asked["oldSelf"] = Optional.of(variables["oldSelf"]) if "oldSelf" in variables else Optional.none()
+        outcome = rule.program.run(asked, limit=PER_CALL_LIMIT)
+        self._spend(outcome.cost, _SPENT)
+        if outcome.error is not None:
+            self._failed(outcome)
+        elif outcome.value is not True:
+            self._broken(variables)
+
+    def _spend(self, cost: int, message: str) -> None:
+        if cost > self.run.budget:
+            self._stop(message)
+        self.run.budget -= cost
+
+    def _stop(self, message: str) -> None:
+        self._add(invalid(self.path, self._kind, message))
+        raise _SpentError
+
+    def _add(self, error: FieldError) -> None:
+        self.run.broken.errors.append(error)
+
+    def _failed(self, outcome: Outcome) -> None:
+        text = str(outcome.error)
+        label = self.rule.label
+        if isinstance(outcome.error, CelBudgetError):
+            why = "no further validation rules will be run due to call cost exceeds limit for rule"
+            self._stop(f"'{text}': {why}: {label}")
+        if text.startswith("no such overload"):
+            why = "call arguments did not match a supported operator, function or macro signature for rule"
+            self._add(invalid(self.path, self._kind, f"'{text}': {why}: {label}"))
+        else:
+            self._add(invalid(self.path, self._kind, f"{text} evaluating rule: {label}"))
+
+    # -------------------------------------------------------------- what to say
+    def _broken(self, variables: dict[str, Any]) -> None:
+        path = self.rule.at(self.path)
+        detail = self._message(variables, path) or self.rule.message
+        shown = OMITTED if isinstance(self.value, dict | list) else self.value
+        reason = self.rule.reason
+        self._note(FieldError(reason, str(path), shown, "" if reason is FieldErrorType.DUPLICATE else detail))
+
+    def _note(self, error: FieldError) -> None:
+        """An error, or a warning if it is no news."""
+        if not self.rule.uses_old and self.before.unchanged():
+            self.run.broken.warnings.append(error)
+        else:
+            self._add(error)
+
+    def _message(self, variables: dict[str, Any], path: FieldPath) -> str | None:
+        """What the rule's own expression says; None if it says nothing that can be shown."""
+        program = self.rule.message_program
+        if program is None:
+            return None
+        outcome = program.run(variables if self.rule.uses_old else {"self": variables["self"]}, limit=PER_CALL_LIMIT)
+        if outcome.cost > self.run.budget:
+            self._note(invalid(path, self._kind, f"messageExpression evaluation failed due to {_SPENT[22:]}"))
+            raise _SpentError
+        if isinstance(outcome.error, CelBudgetError):
+            text = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
+            self._note(invalid(path, self._kind, f'{text}: "{self.rule.written["messageExpression"]}"'))
+            raise _SpentError
+        self.run.budget -= outcome.cost
+        if outcome.error is not None or not isinstance(outcome.value, str):
+            return None
+        text = outcome.value.strip()
+        return text if len(text.encode()) <= _LONGEST_MESSAGE and not re.search(r"\n", text) else None

@@ -1,0 +1,341 @@
+"""Types of expressions: what fits, and what each name and call refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from opsdk.cel import types
+from opsdk.cel.declarations import Functions, Overload
+from opsdk.cel.source import Issue
+from opsdk.cel.syntax import Call, Comprehension, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
+from opsdk.cel.types import Bindings, Kind, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an expression may refer to."""
+
+    variables: Mapping[str, Type]
+    types: Mapping[str, Type]
+    functions: Functions
+
+
+@dataclass(slots=True)
+class Checked:
+    """What the checker found; keys are ids of nodes.
+
+    Attributes:
+        types: the type of each node.
+        variables: which variable a name, or a chain of selections, refers to.
+        constants: which type a name refers to.
+        overloads: which overloads a call may have.
+        statics: calls whose target is part of the function's name.
+    """
+
+    types: dict[int, Type] = field(default_factory=dict)
+    variables: dict[int, str] = field(default_factory=dict)
+    constants: dict[int, Type] = field(default_factory=dict)
+    overloads: dict[int, tuple[str, tuple[Overload, ...]]] = field(default_factory=dict)
+    statics: set[int] = field(default_factory=set)
+    structs: dict[int, Type] = field(default_factory=dict)
+
+
+_RANGE_KINDS: Final = frozenset({Kind.DYN, Kind.ERROR, Kind.PARAM})
+
+
+def check(tree: Expr, scope: Scope) -> tuple[Checked, list[Issue]]:
+    """What everything in the tree is, and what does not fit."""
+    checker = _Checker(scope)
+    checker.check(tree)
+    found = checker.found
+    found.types = {
+        id_: types.substitute(checker.bindings, type_, unknown_is_dyn=True) for id_, type_ in found.types.items()
+    }
+    return found, checker.issues
+
+
+class _Checker:
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._locals: list[dict[str, Type]] = []
+        self._fresh = count()
+        self.bindings: Bindings = {}
+        self.found = Checked()
+        self.issues: list[Issue] = []
+
+    def check(self, expr: Expr) -> Type:
+        """The type of a node; all below are checked."""
+        found = self._type(expr)
+        self.found.types[expr.id] = found
+        return found
+
+    def _type(self, expr: Expr) -> Type:
+        match expr:
+            case Literal():
+                return expr.type
+            case Ident():
+                return self._ident(expr)
+            case Select():
+                return self._select(expr)
+            case Call():
+                return self._call(expr)
+            case ListOf():
+                return self._list(expr)
+            case MapOf():
+                return self._map(expr)
+            case Struct():
+                return self._struct(expr)
+            case Comprehension():
+                return self._comprehension(expr)
+
+    def _issue(self, at: int, message: str) -> Type:
+        self.issues.append(Issue(at, message))
+        return types.ERROR
+
+    def _show(self, type_: Type) -> str:
+        return str(types.substitute(self.bindings, type_))
+
+    def _fits(self, left: Type, right: Type) -> bool:
+        return self._fit_all((left,), (right,))
+
+    def _fit_all(self, left: Sequence[Type], right: Sequence[Type]) -> bool:
+        attempt = dict(self.bindings)
+        if not types.assignable_all(attempt, tuple(left), tuple(right)):
+            return False
+        self.bindings = attempt
+        return True
+
+    def _new_param(self) -> Type:
+        return types.param(f"_var{next(self._fresh)}")
+
+    # -------------------------------------------------------------- names
+    def _lookup(self, node: Expr, name: str) -> Type | None:
+        bare = name.removeprefix(".")
+        if not name.startswith("."):
+            for scope in reversed(self._locals):
+                if bare in scope:
+                    return scope[bare]
+        variable = self._scope.variables.get(bare)
+        if variable is not None:
+            self.found.variables[node.id] = bare
+            return variable
+        constant = self._scope.types.get(bare)
+        if constant is not None:
+            self.found.constants[node.id] = constant
+            return types.type_of(constant)
+        return None
+
+    def _undeclared(self, at: int, name: str) -> Type:
+        return self._issue(at, f"undeclared reference to '{name}' (in container '')")
+
+    def _ident(self, node: Ident) -> Type:
+        return self._lookup(node, node.name) or self._undeclared(node.at, node.name)
+
+    def _select(self, node: Select) -> Type:
+        qualified = qualified_name(node)
+        if qualified is not None and not node.test:
+            known = self._lookup(node, qualified)
+            if known is not None:
+                return known
+        return self._field(self.check(node.operand), node.field, node.at, test=node.test)
+
+    def _field(self, operand: Type, name: str, at: int, *, test: bool = False, optional: bool = False) -> Type:
+        target = types.substitute(self.bindings, operand)
+        if types.is_optional(target):
+            optional = True
+            target = target.params[0]
+        found = self._field_of(target, name, at)
+        if test:
+            return types.BOOL
+        return types.optional_of(found) if optional else found
+
+    def _field_of(self, target: Type, name: str, at: int) -> Type:
+        match target.kind:
+            case Kind.DYN:
+                return types.DYN
+            case Kind.ERROR:
+                return types.ERROR
+            case Kind.OBJECT:
+                return target.fields.get(name) or self._issue(at, f"undefined field '{name}'")
+            case Kind.MAP:
+                return target.params[1]
+            case Kind.PARAM:
+                self._fits(types.DYN, target)
+                return types.DYN
+        return self._issue(at, f"type '{self._show(target)}' does not support field selection")
+
+    # -------------------------------------------------------------- calls
+    def _call(self, node: Call) -> Type:
+        if node.function == "_?._":
+            return self._optional_select(node)
+        arguments = [self.check(arg) for arg in node.args]
+        if node.target is None:
+            overloads = self._scope.functions.get(node.function.removeprefix("."))
+            if overloads is None:
+                return self._undeclared(node.at, node.function)
+            return self._resolve(node, node.function, overloads, arguments, method=False)
+        qualified = qualified_name(node.target)
+        if qualified is not None:
+            name = f"{qualified}.{node.function}".removeprefix(".")
+            overloads = self._scope.functions.get(name)
+            if overloads is not None:
+                self.found.statics.add(node.id)
+                return self._resolve(node, name, overloads, arguments, method=False)
+        target = self.check(node.target)
+        overloads = self._scope.functions.get(node.function)
+        if overloads is None:
+            return self._undeclared(node.at, node.function)
+        return self._resolve(node, node.function, overloads, [target, *arguments], method=True)
+
+    def _optional_select(self, node: Call) -> Type:
+        operand, name = node.args
+        type_ = self.check(operand)
+        self.check(name)
+        assert isinstance(name, Literal)
+        self.found.overloads[node.id] = ("_?._", ())
+        return self._field(type_, name.value, node.at, optional=True)
+
+    def _resolve(
+        self, node: Call, name: str, overloads: Sequence[Overload], arguments: list[Type], *, method: bool
+    ) -> Type:
+        result: Type | None = None
+        chosen: list[Overload] = []
+        for overload in overloads:
+            if overload.method is not method or len(overload.params) != len(arguments):
+                continue
+            params, outcome = self._instantiate(overload)
+            if not self._fit_all(arguments, params):
+                continue
+            chosen.append(overload)
+            found = types.substitute(self.bindings, outcome)
+            result = found if result is None or result == found else types.DYN
+        if result is None:
+            return self._no_overload(node.at, name, arguments, method=method)
+        self.found.overloads[node.id] = (name, tuple(chosen))
+        return result
+
+    def _instantiate(self, overload: Overload) -> tuple[list[Type], Type]:
+        """The overload with type parameters of its own."""
+        names: Bindings = {}
+        for type_ in (*overload.params, overload.result):
+            self._rename(type_, names)
+        if not names:
+            return list(overload.params), overload.result
+        return [types.substitute(names, one) for one in overload.params], types.substitute(names, overload.result)
+
+    def _rename(self, type_: Type, names: Bindings) -> None:
+        if type_.kind is Kind.PARAM and type_.name not in names:
+            names[type_.name] = self._new_param()
+        for one in type_.params:
+            self._rename(one, names)
+
+    def _no_overload(self, at: int, name: str, arguments: list[Type], *, method: bool) -> Type:
+        shown = [self._show(one) for one in arguments]
+        signature = f"{shown[0]}.({', '.join(shown[1:])})" if method else f"({', '.join(shown)})"
+        return self._issue(at, f"found no matching overload for '{name}' applied to '{signature}'")
+
+    # -------------------------------------------------------------- aggregates
+    def _join(self, before: Type | None, current: Type) -> Type:
+        if before is None:
+            return current
+        return types.more_general(before, current) if self._fits(before, current) else types.DYN
+
+    def _content(self, expr: Expr, *, optional: bool) -> Type:
+        """The type of an element; of an optional one, of its content."""
+        found = self.check(expr)
+        if not optional:
+            return found
+        shown = types.substitute(self.bindings, found)
+        if types.is_optional(shown):
+            return shown.params[0]
+        if shown.kind in (Kind.DYN, Kind.ERROR):
+            return shown
+        return self._mismatch(expr.at, types.optional_of(shown), shown)
+
+    def _mismatch(self, at: int, expected: Type, actual: Type) -> Type:
+        return self._issue(at, f"expected type '{self._show(expected)}' but found '{self._show(actual)}'")
+
+    def _list(self, node: ListOf) -> Type:
+        element: Type | None = None
+        for index, one in enumerate(node.elements):
+            element = self._join(element, self._content(one, optional=index in node.optional))
+        return types.list_of(element or self._new_param())
+
+    def _map(self, node: MapOf) -> Type:
+        key: Type | None = None
+        value: Type | None = None
+        for entry in node.entries:
+            assert not isinstance(entry.key, str)
+            key = self._join(key, self.check(entry.key))
+            value = self._join(value, self._content(entry.value, optional=entry.optional))
+        return types.map_of(key or self._new_param(), value or self._new_param())
+
+    def _struct(self, node: Struct) -> Type:
+        type_ = self._scope.types.get(node.name.removeprefix("."))
+        if type_ is None:
+            found = self._undeclared(node.at, node.name)
+        elif type_.kind is not Kind.OBJECT:
+            found = self._issue(node.at, f"'{node.name}' is not a message type")
+        else:
+            found = self.found.structs[node.id] = type_
+        for entry in node.entries:
+            self._entry(entry, found)
+        return found
+
+    def _entry(self, entry: Entry, owner: Type) -> None:
+        assert isinstance(entry.key, str)
+        value = self.check(entry.value)
+        expected = types.ERROR
+        if owner.kind is Kind.OBJECT:
+            expected = owner.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
+        wanted = types.optional_of(expected) if entry.optional else expected
+        if not self._fits(wanted, value):
+            text = f"expected type of field '{entry.key}' is '{self._show(wanted)}' but provided type is"
+            self._issue(entry.at, f"{text} '{self._show(value)}'")
+
+    # -------------------------------------------------------------- folds
+    def _comprehension(self, node: Comprehension) -> Type:
+        over = self.check(node.range)
+        accumulator = self.check(node.init)
+        first, second = self._variables(types.substitute(self.bindings, over), node)
+        self._locals.append({node.accumulator: accumulator})
+        names = {node.variable: first} if node.second is None else {node.variable: first, node.second: second}
+        self._locals.append(names)
+        self._expect(node.condition, types.BOOL)
+        self._expect(node.step, accumulator)
+        self._locals.pop()
+        result = self.check(node.result)
+        self._locals.pop()
+        return result
+
+    def _variables(self, over: Type, node: Comprehension) -> tuple[Type, Type]:
+        """What the variables of a fold are; of one variable, only the first counts."""
+        if over.kind is Kind.LIST:
+            return (over.params[0], types.DYN) if node.second is None else (types.INT, over.params[0])
+        if over.kind is Kind.MAP:
+            return over.params[0], over.params[1]
+        if over.kind in _RANGE_KINDS:
+            self._fits(types.DYN, over)
+            return types.DYN, types.DYN
+        text = "cannot be range of a comprehension (must be list, map, or dynamic)"
+        self._issue(node.range.at, f"expression of type '{self._show(over)}' {text}")
+        return types.ERROR, types.ERROR
+
+    def _expect(self, expr: Expr, wanted: Type) -> None:
+        found = self.check(expr)
+        if not self._fits(wanted, found):
+            self._mismatch(expr.at, wanted, found)
+
+
+def qualified_name(expr: Expr) -> str | None:
+    """The dotted name that a chain of selections spells, if it is nothing else."""
+    match expr:
+        case Ident():
+            return expr.name
+        case Select(test=False):
+            operand = qualified_name(expr.operand)
+            return None if operand is None else f"{operand}.{expr.field}"
+    return None

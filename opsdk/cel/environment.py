@@ -1,0 +1,146 @@
+"""The door: environments compile expressions, programs evaluate them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opsdk.cel.checker import Checked, Scope, check
+from opsdk.cel.declarations import MOST, Library, Range, merged
+from opsdk.cel.estimate import SizeHint, estimate_cost
+from opsdk.cel.evaluate import Construct, Frame, compile_code
+from opsdk.cel.literals import check_literals
+from opsdk.cel.macros import STANDARD
+from opsdk.cel.parser import MAX_DEPTH, parse
+from opsdk.cel.source import NOWHERE, Issue, Source
+from opsdk.cel.syntax import Expr
+from opsdk.cel.types import Type
+from opsdk.errors import CelCompileError, CelEvaluationError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an evaluation ended: with a value or an error, and what it cost until then."""
+
+    value: Any
+    error: CelEvaluationError | None
+    cost: int
+
+
+class Program:
+    """A compiled expression.
+
+    Attributes:
+        type: the type of its value.
+        variables: the names of the variables that it uses.
+    """
+
+    def __init__(self, tree: Expr, checked: Checked, construct: Construct | None) -> None:
+        self._tree = tree
+        self._checked = checked
+        self._construct = construct
+        self._code, self._slots = compile_code(tree, checked)
+        self.type: Type = checked.types[tree.id]
+        self.variables = frozenset(checked.variables.values())
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        """The value of the expression.
+
+        Raises:
+            CelEvaluationError: it has none.
+        """
+        outcome = self.run(variables)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    def run(self, variables: Mapping[str, Any], *, limit: int = MOST) -> Outcome:
+        """Evaluate; cancelled when it costs more than `limit`."""
+        frame = Frame(variables, self._slots, limit, self._construct)
+        try:
+            value = self._code(frame)
+            frame.charge(0)
+        except CelEvaluationError as error:
+            return Outcome(None, error, frame.cost)
+        except RecursionError:
+            return Outcome(None, CelEvaluationError("evaluation is nested too deeply"), frame.cost)
+        return Outcome(value, None, frame.cost)
+
+    def estimate(self, hint: SizeHint) -> Range:
+        """Between what and what the cost lies, where `hint` knows the sizes of variables."""
+        return estimate_cost(self._tree, self._checked, hint)
+
+
+class Environment:
+    """Variables, types and functions that expressions may use.
+
+    >>> from opsdk.cel.library.standard import STANDARD_LIBRARY
+    >>> from opsdk.cel.types import INT
+    >>> environment = Environment([STANDARD_LIBRARY], variables={"x": INT})
+    >>> environment.compile("[1, 2, 3].exists(i, i == x)").evaluate({"x": 2})
+    True
+    >>> environment.compile("x + 'a'")
+    Traceback (most recent call last):
+        ...
+    opsdk.errors.CelCompileError: ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, string)'
+     | x + 'a'
+     | ..^
+
+    Args:
+        libraries: what may be called.
+        variables: what may be referred to, and the types.
+        types: what may be constructed or compared with.
+        construct: makes objects of those types.
+    """
+
+    def __init__(
+        self,
+        libraries: Iterable[Library],
+        *,
+        variables: Mapping[str, Type] | None = None,
+        types: Mapping[str, Type] | None = None,
+        construct: Construct | None = None,
+    ) -> None:
+        self._library = merged(libraries)
+        self._macros = {**STANDARD, **self._library.macros}
+        self._scope = Scope(variables or {}, {**self._library.types, **(types or {})}, self._library.functions)
+        self._construct = construct
+
+    def extend(
+        self,
+        *,
+        variables: Mapping[str, Type] | None = None,
+        types: Mapping[str, Type] | None = None,
+        construct: Construct | None = None,
+    ) -> Environment:
+        """The same libraries with more variables and types."""
+        other = object.__new__(Environment)
+        other._library, other._macros = self._library, self._macros
+        other._scope = Scope(
+            {**self._scope.variables, **(variables or {})},
+            {**self._scope.types, **(types or {})},
+            self._scope.functions,
+        )
+        other._construct = construct or self._construct
+        return other
+
+    def compile(self, text: str) -> Program:
+        """The program of an expression.
+
+        Raises:
+            CelCompileError: it does not parse or does not fit; the message shows where.
+        """
+        try:
+            return self._compile(text)
+        except RecursionError:
+            issue = Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
+            raise CelCompileError(Source(text).report([issue])) from None
+
+    def _compile(self, text: str) -> Program:
+        tree = parse(text, self._macros)
+        checked, issues = check(tree, self._scope)
+        issues = issues or list(check_literals(tree, checked))
+        if issues:
+            raise CelCompileError(Source(text).report(issues))
+        return Program(tree, checked, self._construct)

@@ -1,0 +1,575 @@
+"""Evaluation: the tree becomes functions once, which are then called as often as needed.
+
+Each function counts what it costs; an evaluation that costs more than it may is cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from opsdk.cel.checker import Checked
+from opsdk.cel.declarations import LIST_COST, MAP_COST, STRUCT_COST, Overload
+from opsdk.cel.macros import ACCUMULATOR, BIND_RANGE
+from opsdk.cel.syntax import Call, Comprehension, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
+from opsdk.cel.types import Kind, Type
+from opsdk.cel.values import (
+    Listed,
+    Mapped,
+    Optional,
+    contains,
+    elements,
+    field,
+    find_field,
+    find_index,
+    find_key,
+    index,
+    kind_of,
+    no_such_overload,
+    show,
+    type_of,
+)
+from opsdk.errors import CelBudgetError, CelCompileError, CelEvaluationError
+
+Construct = Callable[[Type, dict[str, Any]], Any]
+"""Makes an object of a type from the values of its fields."""
+
+
+class Frame:
+    """One evaluation: variables, what folds gather, and the cost so far."""
+
+    __slots__ = ("construct", "cost", "limit", "locals", "variables")
+
+    def __init__(self, variables: Mapping[str, Any], slots: int, limit: int, construct: Construct | None) -> None:
+        self.variables = variables
+        self.locals: list[Any] = [None] * slots
+        self.cost = 0
+        self.limit = limit
+        self.construct = construct
+
+    def charge(self, cost: int) -> None:
+        """Count a cost.
+
+        Raises:
+            CelBudgetError: it is too much.
+        """
+        self.cost += cost
+        if self.cost > self.limit:
+            raise CelBudgetError("operation cancelled: actual cost limit exceeded")
+
+
+Code = Callable[[Frame], Any]
+
+
+class _Raised:
+    """What a fold gathers when a step fails: raised by whoever asks for it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: CelEvaluationError) -> None:
+        self.error = error
+
+
+def compile_code(tree: Expr, checked: Checked) -> tuple[Code, int]:
+    """The function that evaluates the tree, and how many places for local variables it needs.
+
+    Raises:
+        CelCompileError: a constant part of it has no value.
+    """
+    compiler = _Compiler(checked)
+    return compiler.code(tree), compiler.slots
+
+
+_CONVERSIONS: Final = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
+)
+
+
+class _Compiler:
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        self._scopes: list[dict[str, int]] = []
+        self.slots = 0
+
+    def code(self, node: Expr) -> Code:
+        """The function for a node."""
+        match node:
+            case Literal():
+                return _constant(node.value)
+            case Ident():
+                return self._ident(node)
+            case Select():
+                return self._select(node)
+            case Call():
+                return self._call(node)
+            case ListOf():
+                return self._list(node)
+            case MapOf():
+                return self._map(node)
+            case Struct():
+                return self._struct(node)
+            case Comprehension():
+                return self._bind(node) if _is_bind(node) else self._fold(node)
+
+    # -------------------------------------------------------------- names and fields
+    def _slot(self, name: str) -> int | None:
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        return None
+
+    def _named(self, node: Expr) -> Code | None:
+        """What the checker found a name to refer to."""
+        constant = self._checked.constants.get(node.id)
+        if constant is not None:
+            return _constant(constant)
+        variable = self._checked.variables.get(node.id)
+        return None if variable is None else _variable(variable)
+
+    def _ident(self, node: Ident) -> Code:
+        slot = self._slot(node.name)
+        if slot is not None:
+            return _local(slot)
+        named = self._named(node)
+        assert named is not None
+        return named
+
+    def _select(self, node: Select) -> Code:
+        named = self._named(node)
+        if named is not None:
+            return named
+        operand, name = self.code(node.operand), node.field
+        if node.test:
+            return lambda frame: _test(operand(frame), name)
+
+        def select(frame: Frame) -> Any:
+            value = operand(frame)
+            frame.cost += 1
+            if isinstance(value, Optional):
+                return find_field(value.value, name) if value.has_value else value
+            return field(value, name)
+
+        return select
+
+    # -------------------------------------------------------------- calls
+    def _call(self, node: Call) -> Code:
+        name, overloads = self._checked.overloads[node.id]
+        arguments = node.args
+        if node.target is not None and node.id not in self._checked.statics:
+            arguments = (node.target, *arguments)
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self, *arguments)
+        appended = self._append(*arguments) if name == "_+_" else None
+        if appended is not None:
+            return appended
+        codes = [self.code(argument) for argument in arguments]
+        called = self._dispatch(name, overloads, arguments)
+        if name in _CONVERSIONS and isinstance(arguments[0], Literal):
+            return _constant(_folded(called, arguments[0].value))
+        return _invoke(called, overloads[0].cost if len(overloads) == 1 else _cost_of_first(overloads), codes)
+
+    def _dispatch(self, name: str, overloads: Sequence[Overload], arguments: Sequence[Expr]) -> Callable[..., Any]:
+        """The function to call; where types are only known at run time, the one that then fits."""
+        if len(overloads) == 1 and not any(self._is_dyn(argument) for argument in arguments):
+            return overloads[0].call
+
+        def choose(*values: Any) -> Any:
+            for overload in overloads:
+                if all(map(_fits, overload.params, values)):
+                    return overload.call(*values)
+            raise _unmatched(name, values)
+
+        return choose
+
+    def _is_dyn(self, node: Expr) -> bool:
+        return self._checked.types[node.id].kind in (Kind.DYN, Kind.ERROR, Kind.PARAM)
+
+    def logic(self, left: Expr, right: Expr, *, decisive: bool) -> Code:
+        """``&&`` and ``||``: one side may decide, even if the other has no value."""
+        first, second = self.code(left), self.code(right)
+
+        def decide(frame: Frame) -> bool:
+            error: CelEvaluationError
+            try:
+                value = first(frame)
+                if value is decisive:
+                    return value is True
+                if not isinstance(value, bool):
+                    raise no_such_overload()
+            except CelBudgetError:
+                raise
+            except CelEvaluationError as raised:
+                error = raised
+            else:
+                return _boolean(second(frame))
+            try:
+                other = second(frame)
+            except CelBudgetError:
+                raise
+            except CelEvaluationError:
+                raise error from None
+            if other is decisive:
+                return other is True
+            raise error
+
+        return decide
+
+    def choice(self, condition: Expr, yes: Expr, no: Expr) -> Code:
+        """Only the chosen side is evaluated."""
+        test, first, second = self.code(condition), self.code(yes), self.code(no)
+        return lambda frame: first(frame) if _boolean(test(frame)) else second(frame)
+
+    def not_false(self, argument: Expr) -> Code:
+        """Whether it is not false; what has no value is not."""
+        code = self.code(argument)
+
+        def test(frame: Frame) -> bool:
+            frame.charge(1)
+            try:
+                return code(frame) is not False
+            except CelBudgetError:
+                raise
+            except CelEvaluationError:
+                return True
+
+        return test
+
+    def member(self, element: Expr, container: Expr) -> Code:
+        """``in``; a list of constants costs nothing."""
+        first, second = self.code(element), self.code(container)
+        fixed = isinstance(container, ListOf) and all(isinstance(one, Literal) for one in container.elements)
+
+        def test(frame: Frame) -> bool:
+            value, within = first(frame), second(frame)
+            if not fixed:
+                frame.charge(len(within) if isinstance(within, Listed) else 1)
+            return contains(within, value)
+
+        return test
+
+    def index(self, container: Expr, key: Expr) -> Code:
+        """An element."""
+        first, second = self.code(container), self.code(key)
+
+        def get(frame: Frame) -> Any:
+            value, at = first(frame), second(frame)
+            frame.charge(1)
+            if isinstance(value, Optional):
+                return find_index(value.value, at) if value.has_value else value
+            return index(value, at)
+
+        return get
+
+    def optional_index(self, container: Expr, key: Expr) -> Code:
+        """An element, if it is there."""
+        return self._optional(container, key, find_index)
+
+    def optional_select(self, operand: Expr, name: Expr) -> Code:
+        """A field, if it is there."""
+        return self._optional(operand, name, find_field)
+
+    def _optional(self, container: Expr, key: Expr, find: Callable[[Any, Any], Optional]) -> Code:
+        first, second = self.code(container), self.code(key)
+
+        def get(frame: Frame) -> Optional:
+            value, at = first(frame), second(frame)
+            frame.charge(1)
+            if isinstance(value, Optional):
+                return find(value.value, at) if value.has_value else value
+            return find(value, at)
+
+        return get
+
+    def _append(self, left: Expr, right: Expr) -> Code | None:
+        """What a fold gathered, and one element: the list is the fold's own, so it may grow in place."""
+        if not (isinstance(left, Ident) and left.name == ACCUMULATOR and isinstance(right, ListOf)):
+            return None
+        gathered, codes = self.code(left), [self.code(one) for one in right.elements]
+
+        def append(frame: Frame) -> Any:
+            list_ = gathered(frame)
+            added = [code(frame) for code in codes]
+            frame.charge(LIST_COST + 1)
+            list_.extend(added)
+            return list_
+
+        return append
+
+    # -------------------------------------------------------------- aggregates
+    def _list(self, node: ListOf) -> Code:
+        if not node.optional and all(isinstance(one, Literal) for one in node.elements):
+            return _constant([one.value for one in node.elements if isinstance(one, Literal)])
+        codes = [(self.code(one), at in node.optional) for at, one in enumerate(node.elements)]
+
+        def build(frame: Frame) -> list[Any]:
+            built: list[Any] = []
+            for code, optional in codes:
+                value = code(frame)
+                if not optional:
+                    built.append(value)
+                elif _content(value).has_value:
+                    built.append(value.value)
+            frame.charge(LIST_COST)
+            return built
+
+        return build
+
+    def _map(self, node: MapOf) -> Code:
+        codes = [
+            (self.code(entry.key), self.code(entry.value), entry.optional)
+            for entry in node.entries
+            if not isinstance(entry.key, str)
+        ]
+
+        def build(frame: Frame) -> dict[Any, Any]:
+            built: dict[Any, Any] = {}
+            for key_code, code, optional in codes:
+                key, value = key_code(frame), code(frame)
+                if not optional:
+                    insert(built, key, value)
+                elif _content(value).has_value:
+                    insert(built, key, value.value)
+            frame.charge(MAP_COST)
+            return built
+
+        if all(isinstance(one, Literal) for entry in node.entries for one in (entry.key, entry.value)):
+            constant = build(Frame({}, 0, MAP_COST, None))
+            return _constant(constant)
+        return build
+
+    def _struct(self, node: Struct) -> Code:
+        type_ = self._checked.structs[node.id]
+        codes = [(_field_name(entry), self.code(entry.value), entry.optional) for entry in node.entries]
+
+        def build(frame: Frame) -> Any:
+            values: dict[str, Any] = {}
+            for name, code, optional in codes:
+                value = code(frame)
+                if not optional:
+                    values[name] = value
+                elif _content(value).has_value:
+                    values[name] = value.value
+            frame.charge(STRUCT_COST)
+            if frame.construct is None:
+                raise CelEvaluationError(f"unknown type: '{type_.name}'")
+            return frame.construct(type_, values)
+
+        return build
+
+    # -------------------------------------------------------------- folds
+    def _declare(self, scope: dict[str, int], name: str) -> int:
+        slot = scope[name] = self.slots
+        self.slots += 1
+        return slot
+
+    def _bind(self, node: Comprehension) -> Code:
+        value = self.code(node.init)
+        scope: dict[str, int] = {}
+        slot = self._declare(scope, node.accumulator)
+        self._scopes.append(scope)
+        result = self.code(node.result)
+        self._scopes.pop()
+
+        def evaluate(frame: Frame) -> Any:
+            frame.locals[slot] = value(frame)
+            return result(frame)
+
+        return evaluate
+
+    def _fold(self, node: Comprehension) -> Code:
+        over, init = self.code(node.range), self.code(node.init)
+        outer: dict[str, int] = {}
+        accumulator = self._declare(outer, node.accumulator)
+        self._scopes.append(outer)
+        inner: dict[str, int] = {}
+        first = self._declare(inner, node.variable)
+        second = None if node.second is None else self._declare(inner, node.second)
+        self._scopes.append(inner)
+        condition = None if isinstance(node.condition, Literal) else self.code(node.condition)
+        step = self.code(node.step)
+        self._scopes.pop()
+        result = self.code(node.result)
+        self._scopes.pop()
+        pairs = _singles if second is None else _pairs
+        second_slot = first if second is None else second
+
+        def evaluate(frame: Frame) -> Any:
+            container = over(frame)
+            gathered = init(frame)
+            local = frame.locals
+            local[accumulator] = list(gathered) if isinstance(gathered, list) else gathered
+            if isinstance(gathered, dict):
+                local[accumulator] = dict(gathered)
+            for value, other in pairs(container):
+                local[second_slot], local[first] = other, value
+                if condition is not None and not condition(frame):
+                    break
+                frame.charge(0)
+                try:
+                    local[accumulator] = step(frame)
+                except CelBudgetError:
+                    raise
+                except CelEvaluationError as error:
+                    if condition is None:
+                        raise
+                    local[accumulator] = _Raised(error)
+            return result(frame)
+
+        return evaluate
+
+
+def _is_bind(node: Comprehension) -> bool:
+    return node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
+
+
+def _singles(container: Any) -> Any:
+    return ((value, value) for value in elements(container))
+
+
+def _pairs(container: Any) -> Any:
+    if isinstance(container, Listed):
+        return enumerate(container)
+    if isinstance(container, Mapped):
+        return container.items()
+    raise no_such_overload()
+
+
+def _constant(value: Any) -> Code:
+    return lambda _: value
+
+
+def _variable(name: str) -> Code:
+    def get(frame: Frame) -> Any:
+        frame.cost += 1
+        try:
+            return frame.variables[name]
+        except KeyError:
+            raise CelEvaluationError(f"no such attribute(s): {name}") from None
+
+    return get
+
+
+def _local(slot: int) -> Code:
+    def get(frame: Frame) -> Any:
+        frame.cost += 1
+        value = frame.locals[slot]
+        if type(value) is _Raised:
+            raise value.error
+        return value
+
+    return get
+
+
+def _test(value: Any, name: str) -> bool:
+    if isinstance(value, Optional):
+        return value.has_value and find_field(value.value, name).has_value
+    return find_field(value, name).has_value
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise no_such_overload()
+    return value
+
+
+def _content(value: Any) -> Optional:
+    if not isinstance(value, Optional):
+        raise CelEvaluationError(f"cannot initialize optional entry from non-optional value {show(value)}")
+    return value
+
+
+def _field_name(entry: Entry) -> str:
+    assert isinstance(entry.key, str)
+    return entry.key
+
+
+def insert(entries: dict[Any, Any], key: Any, value: Any) -> None:
+    """Add an entry.
+
+    Raises:
+        CelEvaluationError: the key is there already, or is nothing that can be a key.
+    """
+    if kind_of(key) not in _KEYS:
+        raise CelEvaluationError(f"unsupported key type: {type_of(key).runtime_name}")
+    if find_key(entries, key).has_value:
+        raise CelEvaluationError(f"insert failed: key {show(key)} already exists")
+    entries[key] = value
+
+
+_KEYS: Final = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.STRING, Kind.DOUBLE})
+
+
+def _fits(param: Type, value: Any) -> bool:
+    if param.kind in (Kind.DYN, Kind.PARAM):
+        return True
+    found = type_of(value)
+    return found.kind is param.kind and (param.kind is not Kind.OPAQUE or found.name == param.name)
+
+
+def _unmatched(name: str, values: Sequence[Any]) -> CelEvaluationError:
+    if name.startswith(("_", "@", "!", "-")):
+        return no_such_overload()
+    return CelEvaluationError(f"no such overload: {name}({', '.join(type_of(one).runtime_name for one in values)})")
+
+
+def _folded(call: Callable[..., Any], value: Any) -> Any:
+    try:
+        return call(value)
+    except CelEvaluationError as error:
+        raise CelCompileError(f"program instantiation failed: {error}") from error
+
+
+def _cost_of_first(overloads: Sequence[Overload]) -> Callable[[Sequence[Any], Any], int] | None:
+    if not any(overload.cost for overload in overloads):
+        return None
+
+    def cost(values: Sequence[Any], result: Any) -> int:
+        for overload in overloads:
+            if all(map(_fits, overload.params, values)):
+                return overload.cost(values, result) if overload.cost is not None else 1
+        return 1
+
+    return cost
+
+
+def _invoke(call: Callable[..., Any], cost: Callable[[Sequence[Any], Any], int] | None, codes: Sequence[Code]) -> Code:
+    """Call with the values of the arguments, and count it."""
+    if cost is None and len(codes) == 1:
+        (only,) = codes
+
+        def unary(frame: Frame) -> Any:
+            value = only(frame)
+            frame.charge(1)
+            return call(value)
+
+        return unary
+    if cost is None and len(codes) == 2:
+        first, second = codes
+
+        def binary(frame: Frame) -> Any:
+            left, right = first(frame), second(frame)
+            frame.charge(1)
+            return call(left, right)
+
+        return binary
+
+    def general(frame: Frame) -> Any:
+        values = [code(frame) for code in codes]
+        result = call(*values)
+        frame.charge(1 if cost is None else cost(values, result))
+        return result
+
+    return general
+
+
+_SPECIAL: Final[dict[str, Callable[..., Code]]] = {
+    "_&&_": lambda compiler, left, right: compiler.logic(left, right, decisive=False),
+    "_||_": lambda compiler, left, right: compiler.logic(left, right, decisive=True),
+    "_?_:_": _Compiler.choice,
+    "_[_]": _Compiler.index,
+    "_[?_]": _Compiler.optional_index,
+    "_?._": _Compiler.optional_select,
+    "@in": _Compiler.member,
+    "@not_strictly_false": _Compiler.not_false,
+}

@@ -1,0 +1,183 @@
+"""Tokens of an expression."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from opsdk.cel.source import Issue
+
+
+class Kind(Enum):
+    """What a token is; the value is how messages name it."""
+
+    END = "<EOF>"
+    """The end of the text."""
+    IDENTIFIER = "IDENTIFIER"
+    """A name."""
+    ESCAPED = "ESC_IDENTIFIER"
+    """A field name in backticks."""
+    INT = "NUM_INT"
+    """An integer."""
+    UINT = "NUM_UINT"
+    """An integer with ``u``."""
+    FLOAT = "NUM_FLOAT"
+    """A number with a point or an exponent."""
+    STRING = "STRING"
+    """A string."""
+    BYTES = "BYTES"
+    """A string with ``b``."""
+    SYMBOL = "SYMBOL"
+    """An operator, a bracket, or one of the words ``in``, ``true``, ``false``, ``null``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token and where it begins."""
+
+    kind: Kind
+    text: str
+    at: int
+
+    def is_(self, *symbols: str) -> bool:
+        """Whether it is one of these symbols."""
+        return self.kind is Kind.SYMBOL and self.text in symbols
+
+
+_WORDS: Final = frozenset({"in", "true", "false", "null"})
+
+_ESCAPE: Final = r"\\(?:[abfnrtv\"'`?\\]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
+_QUOTED: Final = rf"""
+    [rR](?:\"\"\".*?\"\"\"|'''.*?'''|"[^"\n\r]*"|'[^'\n\r]*')
+  | \"\"\"(?:{_ESCAPE}|[^\\])*?\"\"\"
+  | '''(?:{_ESCAPE}|[^\\])*?'''
+  | "(?:{_ESCAPE}|[^"\\\n\r])*"
+  | '(?:{_ESCAPE}|[^'\\\n\r])*'
+"""
+_TOKEN: Final = re.compile(
+    rf"""
+      (?P<SPACE>[\t\ \r\n\f]+|//[^\n]*)
+    | (?P<BYTES>[bB](?:{_QUOTED}))
+    | (?P<STRING>{_QUOTED})
+    | (?P<FLOAT>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    | (?P<UINT>(?:0x[0-9a-fA-F]+|[0-9]+)[uU])
+    | (?P<INT>0x[0-9a-fA-F]+|[0-9]+)
+    | (?P<IDENTIFIER>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<ESCAPED>`[A-Za-z0-9_.\-/\ ]+`)
+    | (?P<SYMBOL>==|!=|<=|>=|&&|\|\||[\[\]{{}}().,\-!?:+*/%<>])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
+    """The tokens, closed by one of kind `Kind.END`, and what is no token.
+
+    >>> [token.text for token in tokenize("a<=1")[0]]
+    ['a', '<=', '1', '<EOF>']
+    """
+    issues: list[Issue] = []
+    tokens = list(_tokens(text, issues))
+    tokens.append(Token(Kind.END, Kind.END.value, len(text)))
+    return tokens, issues
+
+
+def _tokens(text: str, issues: list[Issue]) -> Iterator[Token]:
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            wrong = _unknown(text, at)
+            shown = wrong.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+            issues.append(Issue(at, f"Syntax error: token recognition error at: '{shown}'"))
+            at += len(wrong)
+            continue
+        name = found.lastgroup
+        assert name is not None
+        if name != "SPACE":
+            yield Token(Kind.SYMBOL if found[0] in _WORDS else Kind[name], found[0], at)
+        at = found.end()
+
+
+def _unknown(text: str, at: int) -> str:
+    """What cannot begin a token: half of an operator with what follows it, or an open string to the end of its line."""
+    char = text[at]
+    if char in "=&|":
+        return text[at : at + 2]
+    if char in "\"'":
+        return text[at:].split("\n", 1)[0]
+    return char
+
+
+# ------------------------------------------------------------------ what literals mean
+_SIMPLE: Final = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "?": "?",
+    "\\": "\\",
+}
+_ESCAPES: Final = re.compile(_ESCAPE)
+
+
+def unquote(token: str) -> str:
+    r"""The text of a string literal.
+
+    Raises:
+        ValueError: an escape that is no code point.
+
+    >>> unquote(r"'a\x41'"), unquote(r"r'\d'")
+    ('aA', '\\d')
+    """
+    raw, body = _body(token)
+    return body if raw else _ESCAPES.sub(lambda match: _char(match[0][1:]), body)
+
+
+def unquote_bytes(token: str) -> bytes:
+    r"""The bytes of a bytes literal: in it, ``\x`` and octal escapes stand for bytes.
+
+    >>> unquote_bytes(r"b'\xff\u00e4'")
+    b'\xff\xc3\xa4'
+    """
+    raw, body = _body(token[1:])
+    if raw:
+        return body.encode()
+    pieces: list[bytes] = []
+    end = 0
+    for match in _ESCAPES.finditer(body):
+        escape = match[0][1:]
+        pieces.append(body[end : match.start()].encode())
+        is_byte = escape[0] in "xX01234567"
+        pieces.append(bytes([_code(escape)]) if is_byte else _char(escape).encode())
+        end = match.end()
+    return b"".join([*pieces, body[end:].encode()])
+
+
+def _body(token: str) -> tuple[bool, str]:
+    raw = token[0] in "rR"
+    quoted = token[1:] if raw else token
+    size = 3 if len(quoted) >= 6 and quoted[:3] in ('"""', "'''") else 1
+    return raw, quoted[size:-size]
+
+
+def _code(escape: str) -> int:
+    return int(escape[1:], 16) if escape[0] in "xXuU" else int(escape, 8)
+
+
+def _char(escape: str) -> str:
+    if escape in _SIMPLE:
+        return _SIMPLE[escape]
+    code = _code(escape)
+    if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
+        raise ValueError(f"\\{escape}")
+    return chr(code)

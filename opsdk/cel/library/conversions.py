@@ -1,0 +1,167 @@
+"""Conversions between values and their texts."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+from opsdk.cel.times import parse_duration, parse_timestamp, show_duration, show_timestamp
+from opsdk.cel.types import Type
+from opsdk.cel.values import Duration, Timestamp, UInt, type_of
+from opsdk.errors import CelEvaluationError
+
+
+def _failed(value: Any, wanted: str) -> CelEvaluationError:
+    return CelEvaluationError(f"type conversion error from '{type_of(value).runtime_name}' to '{wanted}'")
+
+
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+def to_bool(text: str) -> bool:
+    """True or false, in one of Go's spellings."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise _failed(text, "bool")
+
+
+_INT: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def to_int(text: str) -> int:
+    """A decimal integer of 64 bits."""
+    if _INT.fullmatch(text) and len(text) <= 4096:
+        value = int(text)
+        if -(2**63) <= value < 2**63:
+            return value
+    raise _failed(text, "int")
+
+
+def to_uint(text: str) -> UInt:
+    """A decimal integer of 64 bits without a sign."""
+    if text.isascii() and text.isdigit() and len(text) <= 4096 and int(text) < 2**64:
+        return UInt(int(text))
+    raise _failed(text, "uint")
+
+
+_DOUBLE: Final = re.compile(r"(?i)[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)")
+
+
+def to_double(text: str) -> float:
+    """A number."""
+    if not _DOUBLE.fullmatch(text):
+        raise _failed(text, "double")
+    value = float(text)
+    if math.isinf(value) and "inf" not in text.lower():
+        raise _failed(text, "double")
+    return value
+
+
+def double_to_int(value: float) -> int:
+    """The number without its fraction."""
+    if not math.isfinite(value) or not -(2**63) < value < 2**63:
+        raise CelEvaluationError("integer overflow")
+    return int(value)
+
+
+def double_to_uint(value: float) -> UInt:
+    """The number without its fraction."""
+    if not math.isfinite(value) or not 0 <= value < 2**64:
+        raise CelEvaluationError("unsigned integer overflow")
+    return UInt(int(value))
+
+
+def to_duration(text: str) -> Duration:
+    """A duration."""
+    found = parse_duration(text)
+    if found is None:
+        raise _failed(text, "google.protobuf.Duration")
+    return found
+
+
+def to_timestamp(text: str) -> Timestamp:
+    """A moment."""
+    found = parse_timestamp(text)
+    if found is None:
+        raise _failed(text, "google.protobuf.Timestamp")
+    return found
+
+
+def to_string(value: Any) -> str:
+    """A value as text.
+
+    >>> to_string(1e21), to_string(Duration(1500000000)), to_string(True)
+    ('1e+21', '1.5s', 'true')
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return show_double(value)
+        case bytes():
+            return _decoded(value)
+        case Duration():
+            return show_duration(value)
+        case Timestamp():
+            return show_timestamp(value)
+        case Type():
+            return value.name
+    return str(value)
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise CelEvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
+
+
+_SCIENTIFIC_FROM: Final = 6
+"""The exponent from which Go writes the shortest form of a number with an exponent."""
+
+
+def show_double(value: float) -> str:
+    """A number as Go's ``%g`` writes it.
+
+    >>> show_double(2.0), show_double(1234567.0), show_double(0.00001)
+    ('2', '1.234567e+06', '1e-05')
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    digits, exponent = _shortest(abs(value))
+    sign = "-" if value < 0 else ""
+    if exponent < -4 or exponent >= _SCIENTIFIC_FROM:
+        return f"{sign}{_scientific(digits, exponent)}"
+    return f"{sign}{_plain(digits, exponent)}"
+
+
+def _scientific(digits: str, exponent: int) -> str:
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{digits[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def _plain(digits: str, exponent: int) -> str:
+    if exponent < 0:
+        return f"0.{'0' * (-exponent - 1)}{digits}"
+    if len(digits) <= exponent + 1:
+        return digits.ljust(exponent + 1, "0")
+    return f"{digits[: exponent + 1]}.{digits[exponent + 1 :]}"
+
+
+def _shortest(value: float) -> tuple[str, int]:
+    """The fewest digits that mean this number, and the exponent of the first one."""
+    mantissa, _, power = f"{value!r}".partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    exponent = len(whole) - 1 + int(power or 0)
+    digits = f"{whole}{fraction}"
+    stripped = digits.lstrip("0")
+    exponent -= len(digits) - len(stripped)
+    return stripped.rstrip("0") or "0", exponent

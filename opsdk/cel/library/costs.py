@@ -1,0 +1,96 @@
+"""Costs that several libraries share: those of walking through texts and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from opsdk.cel.declarations import ONE, TRAVERSAL, CallEstimate, Cost, Estimate, Operand, Range, Sizes, scaled
+from opsdk.cel.syntax import Literal
+from opsdk.cel.types import Kind
+from opsdk.cel.values import Listed, Mapped, ObjectView, size
+
+
+def size_of(value: Any) -> int:
+    """The size of a value that has one; else 1."""
+    if isinstance(value, ObjectView):
+        return value.size()
+    found = size(value)
+    return 1 if found is None else found
+
+
+def walk(argument: int, *, times: int = 1) -> Cost:
+    """The cost of reading an argument's characters."""
+    return lambda args, _: scaled(size_of(args[argument]), times * TRAVERSAL)
+
+
+def unit(_: Sequence[Any], __: Any) -> int:
+    """One."""
+    return 1
+
+
+def estimate_unit(_: Sizes, __: Sequence[Operand]) -> CallEstimate:
+    """One."""
+    return CallEstimate(ONE)
+
+
+def estimate_walk(argument: int = 0, *, times: int = 1, keeps_size: bool = False) -> Estimate:
+    """Estimates reading an argument's characters; the result may be as large as the argument."""
+
+    def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+        found = sizes.size(operands[argument])
+        return CallEstimate(found.scaled(times * TRAVERSAL), found if keeps_size else None)
+
+    return estimate
+
+
+def traversal(value: Any) -> int:
+    """The cost of reading a tree."""
+    if isinstance(value, str):
+        return int(len(value.encode()) * TRAVERSAL)
+    if isinstance(value, bytes):
+        return int(len(value) * TRAVERSAL)
+    if isinstance(value, Listed):
+        return sum(map(traversal, value))
+    if isinstance(value, Mapped):
+        return sum(traversal(key) + traversal(one) for key, one in value.items())
+    return 1
+
+
+def walk_elements(args: Sequence[Any], _: Any) -> int:
+    """The cost of comparing the elements of a list, or reading a text."""
+    return traversal(args[0])
+
+
+_TEXTS: Final = frozenset({Kind.STRING, Kind.BYTES})
+
+
+def estimate_elements(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    """Estimates comparing the elements of a list, or reading a text."""
+    target = operands[0]
+    element = sizes.element(target)
+    if element is None:
+        return CallEstimate(sizes.size(target).scaled(TRAVERSAL))
+    each = ONE
+    if element.type.kind in _TEXTS:
+        each += sizes.size(element).scaled(TRAVERSAL)
+    return CallEstimate(sizes.size(target) * each)
+
+
+def regex_cost(text: int, pattern: int) -> int:
+    """The cost of running a regular expression, by the two sizes."""
+    return scaled(text + 1, TRAVERSAL) * scaled(pattern, 0.25)
+
+
+def estimate_regex(sizes: Sizes, operands: Sequence[Operand]) -> Range:
+    """Estimates running the regular expression that is the second operand on the first."""
+    text = (sizes.size(operands[0]) + ONE).scaled(TRAVERSAL)
+    return text * sizes.size(operands[1]).scaled(0.25)
+
+
+def literal_int(operand: Operand, default: int) -> int:
+    """The value of a constant, or the default."""
+    match operand.expr:
+        case Literal(value=int(value)) if not isinstance(value, bool) and value >= 0:
+            return value
+    return default

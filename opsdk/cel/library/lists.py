@@ -1,0 +1,315 @@
+"""Lists: what Kubernetes adds (``sum``, ``isSorted``), the lists extension (``sort``, ``slice``), and sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cmp_to_key
+from itertools import pairwise
+from typing import Any, Final
+
+from opsdk.cel.declarations import (
+    LIST_COST,
+    MOST,
+    ONE,
+    TRAVERSAL,
+    CallEstimate,
+    Cost,
+    Estimate,
+    Library,
+    Operand,
+    Overload,
+    Range,
+    Sizes,
+    exactly,
+    function,
+    method,
+)
+from opsdk.cel.library.costs import estimate_elements, literal_int, walk_elements
+from opsdk.cel.macros import SORTING
+from opsdk.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, Type, list_of, param
+from opsdk.cel.values import Duration, Listed, UInt, compare, contains, equal, kind_of
+from opsdk.errors import CelBudgetError, CelEvaluationError
+
+_T: Final = param("T")
+_LIST: Final = list_of(_T)
+_ORDERED: Final = {
+    "int": INT,
+    "uint": UINT,
+    "double": DOUBLE,
+    "bool": BOOL,
+    "duration": DURATION,
+    "timestamp": TIMESTAMP,
+    "string": STRING,
+    "bytes": BYTES,
+}
+_READ: Final = {"cost": walk_elements, "estimate": estimate_elements}
+
+
+# ------------------------------------------------------------------ Kubernetes' own
+def _is_sorted(elements: Sequence[Any]) -> bool:
+    return all(compare(one, other) <= 0 for one, other in pairwise(elements))
+
+
+def _summing(plus: Callable[[Any, Any], Any], zero: Any) -> Callable[[Sequence[Any]], Any]:
+    def total(elements: Sequence[Any]) -> Any:
+        found = zero
+        for element in elements:
+            found = plus(found, element)
+        return found
+
+    return total
+
+
+def _int_sum(one: int, other: int) -> int:
+    found = one + other
+    if not -(2**63) <= found < 2**63:
+        raise CelEvaluationError("integer overflow")
+    return found
+
+
+def _uint_sum(one: int, other: int) -> UInt:
+    found = int(one) + int(other)
+    if found >= 2**64:
+        raise CelEvaluationError("unsigned integer overflow")
+    return UInt(found)
+
+
+def _duration_sum(one: Duration, other: Duration) -> Duration:
+    return Duration(_int_sum(one.nanoseconds, other.nanoseconds))
+
+
+_SUMS: Final[dict[str, tuple[Type, Callable[[Sequence[Any]], Any]]]] = {
+    "int": (INT, _summing(_int_sum, 0)),
+    "uint": (UINT, _summing(_uint_sum, UInt(0))),
+    "double": (DOUBLE, _summing(lambda one, other: one + other, 0.0)),
+    "duration": (DURATION, _summing(_duration_sum, Duration(0))),
+}
+
+
+def _extreme(name: str, sign: int) -> Callable[[Sequence[Any]], Any]:
+    def find(elements: Sequence[Any]) -> Any:
+        if not elements:
+            raise CelEvaluationError(f"{name} called on empty list")
+        found = elements[0]
+        for element in elements[1:]:
+            if compare(element, found) == sign:
+                found = element
+        return found
+
+    return find
+
+
+def _index_of(elements: Sequence[Any], value: Any) -> int:
+    return next((at for at, element in enumerate(elements) if equal(element, value)), -1)
+
+
+def _last_index_of(elements: Sequence[Any], value: Any) -> int:
+    return next((at for at in range(len(elements) - 1, -1, -1) if equal(elements[at], value)), -1)
+
+
+def _ordered(form: str, result: Callable[[Type], Type], call: Callable[..., Any]) -> list[Overload]:
+    return [
+        method(form.format(name), (list_of(type_),), result(type_), call, **_READ) for name, type_ in _ORDERED.items()
+    ]
+
+
+KUBERNETES_LISTS: Final = Library(
+    functions={
+        "isSorted": _ordered("list_{}_is_sorted_bool", lambda _: BOOL, _is_sorted),
+        "sum": [
+            method(f"list_{name}_sum_{name}", (list_of(type_),), type_, call, **_READ)
+            for name, (type_, call) in _SUMS.items()
+        ],
+        "min": _ordered("list_{}_min", lambda type_: type_, _extreme("min", -1)),
+        "max": _ordered("list_{}_max", lambda type_: type_, _extreme("max", 1)),
+        "indexOf": [method("list_a_index_of_int", (_LIST, _T), INT, _index_of, **_READ)],
+        "lastIndexOf": [method("list_a_last_index_of_int", (_LIST, _T), INT, _last_index_of, **_READ)],
+    }
+)
+"""What Kubernetes' expressions could do with lists from the beginning."""
+
+
+# ------------------------------------------------------------------ the lists extension
+def _slice(elements: Sequence[Any], start: int, end: int) -> list[Any]:
+    where = f"cannot slice({start}, {end})"
+    if start < 0 or end < 0:
+        raise CelEvaluationError(f"{where}, negative indexes not supported")
+    if start > end:
+        raise CelEvaluationError(f"{where}, start index must be less than or equal to end index")
+    if len(elements) < end:
+        raise CelEvaluationError(f"{where}, list is length {len(elements)}")
+    return list(elements[start:end])
+
+
+def _flatten(elements: Sequence[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise CelEvaluationError("level must be non-negative")
+    found: list[Any] = []
+    for element in elements:
+        if depth and isinstance(element, Listed):
+            found.extend(_flatten(element, depth - 1))
+        else:
+            found.append(element)
+    return found
+
+
+def _sort(elements: Sequence[Any]) -> list[Any]:
+    return _sort_by_keys(elements, elements)
+
+
+def _sort_by_keys(elements: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
+    if len({kind_of(key) for key in keys}) > 1:
+        raise CelEvaluationError("list elements must have the same type")
+    order = cmp_to_key(compare)
+    indices = sorted(range(len(elements)), key=lambda at: order(keys[at]))
+    return [elements[at] for at in indices]
+
+
+_LONGEST_RANGE: Final = 10_000_000
+
+
+def _range(count: int) -> list[int]:
+    if count > _LONGEST_RANGE:
+        raise CelBudgetError("operation cancelled: actual cost limit exceeded")
+    return list(range(max(count, 0)))
+
+
+def _distinct(elements: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for element in elements:
+        if not contains(found, element):
+            found.append(element)
+    return found
+
+
+def _made(factor: float, size: Range) -> CallEstimate:
+    """A call that makes a list of this size."""
+    return CallEstimate(size.scaled(factor) + exactly(LIST_COST + 1), size)
+
+
+def _making(factor: float, size: int) -> int:
+    return int(size * factor) + LIST_COST + 1
+
+
+def _estimate_slice(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    start = literal_int(operands[1], 0)
+    end = literal_int(operands[2], sizes.size(operands[0]).most)
+    return _made(1, exactly(max(end - start, 0)))
+
+
+def _estimate_range(_: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    return _made(1, exactly(literal_int(operands[0], MOST)))
+
+
+def _estimate_same(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    return _made(1, sizes.size(operands[0]))
+
+
+def _estimate_flatten(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    depth = literal_int(operands[1], MOST) if len(operands) > 1 else 1
+    return _made(depth, sizes.size(operands[0]))
+
+
+def _estimate_pairs(argument: int, type_: Type | None = None) -> Estimate:
+    factor = 2.0 + (TRAVERSAL if type_ in (STRING, BYTES) else 0)
+
+    def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+        size = sizes.size(operands[argument])
+        return _made(factor, size * size)
+
+    return estimate
+
+
+def _result_cost(_: Sequence[Any], result: Any) -> int:
+    return _making(1, len(result))
+
+
+def _flatten_cost(args: Sequence[Any], _: Any) -> int:
+    return _making(args[1] if len(args) > 1 else 1, len(args[0]))
+
+
+def _pairs_cost(argument: int) -> Cost:
+    def cost(args: Sequence[Any], _: Any) -> int:
+        elements = args[argument]
+        text = bool(elements) and isinstance(elements[0], str | bytes)
+        return _making(2.0 + (TRAVERSAL if text else 0), len(elements) ** 2)
+
+    return cost
+
+
+def _sorting(id_: str, type_: Type) -> Overload:
+    of = list_of(type_)
+    return method(id_, (of,), of, _sort, cost=_pairs_cost(0), estimate=_estimate_pairs(0, type_))
+
+
+def _sorting_by(id_: str, type_: Type) -> Overload:
+    params = (_LIST, list_of(type_))
+    return method(id_, params, _LIST, _sort_by_keys, cost=_pairs_cost(1), estimate=_estimate_pairs(1, type_))
+
+
+_FLATTEN: Final = {"cost": _flatten_cost, "estimate": _estimate_flatten}
+
+LISTS_LIBRARY: Final = Library(
+    functions={
+        "slice": [method("list_slice", (_LIST, INT, INT), _LIST, _slice, cost=_result_cost, estimate=_estimate_slice)],
+        "flatten": [
+            method("list_flatten", (list_of(_LIST),), _LIST, _flatten, **_FLATTEN),
+            method("list_flatten_int", (list_of(DYN), INT), list_of(DYN), _flatten, **_FLATTEN),
+        ],
+        "sort": [_sorting(f"list_{name}_sort", type_) for name, type_ in _ORDERED.items()],
+        "@sortByAssociatedKeys": [
+            _sorting_by(f"list_{name}_sortByAssociatedKeys", type_) for name, type_ in _ORDERED.items()
+        ],
+        "lists.range": [
+            function("lists_range", (INT,), list_of(INT), _range, cost=_result_cost, estimate=_estimate_range)
+        ],
+        "reverse": [
+            method("list_reverse", (_LIST,), _LIST, lambda one: one[::-1], cost=_result_cost, estimate=_estimate_same)
+        ],
+        "distinct": [
+            method("list_distinct", (_LIST,), _LIST, _distinct, cost=_pairs_cost(0), estimate=_estimate_pairs(0))
+        ],
+    },
+    macros=SORTING,
+)
+"""The lists extension, version 3."""
+
+
+# ------------------------------------------------------------------ sets
+def _sets_contain(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+    return all(contains(elements, other) for other in others)
+
+
+def _sets_equal(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+    return _sets_contain(elements, others) and _sets_contain(others, elements)
+
+
+def _sets_meet(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+    return any(contains(others, element) for element in elements)
+
+
+def _estimate_sets(factor: float) -> Estimate:
+    def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+        pairs = sizes.size(operands[0]) * sizes.size(operands[1])
+        return CallEstimate(pairs.scaled(factor) + ONE)
+
+    return estimate
+
+
+def _sets_cost(factor: float) -> Cost:
+    return lambda args, _: int(len(args[0]) * len(args[1]) * factor) + 1
+
+
+def _sets(name: str, factor: float, call: Callable[..., bool]) -> list[Overload]:
+    costs = {"cost": _sets_cost(factor), "estimate": _estimate_sets(factor)}
+    return [function(f"list_sets_{name}_list", (_LIST, _LIST), BOOL, call, **costs)]
+
+
+SETS_LIBRARY: Final = Library(
+    functions={
+        "sets.contains": _sets("contains", 1, _sets_contain),
+        "sets.equivalent": _sets("equivalent", 2, _sets_equal),
+        "sets.intersects": _sets("intersects", 1, _sets_meet),
+    }
+)
+"""Lists as sets."""

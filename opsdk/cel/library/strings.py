@@ -1,0 +1,209 @@
+"""The strings extension, version 2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from opsdk.cel.declarations import (
+    MOST,
+    TRAVERSAL,
+    CallEstimate,
+    Library,
+    Operand,
+    Range,
+    Sizes,
+    exactly,
+    function,
+    method,
+    scaled,
+)
+from opsdk.cel.library.costs import estimate_elements, estimate_walk, literal_int, walk, walk_elements
+from opsdk.cel.library.formatting import format_string
+from opsdk.cel.types import DYN, INT, STRING, list_of
+from opsdk.errors import CelBudgetError, CelEvaluationError
+
+_TEXTS: Final = list_of(STRING)
+_LARGEST: Final = 2**27
+"""How long a text may become: far beyond what any budget allows to read."""
+
+
+def _out_of_range(at: int) -> CelEvaluationError:
+    return CelEvaluationError(f"index out of range: {at}")
+
+
+def _char_at(text: str, at: int) -> str:
+    if not 0 <= at <= len(text):
+        raise _out_of_range(at)
+    return text[at : at + 1]
+
+
+def _index_of(text: str, part: str, at: int = 0) -> int:
+    if not part:
+        return at
+    if not 0 <= at < max(len(text), 1):
+        raise _out_of_range(at)
+    return text.find(part, at)
+
+
+def _last_index_of(text: str, part: str, at: int | None = None) -> int:
+    if not part:
+        return len(text) if at is None else at
+    if at is None:
+        return text.rfind(part)
+    if not 0 <= at < len(text):
+        raise _out_of_range(at)
+    return text.rfind(part, 0, at + len(part))
+
+
+_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+
+
+def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
+    times = text.count(old) if limit < 0 else min(limit, text.count(old))
+    if len(text) + times * len(new) > _LARGEST:
+        raise CelBudgetError("operation cancelled: actual cost limit exceeded")
+    return text.replace(old, new, limit)
+
+
+def _split(text: str, separator: str, limit: int = -1) -> list[str]:
+    if limit == 0:
+        return []
+    if separator:
+        return text.split(separator, limit - 1 if limit > 0 else -1)
+    if 0 < limit < len(text):
+        return [*text[: limit - 1], text[limit - 1 :]]
+    return list(text)
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    stop = len(text) if end is None else end
+    if end is not None and start > end:
+        raise CelEvaluationError(f"invalid substring range. start: {start}, end: {end}")
+    for at in (start, stop):
+        if not 0 <= at <= len(text):
+            raise _out_of_range(at)
+    return text[start:stop]
+
+
+_SPACES: Final = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""What Unicode calls white space; `str.strip` also takes the separators of ASCII."""
+
+
+def _join(texts: Sequence[str], separator: str = "") -> str:
+    if sum(map(len, texts)) + len(separator) * len(texts) > _LARGEST:
+        raise CelBudgetError("operation cancelled: actual cost limit exceeded")
+    if not all(isinstance(text, str) for text in texts):
+        raise CelEvaluationError("no such overload")
+    return separator.join(texts)
+
+
+_QUOTES: Final = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def quote(text: str) -> str:
+    """The text in quotes, such that it can stand in an expression."""
+    return '"' + "".join(_QUOTES.get(char, char) for char in text) + '"'
+
+
+# ------------------------------------------------------------------ estimates
+def _estimate_replace(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    """The longest result replaces the shortest parts by the longest texts, the shortest the other way round."""
+    text, old, new = map(sizes.size, operands[:3])
+    if old.least == 0:
+        most = min(min(text.most + 1, MOST) * new.most + text.most, MOST)
+    elif new.most <= old.least:
+        most = text.most
+    else:
+        most = min(math.ceil(text.most / old.least) * new.most, MOST)
+    if old.most == 0:
+        least = min(min(text.least + 1, MOST) * new.least + text.least, MOST)
+    elif old.most <= new.least:
+        least = text.least
+    else:
+        least = min(math.ceil(text.least / old.most) * new.least, MOST)
+    return CallEstimate(text.scaled(2 * TRAVERSAL), Range(least, most))
+
+
+def _estimate_split(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    text = sizes.size(operands[0])
+    most = literal_int(operands[2], text.most) if len(operands) > 2 else text.most
+    return CallEstimate(text.scaled(2 * TRAVERSAL), Range(0, most))
+
+
+def _estimate_join(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    count = sizes.size(operands[0])
+    element = sizes.element(operands[0])
+    total = count * sizes.size(element) if element is not None else exactly(0)
+    if len(operands) > 1:
+        total += sizes.size(operands[1]) * Range(max(count.least - 1, 0), max(count.most - 1, 0))
+    return CallEstimate(total.scaled(TRAVERSAL), total)
+
+
+def _joining_cost(_: Sequence[Any], result: Any) -> int:
+    return scaled(len(result), 2 * TRAVERSAL)
+
+
+def _estimate_format(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    return CallEstimate(sizes.size(operands[0]).scaled(TRAVERSAL))
+
+
+_READ: Final = {"cost": walk(0), "estimate": estimate_walk(keeps_size=True)}
+_SEARCH: Final = {"cost": walk_elements, "estimate": estimate_elements}
+_REPLACE: Final = {"cost": walk(0, times=2), "estimate": _estimate_replace}
+_SPLIT: Final = {"cost": walk(0, times=2), "estimate": _estimate_split}
+_JOIN: Final = {"cost": _joining_cost, "estimate": _estimate_join}
+_THREE: Final = (STRING, STRING, STRING)
+
+STRINGS_LIBRARY: Final = Library(
+    functions={
+        "charAt": [method("string_char_at_int", (STRING, INT), STRING, _char_at)],
+        "indexOf": [
+            method("string_index_of_string", (STRING, STRING), INT, _index_of, **_SEARCH),
+            method("string_index_of_string_int", (STRING, STRING, INT), INT, _index_of, **_SEARCH),
+        ],
+        "lastIndexOf": [
+            method("string_last_index_of_string", (STRING, STRING), INT, _last_index_of, **_SEARCH),
+            method("string_last_index_of_string_int", (STRING, STRING, INT), INT, _last_index_of, **_SEARCH),
+        ],
+        "lowerAscii": [method("string_lower_ascii", (STRING,), STRING, lambda text: text.translate(_LOWER), **_READ)],
+        "upperAscii": [method("string_upper_ascii", (STRING,), STRING, lambda text: text.translate(_UPPER), **_READ)],
+        "replace": [
+            method("string_replace_string_string", _THREE, STRING, _replace, **_REPLACE),
+            method("string_replace_string_string_int", (*_THREE, INT), STRING, _replace, **_REPLACE),
+        ],
+        "split": [
+            method("string_split_string", (STRING, STRING), _TEXTS, _split, **_SPLIT),
+            method("string_split_string_int", (STRING, STRING, INT), _TEXTS, _split, **_SPLIT),
+        ],
+        "substring": [
+            method("string_substring_int", (STRING, INT), STRING, _substring, **_READ),
+            method("string_substring_int_int", (STRING, INT, INT), STRING, _substring, **_READ),
+        ],
+        "trim": [method("string_trim", (STRING,), STRING, lambda text: text.strip(_SPACES), **_READ)],
+        "join": [
+            method("list_join", (_TEXTS,), STRING, _join, **_JOIN),
+            method("list_join_string", (_TEXTS, STRING), STRING, _join, **_JOIN),
+        ],
+        "format": [
+            method("string_format", (STRING, list_of(DYN)), STRING, format_string, estimate=_estimate_format),
+        ],
+        "strings.quote": [function("strings_quote", (STRING,), STRING, quote, cost=walk(0), estimate=None)],
+    }
+)
+"""What strings can do beyond the standard library."""

@@ -1,0 +1,106 @@
+"""Small libraries on texts: ``find`` and ``findAll``, the maps of two-variable folds, escaping keys of JSON patches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from opsdk.cel import regex
+from opsdk.cel.declarations import CallEstimate, Library, Operand, Range, Sizes, function, method
+from opsdk.cel.evaluate import insert
+from opsdk.cel.library.costs import estimate_regex, estimate_walk, regex_cost, walk
+from opsdk.cel.macros import BINDINGS, TWO_VARIABLES
+from opsdk.cel.types import INT, STRING, list_of, map_of, param
+from opsdk.errors import CelEvaluationError, UsageError
+
+
+# ------------------------------------------------------------------ regular expressions
+def _find(text: str, pattern: str) -> str:
+    try:
+        return regex.find(pattern, text)
+    except UsageError as error:
+        raise CelEvaluationError(f"Illegal regex: {error}") from error
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> Sequence[str]:
+    try:
+        return regex.find_all(pattern, text, limit)
+    except UsageError as error:
+        raise CelEvaluationError(f"Illegal regex: {error}") from error
+
+
+def _cost(args: Sequence[Any], _: Any) -> int:
+    return regex_cost(len(args[0]), len(args[1]))
+
+
+def _estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    return CallEstimate(estimate_regex(sizes, operands), Range(0, sizes.size(operands[0]).most))
+
+
+_SEARCH: Final = {"cost": _cost, "estimate": _estimate}
+
+REGEX_LIBRARY: Final = Library(
+    functions={
+        "find": [method("string_find_string", (STRING, STRING), STRING, _find, **_SEARCH)],
+        "findAll": [
+            method("string_find_all_string", (STRING, STRING), list_of(STRING), _find_all, **_SEARCH),
+            method("string_find_all_string_int", (STRING, STRING, INT), list_of(STRING), _find_all, **_SEARCH),
+        ],
+    }
+)
+"""What regular expressions find."""
+
+
+# ------------------------------------------------------------------ folds into maps
+_K: Final = param("K")
+_V: Final = param("V")
+_MAP: Final = map_of(_K, _V)
+
+
+def _insert(entries: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    """The map belongs to the fold that calls this, so it may grow in place."""
+    insert(entries, key, value)
+    return entries
+
+
+def _insert_all(entries: dict[Any, Any], others: Mapping[Any, Any]) -> dict[Any, Any]:
+    for key, value in others.items():
+        insert(entries, key, value)
+    return entries
+
+
+TWO_VARIABLES_LIBRARY: Final = Library(
+    functions={
+        "cel.@mapInsert": [
+            function("@mapInsert_map_key_value", (_MAP, _K, _V), _MAP, _insert),
+            function("@mapInsert_map_map", (_MAP, _MAP), _MAP, _insert_all),
+        ]
+    },
+    macros=TWO_VARIABLES,
+)
+"""Folds that see index and element, or key and value."""
+
+BINDINGS_LIBRARY: Final = Library(macros=BINDINGS)
+"""``cel.bind``."""
+
+
+# ------------------------------------------------------------------ JSON patches
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+JSON_PATCH_LIBRARY: Final = Library(
+    functions={
+        "jsonpatch.escapeKey": [
+            function(
+                "string_jsonpatch_escapeKey_string",
+                (STRING,),
+                STRING,
+                _escape,
+                cost=walk(0),
+                estimate=estimate_walk(keeps_size=True),
+            )
+        ]
+    }
+)
+"""Keys inside the paths of JSON patches."""

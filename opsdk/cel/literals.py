@@ -1,0 +1,120 @@
+"""What is checked after the types: constants that can never be right, and aggregates of mixed types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from opsdk.cel.checker import Checked
+from opsdk.cel.regex import compile_regex
+from opsdk.cel.source import Issue
+from opsdk.cel.syntax import Call, Comprehension, Expr, ListOf, Literal, MapOf, Select, Struct
+from opsdk.cel.times import parse_duration, parse_timestamp
+from opsdk.cel.types import Kind, Type
+from opsdk.errors import UsageError
+
+
+def _is_regex(value: Any) -> bool:
+    try:
+        compile_regex(value)
+    except UsageError:
+        return False
+    return True
+
+
+_ARGUMENTS: Final[dict[str, Callable[[Any], bool]]] = {
+    "duration": lambda value: not isinstance(value, str) or parse_duration(value) is not None,
+    "timestamp": lambda value: not isinstance(value, str) or parse_timestamp(value) is not None,
+    "matches": lambda value: not isinstance(value, str) or _is_regex(value),
+}
+
+
+def check_literals(tree: Expr, checked: Checked) -> Iterator[Issue]:
+    """Constants that a function refuses, and lists and maps whose elements are of different types."""
+    for node, formatted in _walk(tree, formatted=False):
+        match node:
+            case Call():
+                yield from _call(node)
+            case ListOf() if not formatted:
+                yield from _list(node, checked)
+            case MapOf() if not formatted:
+                yield from _map(node, checked)
+
+
+def _walk(node: Expr, *, formatted: bool) -> Iterator[tuple[Expr, bool]]:
+    """All nodes, and whether they are arguments of ``format``, which takes lists of anything."""
+    yield node, formatted
+    inside = (isinstance(node, Call) and node.function == "format") or (formatted and isinstance(node, ListOf | MapOf))
+    for child in children(node):
+        yield from _walk(child, formatted=inside)
+
+
+def children(node: Expr) -> tuple[Expr, ...]:
+    """The nodes directly below."""
+    match node:
+        case Select():
+            return (node.operand,)
+        case Call():
+            return node.args if node.target is None else (node.target, *node.args)
+        case ListOf():
+            return node.elements
+        case MapOf():
+            return tuple(one for entry in node.entries for one in (entry.key, entry.value) if not isinstance(one, str))
+        case Struct():
+            return tuple(entry.value for entry in node.entries)
+        case Comprehension():
+            return (node.range, node.init, node.condition, node.step, node.result)
+    return ()
+
+
+def _call(node: Call) -> Iterator[Issue]:
+    valid = _ARGUMENTS.get(node.function)
+    if valid is not None and node.args:
+        argument = node.args[0]
+        if isinstance(argument, Literal) and not valid(argument.value):
+            yield Issue(argument.at, f"invalid {node.function} argument")
+
+
+def _list(node: ListOf, checked: Checked) -> Iterator[Issue]:
+    first: Type | None = None
+    for index, element in enumerate(node.elements):
+        found = checked.types[element.id]
+        if index in node.optional and found.params:
+            found = found.params[0]
+        if first is None:
+            first = found
+        elif not _same(first, found):
+            yield _mismatch(element.at, first, found)
+            return
+
+
+def _map(node: MapOf, checked: Checked) -> Iterator[Issue]:
+    keys: Type | None = None
+    values: Type | None = None
+    for entry in node.entries:
+        assert not isinstance(entry.key, str)
+        key, value = checked.types[entry.key.id], checked.types[entry.value.id]
+        if entry.optional and value.params:
+            value = value.params[0]
+        if keys is None or values is None:
+            keys, values = key, value
+            continue
+        if not _same(keys, key):
+            yield _mismatch(entry.key.at, keys, key)
+        if not _same(values, value):
+            yield _mismatch(entry.value.at, values, value)
+
+
+def _same(left: Type, right: Type) -> bool:
+    """Whether two types are one, whatever their parameters are called."""
+    if left.kind is not right.kind or len(left.params) != len(right.params):
+        return False
+    if left.kind is Kind.TYPE:
+        return True
+    if left.kind is not Kind.PARAM and left.name != right.name:
+        return False
+    return all(map(_same, left.params, right.params))
+
+
+def _mismatch(at: int, expected: Type, actual: Type) -> Issue:
+    return Issue(at, f"expected type '{expected}' but found '{actual}'")

@@ -1,0 +1,390 @@
+"""From text to a syntax tree, by descending through the grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final
+
+from opsdk.cel.lexer import Kind, Token, tokenize, unquote, unquote_bytes
+from opsdk.cel.macros import STANDARD, Builder, Key, MacroError, Macros
+from opsdk.cel.source import NOWHERE, Issue, Source
+from opsdk.cel.syntax import Call, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
+from opsdk.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
+from opsdk.cel.values import UInt
+from opsdk.errors import CelCompileError
+
+MAX_DEPTH: Final = 250
+"""How deeply an expression may be nested; the real parser stops there too."""
+
+MAX_SIZE: Final = 100_000
+"""How many code points an expression may have."""
+
+_WORDS: Final = (
+    "as break const continue else false for function if import in let loop package namespace null return true var void"
+    " while"
+)
+RESERVED: Final = frozenset(_WORDS.split())
+"""Words that are no names of variables."""
+
+_OPERAND: Final = (
+    "'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER"
+)
+_STARTS: Final = frozenset({"[", "{", "(", ".", "-", "!", "true", "false", "null"})
+_LEVELS: Final = (
+    ("<", "<=", ">=", ">", "==", "!=", "in"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
+_OPERATORS: Final = {"in": "@in"}
+
+
+def parse(text: str, macros: Macros = STANDARD) -> Expr:
+    """The tree of an expression, with all macros written out.
+
+    Raises:
+        CelCompileError: it is no expression.
+    """
+    source = Source(text)
+    if len(text) > MAX_SIZE:
+        message = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_SIZE}"
+        raise CelCompileError(source.report([Issue(NOWHERE, message)]))
+    tokens, issues = tokenize(text)
+    parser = _Parser(tokens, macros, issues)
+    tree: Expr | None = None
+    try:
+        tree = parser.start()
+    except _StoppedError:
+        pass  # the issue is noted
+    except RecursionError:
+        issues.append(_too_deep())
+    if issues or tree is None:
+        raise CelCompileError(source.report(issues))
+    return tree
+
+
+def _too_deep() -> Issue:
+    return Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
+
+
+class _StoppedError(Exception):
+    """The parser cannot go on; the issue is noted."""
+
+
+class _Parser:
+    def __init__(self, tokens: Sequence[Token], macros: Macros, issues: list[Issue]) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self._macros = macros
+        self._issues = issues
+        self._ids = count(1)
+        self._depth = 0
+
+    # -------------------------------------------------------------- tokens
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._next]
+
+    def _peek(self) -> Token:
+        return self._tokens[min(self._next + 1, len(self._tokens) - 1)]
+
+    def _advance(self) -> Token:
+        token = self._token
+        self._next = min(self._next + 1, len(self._tokens) - 1)
+        return token
+
+    def _accept(self, *symbols: str) -> Token | None:
+        return self._advance() if self._token.is_(*symbols) else None
+
+    def _expect(self, symbol: str) -> Token:
+        found = self._accept(symbol)
+        if found is not None:
+            return found
+        if self._peek().is_(symbol):
+            self._syntax(f"extraneous input {_shown(self._token)} expecting '{symbol}'")
+            self._advance()
+            return self._advance()
+        if self._token.kind is Kind.END or self._token.is_(")", "]", "}", ",", "&&", "||", "?", ":"):
+            self._syntax(f"missing '{symbol}' at {_shown(self._token)}")
+            return self._token
+        self._syntax(f"mismatched input {_shown(self._token)} expecting '{symbol}'")
+        raise _StoppedError
+
+    def _syntax(self, message: str) -> None:
+        self._issue(self._token.at, f"Syntax error: {message}")
+
+    def _issue(self, at: int, message: str) -> None:
+        self._issues.append(Issue(at, message))
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._issues.append(_too_deep())
+            raise _StoppedError
+
+    # -------------------------------------------------------------- operators
+    def start(self) -> Expr:
+        """The whole text."""
+        tree = self._expr()
+        if self._token.kind is not Kind.END:
+            kind = "extraneous" if self._peek().kind is Kind.END else "mismatched"
+            self._syntax(f"{kind} input {_shown(self._token)} expecting <EOF>")
+        return tree
+
+    def _expr(self) -> Expr:
+        self._deeper()
+        condition = self._balanced("||", lambda: self._balanced("&&", lambda: self._binary(0)))
+        mark = self._accept("?")
+        if mark is not None:
+            yes = self._balanced("||", lambda: self._balanced("&&", lambda: self._binary(0)))
+            self._expect(":")
+            condition = self._call(mark.at, "_?_:_", condition, yes, self._expr())
+        self._depth -= 1
+        return condition
+
+    def _balanced(self, operator: str, term: Callable[[], Expr]) -> Expr:
+        """Terms joined by one operator, as a tree of little depth."""
+        terms, marks = [term()], []
+        while mark := self._accept(operator):
+            marks.append(mark.at)
+            terms.append(term())
+
+        def join(low: int, high: int) -> Expr:
+            if low > high:
+                return terms[low]
+            middle = (low + high + 1) // 2
+            return self._call(marks[middle], f"_{operator}_", join(low, middle - 1), join(middle + 1, high))
+
+        return join(0, len(marks) - 1)
+
+    def _binary(self, level: int) -> Expr:
+        if level == len(_LEVELS):
+            return self._unary()
+        left = self._binary(level + 1)
+        before = self._depth
+        while mark := self._accept(*_LEVELS[level]):
+            self._deeper()
+            left = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), left, self._binary(level + 1))
+        self._depth = before
+        return left
+
+    def _unary(self) -> Expr:
+        token = self._token
+        if token.is_("-") and self._peek().kind in (Kind.INT, Kind.FLOAT):
+            return self._member()
+        if not token.is_("!", "-"):
+            return self._member()
+        times = 0
+        while self._token.is_(token.text):
+            self._advance()
+            times += 1
+        operand = self._member()
+        return operand if times % 2 == 0 else self._call(token.at, f"{token.text}_", operand)
+
+    # -------------------------------------------------------------- members
+    def _member(self) -> Expr:
+        operand = self._primary()
+        before = self._depth
+        while mark := self._accept(".", "["):
+            self._deeper()
+            optional = self._accept("?") is not None
+            if mark.text == "[":
+                index = self._expr()
+                self._expect("]")
+                operand = self._call(mark.at, "_[?_]" if optional else "_[_]", operand, index)
+            else:
+                operand = self._field(mark, operand, optional=optional)
+        self._depth = before
+        return operand
+
+    def _field(self, dot: Token, operand: Expr, *, optional: bool) -> Expr:
+        name = self._token
+        if name.kind is Kind.ESCAPED:
+            self._issue(name.at, "unsupported syntax: '`'")
+        elif name.kind is not Kind.IDENTIFIER and not name.is_("in"):
+            self._unexpected("no viable alternative at input '.{}'")
+        self._advance()
+        field = name.text.strip("`")
+        if optional:
+            return self._call(dot.at, "_?._", operand, self._literal(name.at, field))
+        paren = self._accept("(")
+        if paren is None:
+            return Select(operand, field, id=next(self._ids), at=dot.at)
+        return self._expand(paren.at, field, operand, self._arguments())
+
+    def _unexpected(self, form: str) -> None:
+        shown = "<EOF>" if self._token.kind is Kind.END else self._token.text
+        self._syntax(form.format(shown))
+        raise _StoppedError
+
+    def _arguments(self) -> tuple[Expr, ...]:
+        """After the opening parenthesis, to the closing one."""
+        args: list[Expr] = []
+        if self._accept(")"):
+            return ()
+        args.append(self._expr())
+        while self._accept(","):
+            args.append(self._expr())
+        self._expect(")")
+        return tuple(args)
+
+    def _primary(self) -> Expr:
+        token = self._token
+        if token.is_("("):
+            self._advance()
+            inner = self._expr()
+            self._expect(")")
+            return inner
+        if token.is_("["):
+            return self._list()
+        if token.is_("{"):
+            return self._map()
+        if token.kind is Kind.IDENTIFIER or (token.is_(".") and self._peek().kind is Kind.IDENTIFIER):
+            return self._name()
+        return self._constant()
+
+    def _list(self) -> Expr:
+        opening = self._advance()
+        elements: list[Expr] = []
+        optional: set[int] = set()
+        while not self._token.is_("]"):
+            if self._accept("?"):
+                optional.add(len(elements))
+            elements.append(self._expr())
+            if not self._accept(","):
+                break
+        self._expect("]")
+        return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
+
+    def _map(self) -> Expr:
+        opening = self._advance()
+        entries: list[Entry] = []
+        while not self._token.is_("}"):
+            optional = self._accept("?") is not None
+            key = self._expr()
+            colon = self._expect(":")
+            entries.append(Entry(key, self._expr(), optional, id=next(self._ids), at=colon.at))
+            if not self._accept(","):
+                break
+        self._expect("}")
+        return MapOf(tuple(entries), id=next(self._ids), at=opening.at)
+
+    def _name(self) -> Expr:
+        leading = self._accept(".")
+        token = self._advance()
+        name = f".{token.text}" if leading else token.text
+        type_name = self._struct_name(name)
+        if type_name is not None:
+            return self._struct(type_name)
+        paren = self._accept("(")
+        if paren is not None:
+            return self._expand(paren.at, name, None, self._arguments())
+        if token.text in RESERVED:
+            self._issue(token.at, f"reserved identifier: {token.text}")
+        return Ident(name, id=next(self._ids), at=(leading or token).at)
+
+    def _struct_name(self, name: str) -> str | None:
+        """The type's name if this is the construction of an object; then the next token is its brace."""
+        at = self._next
+        while self._tokens[at].is_(".") and self._tokens[at + 1].kind is Kind.IDENTIFIER:
+            name = f"{name}.{self._tokens[at + 1].text}"
+            at += 2
+        if not self._tokens[at].is_("{"):
+            return None
+        self._next = at
+        return name
+
+    def _struct(self, name: str) -> Expr:
+        opening = self._advance()
+        entries: list[Entry] = []
+        while not self._token.is_("}"):
+            optional = self._accept("?") is not None
+            field = self._token
+            if field.kind not in (Kind.IDENTIFIER, Kind.ESCAPED) and not field.is_("in"):
+                self._unexpected("mismatched input '{}' expecting {{'}}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}}")
+            self._advance()
+            colon = self._expect(":")
+            key = field.text.strip("`")
+            entries.append(Entry(key, self._expr(), optional, id=next(self._ids), at=colon.at))
+            if not self._accept(","):
+                break
+        self._expect("}")
+        return Struct(name, tuple(entries), id=next(self._ids), at=opening.at)
+
+    # -------------------------------------------------------------- constants
+    def _constant(self) -> Expr:
+        minus = self._accept("-")
+        token = self._token
+        sign = "-" if minus else ""
+        at = (minus or token).at
+        match token.kind:
+            case Kind.INT:
+                return self._int(self._advance(), sign, at)
+            case Kind.FLOAT:
+                return Literal(float(sign + self._advance().text), DOUBLE, id=next(self._ids), at=at)
+            case Kind.UINT:
+                return self._uint(self._advance())
+            case Kind.STRING | Kind.BYTES:
+                return self._string(self._advance())
+        word = self._accept("true", "false")
+        if word is not None:
+            return Literal(word.text == "true", BOOL, id=next(self._ids), at=at)
+        if self._accept("null"):
+            return Literal(None, NULL, id=next(self._ids), at=at)
+        self._no_operand()
+        return self._primary()
+
+    def _no_operand(self) -> None:
+        """Complain; if it would be right without this token, go on without it."""
+        following = self._peek()
+        starts = following.is_(*_STARTS) or following.kind not in (Kind.SYMBOL, Kind.END, Kind.ESCAPED)
+        kind = "extraneous" if starts and self._token.kind is not Kind.END else "mismatched"
+        self._syntax(f"{kind} input {_shown(self._token)} expecting {{{_OPERAND}}}")
+        if kind == "mismatched":
+            raise _StoppedError
+        self._advance()
+
+    def _int(self, token: Token, sign: str, at: int) -> Expr:
+        value = int(sign + token.text, 0 if "x" in token.text else 10)
+        if not -(2**63) <= value < 2**63:
+            self._issue(token.at, "invalid int literal")
+        return Literal(value, INT, id=next(self._ids), at=at)
+
+    def _uint(self, token: Token) -> Expr:
+        text = token.text[:-1]
+        value = int(text, 16 if "x" in text else 10)
+        if value >= 2**64:
+            self._issue(token.at, "invalid uint literal")
+        return Literal(UInt(value), UINT, id=next(self._ids), at=token.at)
+
+    def _string(self, token: Token) -> Expr:
+        try:
+            if token.kind is Kind.BYTES:
+                return Literal(unquote_bytes(token.text), BYTES, id=next(self._ids), at=token.at)
+            return self._literal(token.at, unquote(token.text))
+        except ValueError:
+            self._issue(token.at, "invalid unicode code point")
+            return self._literal(token.at, "")
+
+    def _literal(self, at: int, text: str) -> Literal:
+        return Literal(text, STRING, id=next(self._ids), at=at)
+
+    # -------------------------------------------------------------- calls
+    def _call(self, at: int, function: str, *args: Expr) -> Call:
+        return Call(function, None, args, id=next(self._ids), at=at)
+
+    def _expand(self, at: int, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+        expander = self._macros.get(Key(function, len(args), method=target is not None))
+        if expander is not None:
+            try:
+                expanded = expander(Builder(self._ids, at), target, args)
+            except MacroError as error:
+                self._issue(error.at, error.message)
+                return Literal(None, NULL, id=next(self._ids), at=at)
+            if expanded is not None:
+                return expanded
+        return Call(function, target, args, id=next(self._ids), at=at)
+
+
+def _shown(token: Token) -> str:
+    return f"'{token.text}'"

@@ -1,0 +1,57 @@
+"""Where in an expression something is wrong, and how that is shown."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+NOWHERE = -1
+"""The offset of an issue that concerns the whole expression."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Issue:
+    """Something wrong at an offset (in code points)."""
+
+    at: int
+    message: str
+
+
+class Source:
+    """The text of an expression.
+
+    >>> print(Source("1 +").report([Issue(3, "Syntax error")]))
+    ERROR: <input>:1:4: Syntax error
+     | 1 +
+     | ...^
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._lines = text.split("\n")
+        self._starts = [0]
+        for line in self._lines[:-1]:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+
+    def location(self, at: int) -> tuple[int, int]:
+        """Line and column of an offset; lines count from 1, columns from 0."""
+        if at == NOWHERE:
+            return NOWHERE, 0
+        line = bisect_right(self._starts, at)
+        return line, at - self._starts[line - 1]
+
+    def report(self, issues: Iterable[Issue]) -> str:
+        """All issues, in the order of their places, each with the line that it is in."""
+        ordered = sorted(issues, key=lambda issue: self.location(issue.at))
+        return "\n".join(self._show(issue) for issue in ordered)
+
+    def _show(self, issue: Issue) -> str:
+        line, column = self.location(issue.at)
+        head = f"ERROR: <input>:{line}:{column + 1}: {issue.message}"
+        if line == NOWHERE:
+            return head
+        text = self._lines[line - 1].replace("\t", " ")
+        dots = "".join("." if char.isascii() else "．" for char in text[:column])  # noqa: RUF001 - as wide as the text
+        mark = "^" if text[column : column + 1].isascii() else "＾"  # noqa: RUF001
+        return f"{head}\n | {text}\n | {dots}{mark}"

@@ -1,0 +1,147 @@
+"""Durations and timestamps as text, in Go's forms."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import zoneinfo
+from fractions import Fraction
+from typing import Final
+
+from opsdk.cel.values import Duration, Timestamp
+from opsdk.errors import CelEvaluationError
+
+_SECOND: Final = 10**9
+_UNITS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": _SECOND,
+    "m": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+}
+_DURATION: Final = re.compile(r"(?a:([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))")
+_WHOLE: Final = re.compile(r"(?a:[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+
+
+def parse_duration(text: str) -> Duration | None:
+    """A duration such as ``1h30m`` or ``-1.5s``; None if it is none, or longer than 64 bits of nanoseconds.
+
+    >>> parse_duration("1h0.5s")
+    Duration(nanoseconds=3600500000000)
+    """
+    if text in ("0", "+0", "-0"):
+        return Duration(0)
+    if not _WHOLE.fullmatch(text):
+        return None
+    total = sum(math.trunc(Fraction(_number(number)) * _UNITS[unit]) for number, unit in _DURATION.findall(text))
+    signed = -total if text[0] == "-" else total
+    return Duration(signed) if -(2**63) <= signed < 2**63 else None
+
+
+def _number(text: str) -> str:
+    return f"0{text}" if text.startswith(".") else text.rstrip(".")
+
+
+def show_duration(duration: Duration) -> str:
+    """A duration in seconds.
+
+    >>> show_duration(Duration(3723004000000))
+    '3723.004s'
+    """
+    sign = "-" if duration.nanoseconds < 0 else ""
+    seconds, rest = divmod(abs(duration.nanoseconds), _SECOND)
+    return f"{sign}{seconds}{_fraction(rest)}s"
+
+
+def _fraction(nanoseconds: int) -> str:
+    return f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
+
+
+# ------------------------------------------------------------------ timestamps
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_RFC3339: Final = re.compile(r"(?a:(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d)))")
+_FIRST: Final = -62135596800
+_LAST: Final = 253402300799
+
+
+def parse_timestamp(text: str) -> Timestamp | None:
+    """A moment as in RFC 3339; None if it is none, or beyond the years 1 to 9999.
+
+    >>> parse_timestamp("1970-01-01T01:00:00.5+01:00")
+    Timestamp(nanoseconds=500000000)
+    """
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    east, offset = found[8], 0
+    if east:
+        hours, minutes = int(found[9]), int(found[10])
+        if hours > 23 or minutes > 59:
+            return None
+        offset = (hours * 3600 + minutes * 60) * (1 if east == "+" else -1)
+    try:
+        moment = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
+    except ValueError:
+        return None
+    nanoseconds = int(((found[7] or "") + "0" * 9)[:9])
+    seconds = (moment - _EPOCH) // dt.timedelta(seconds=1) - offset
+    return Timestamp(seconds * _SECOND + nanoseconds) if _FIRST <= seconds <= _LAST else None
+
+
+def checked_timestamp(nanoseconds: int) -> Timestamp:
+    """A moment within the years 1 to 9999.
+
+    Raises:
+        CelEvaluationError: it is beyond.
+    """
+    if not _FIRST <= nanoseconds // _SECOND <= _LAST:
+        raise CelEvaluationError("timestamp overflow")
+    return Timestamp(nanoseconds)
+
+
+def show_timestamp(timestamp: Timestamp) -> str:
+    """A moment in UTC.
+
+    >>> show_timestamp(Timestamp(1_500_000_000))
+    '1970-01-01T00:00:01.5Z'
+    """
+    return f"{_utc(timestamp):%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{_fraction(timestamp.nanoseconds % _SECOND)}Z"
+
+
+def _utc(timestamp: Timestamp) -> dt.datetime:
+    return _EPOCH + dt.timedelta(seconds=timestamp.nanoseconds // _SECOND)
+
+
+_OFFSET: Final = re.compile(r"(?a:([+-]?)(\d+):(\d+))")
+
+
+def in_zone(timestamp: Timestamp, zone: str) -> dt.datetime:
+    """The calendar and the clock of a zone (``Europe/Berlin``, ``+02:00``) at a moment, to the microsecond.
+
+    Raises:
+        CelEvaluationError: there is no such zone.
+    """
+    moment = _EPOCH + dt.timedelta(microseconds=timestamp.nanoseconds // 1000)
+    return moment.astimezone(_zone(zone))
+
+
+def _zone(name: str) -> dt.tzinfo:
+    if ":" in name:
+        found = _OFFSET.fullmatch(name)
+        if found is None:
+            raise CelEvaluationError(f'strconv.Atoi: parsing "{name.partition(":")[0]}": invalid syntax')
+        minutes = (int(found[2]) * 60 + int(found[3])) * (-1 if found[1] == "-" else 1)
+        if abs(minutes) >= 24 * 60:
+            raise CelEvaluationError(f"unknown time zone {name}")
+        return dt.timezone(dt.timedelta(minutes=minutes))
+    if name in ("", "UTC"):
+        return dt.UTC
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise CelEvaluationError(f"unknown time zone {name}") from error

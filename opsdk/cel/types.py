@@ -1,0 +1,246 @@
+"""Types of expressions and of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+
+class Kind(Enum):
+    """The sorts of types."""
+
+    DYN = "dyn"
+    """Anything; what it is shows when it is evaluated."""
+    ERROR = "!error!"
+    """The type of what is wrong; fits everywhere, so that one mistake gives one message."""
+    PARAM = "param"
+    """A type to be found out."""
+    BOOL = "bool"
+    """True or false."""
+    INT = "int"
+    """64 bits, signed."""
+    UINT = "uint"
+    """64 bits, unsigned."""
+    DOUBLE = "double"
+    """IEEE 754, 64 bits."""
+    STRING = "string"
+    """Unicode text."""
+    BYTES = "bytes"
+    """Octets."""
+    NULL = "null"
+    """Nothing."""
+    TIMESTAMP = "timestamp"
+    """A moment."""
+    DURATION = "duration"
+    """A length of time."""
+    LIST = "list"
+    """Elements of one type."""
+    MAP = "map"
+    """Values by keys."""
+    OBJECT = "object"
+    """Named fields."""
+    OPAQUE = "opaque"
+    """Defined by a library."""
+    TYPE = "type"
+    """The type of types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type.
+
+    Attributes:
+        kind: its sort.
+        name: what objects, opaque types and parameters are called.
+        params: what it is made of: element, key and value, content.
+        fields: the fields of an object; not part of what makes two types equal, the name is.
+    """
+
+    kind: Kind
+    name: str
+    params: tuple[Type, ...] = ()
+    fields: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """As messages show it."""
+        if not self.params:
+            return self.name if self.kind in _NAMED else self.kind.value
+        name = self.name if self.kind is Kind.OPAQUE else self.kind.value
+        return f"{name}({', '.join(map(str, self.params))})"
+
+    @property
+    def runtime_name(self) -> str:
+        """As errors of the evaluation name it."""
+        return _RUNTIME_NAMES.get(self.kind, self.name)
+
+
+_NAMED: Final = frozenset({Kind.OBJECT, Kind.OPAQUE, Kind.PARAM})
+_RUNTIME_NAMES: Final = {
+    Kind.TIMESTAMP: "google.protobuf.Timestamp",
+    Kind.DURATION: "google.protobuf.Duration",
+    Kind.NULL: "null_type",
+}
+
+
+def _simple(kind: Kind) -> Type:
+    return Type(kind, _RUNTIME_NAMES.get(kind, kind.value))
+
+
+DYN: Final = _simple(Kind.DYN)
+ERROR: Final = _simple(Kind.ERROR)
+BOOL: Final = _simple(Kind.BOOL)
+INT: Final = _simple(Kind.INT)
+UINT: Final = _simple(Kind.UINT)
+DOUBLE: Final = _simple(Kind.DOUBLE)
+STRING: Final = _simple(Kind.STRING)
+BYTES: Final = _simple(Kind.BYTES)
+NULL: Final = _simple(Kind.NULL)
+TIMESTAMP: Final = _simple(Kind.TIMESTAMP)
+DURATION: Final = _simple(Kind.DURATION)
+TYPE: Final = _simple(Kind.TYPE)
+LIST: Final = _simple(Kind.LIST)
+MAP: Final = _simple(Kind.MAP)
+
+
+def param(name: str) -> Type:
+    """A type parameter."""
+    return Type(Kind.PARAM, name)
+
+
+def list_of(element: Type) -> Type:
+    """A list.
+
+    >>> print(list_of(INT))
+    list(int)
+    """
+    return Type(Kind.LIST, "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """A map."""
+    return Type(Kind.MAP, "map", (key, value))
+
+
+def object_of(name: str, fields: Mapping[str, Type]) -> Type:
+    """An object with these fields."""
+    return Type(Kind.OBJECT, name, (), fields)
+
+
+def opaque(name: str, *params: Type) -> Type:
+    """A type that a library defines."""
+    return Type(Kind.OPAQUE, name, params)
+
+
+def optional_of(content: Type) -> Type:
+    """A value or none."""
+    return opaque("optional_type", content)
+
+
+def is_optional(type_: Type) -> bool:
+    """Whether it is an optional."""
+    return type_.kind is Kind.OPAQUE and type_.name == "optional_type"
+
+
+def type_of(target: Type) -> Type:
+    """The type of a type."""
+    return Type(Kind.TYPE, "type", (target,))
+
+
+# ------------------------------------------------------------------ fitting types together
+Bindings = dict[str, Type]
+"""What type parameters stand for."""
+
+_NULLABLE: Final = frozenset({Kind.NULL, Kind.TIMESTAMP, Kind.DURATION, Kind.OBJECT, Kind.OPAQUE})
+
+
+def assignable(bindings: Bindings, left: Type, right: Type) -> bool:
+    """Whether the two can be the same; adds to `bindings` what parameters must be for that."""
+    if right.kind is Kind.PARAM:
+        fits, bound = _bind(bindings, left, right)
+        if fits or bound:
+            return fits
+    if left.kind is Kind.PARAM:
+        return _bind(bindings, right, left)[0]
+    if left.kind in _WILD or right.kind in _WILD:
+        return True
+    if left.kind is Kind.NULL:
+        return right.kind in _NULLABLE
+    if right.kind is Kind.NULL:
+        return left.kind in _NULLABLE
+    if left.kind is not right.kind:
+        return False
+    if left.kind is Kind.TYPE:
+        return True
+    if left.kind in (Kind.OBJECT, Kind.OPAQUE) and left.name != right.name:
+        return False
+    return assignable_all(bindings, left.params, right.params)
+
+
+_WILD: Final = frozenset({Kind.DYN, Kind.ERROR})
+
+
+def assignable_all(bindings: Bindings, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
+    """Whether each fits its counterpart."""
+    return len(left) == len(right) and all(map(lambda a, b: assignable(bindings, a, b), left, right))
+
+
+def _bind(bindings: Bindings, type_: Type, parameter: Type) -> tuple[bool, bool]:
+    """Whether the parameter can stand for the type, and whether it stood for something before."""
+    if type_ == parameter:
+        return True, True
+    known = bindings.get(parameter.name)
+    if known is None:
+        if _occurs(bindings, parameter, type_):
+            return False, False
+        bindings[parameter.name] = type_
+        return True, False
+    if type_ == known:
+        return True, True
+    if not assignable(bindings, type_, known):
+        return False, True
+    general = more_general(type_, known)
+    if not _occurs(bindings, parameter, general):
+        bindings[parameter.name] = general
+    return True, True
+
+
+def _occurs(bindings: Bindings, parameter: Type, type_: Type) -> bool:
+    """Whether the type is, or is made of, the parameter."""
+    if type_ == parameter:
+        return True
+    if type_.kind is Kind.PARAM:
+        known = bindings.get(type_.name)
+        return known is not None and _occurs(bindings, parameter, known)
+    return any(_occurs(bindings, parameter, one) for one in type_.params)
+
+
+def more_general(left: Type, right: Type) -> Type:
+    """The one that allows more."""
+    return left if _at_least_as_general(left, right) else right
+
+
+def _at_least_as_general(left: Type, right: Type) -> bool:
+    if left.kind in (Kind.DYN, Kind.PARAM):
+        return True
+    if right.kind in (Kind.DYN, Kind.PARAM) or left.kind is not right.kind:
+        return False
+    if left.kind is Kind.TYPE:
+        return True
+    if not left.params:
+        return left == right
+    return left.name == right.name and all(map(_at_least_as_general, left.params, right.params))
+
+
+def substitute(bindings: Bindings, type_: Type, *, unknown_is_dyn: bool = False) -> Type:
+    """The type with what its parameters stand for."""
+    if type_.kind is Kind.PARAM:
+        known = bindings.get(type_.name)
+        if known is not None:
+            return substitute(bindings, known, unknown_is_dyn=unknown_is_dyn)
+        return DYN if unknown_is_dyn else type_
+    if not type_.params:
+        return type_
+    params = tuple(substitute(bindings, one, unknown_is_dyn=unknown_is_dyn) for one in type_.params)
+    return Type(type_.kind, type_.name, params, type_.fields)

@@ -1,0 +1,371 @@
+"""Values: Python's own where they fit, and what CEL has beyond them.
+
+bool, int, float, str, bytes, None, lists and dicts stand for themselves; an integer is signed unless it is a `UInt`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from opsdk.cel import types
+from opsdk.cel.types import Kind, Type
+from opsdk.errors import CelEvaluationError
+
+
+class UInt(int):
+    """An unsigned integer of 64 bits."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A length of time in nanoseconds."""
+
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
+    """A moment, in nanoseconds since 1970."""
+
+    nanoseconds: int
+
+
+_NOTHING: Final = object()
+
+
+class Optional:
+    """A value, or none.
+
+    >>> Optional.of(1).has_value, Optional.none().has_value
+    (True, False)
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    @classmethod
+    def of(cls, value: Any) -> Optional:
+        """With a value."""
+        return cls(value)
+
+    @classmethod
+    def none(cls) -> Optional:
+        """Without."""
+        return _NONE
+
+    @property
+    def has_value(self) -> bool:
+        """Whether there is one."""
+        return self._value is not _NOTHING
+
+    @property
+    def value(self) -> Any:
+        """The value.
+
+        Raises:
+            CelEvaluationError: there is none.
+        """
+        if self._value is _NOTHING:
+            raise CelEvaluationError("optional.none() dereference")
+        return self._value
+
+
+_NONE: Final = Optional(_NOTHING)
+
+
+class Opaque(ABC):
+    """A value of a type that a library defines."""
+
+    __slots__ = ()
+    cel_type: ClassVar[Type]
+
+    @abstractmethod
+    def equals(self, other: Any) -> bool:
+        """Whether the other is the same value."""
+
+
+class ObjectView(ABC):
+    """An object with named fields."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def cel_type(self) -> Type:
+        """Its type."""
+
+    @abstractmethod
+    def find(self, field: str) -> Optional:
+        """The value of a field, if it is there."""
+
+    @abstractmethod
+    def equals(self, other: Any) -> bool:
+        """Whether the other has the same fields with the same values."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """How many fields are set."""
+
+
+class ListView(Sequence[Any]):
+    """A list with an equality or an addition of its own."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def equals(self, other: Any) -> bool:
+        """Whether the other counts as the same."""
+
+    @abstractmethod
+    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+        """This and the other list."""
+
+
+class MapView(Mapping[Any, Any]):
+    """A map that reads its entries only when asked."""
+
+    __slots__ = ()
+
+
+Listed: Final = (list, tuple, ListView)
+"""What counts as a list."""
+Mapped: Final = (dict, MapView)
+"""What counts as a map."""
+
+
+# ------------------------------------------------------------------ types
+_TYPES: Final[dict[type, Type]] = {
+    bool: types.BOOL,
+    int: types.INT,
+    UInt: types.UINT,
+    float: types.DOUBLE,
+    str: types.STRING,
+    bytes: types.BYTES,
+    type(None): types.NULL,
+    Timestamp: types.TIMESTAMP,
+    Duration: types.DURATION,
+    list: types.LIST,
+    tuple: types.LIST,
+    dict: types.MAP,
+    Type: types.TYPE,
+    Optional: types.optional_of(types.DYN),
+}
+
+
+def type_of(value: Any) -> Type:
+    """The type of a value, without what it contains.
+
+    >>> type_of(1).name, type_of(UInt(1)).name, type_of([1]).name
+    ('int', 'uint', 'list')
+    """
+    known = _TYPES.get(type(value))
+    if known is not None:
+        return known
+    if isinstance(value, Opaque | ObjectView):
+        return value.cel_type
+    if isinstance(value, ListView):
+        return types.LIST
+    if isinstance(value, MapView):
+        return types.MAP
+    raise CelEvaluationError(f"unsupported value: {type(value).__name__}")
+
+
+_KINDS: Final[dict[type, Kind]] = {python: cel.kind for python, cel in _TYPES.items()}
+
+
+def kind_of(value: Any) -> Kind:
+    """The sort of a value's type."""
+    known = _KINDS.get(type(value))
+    return known if known is not None else type_of(value).kind
+
+
+NUMERIC: Final = frozenset({Kind.INT, Kind.UINT, Kind.DOUBLE})
+_COMPARABLE: Final = frozenset({Kind.BOOL, Kind.STRING, Kind.BYTES, Kind.TIMESTAMP, Kind.DURATION})
+
+
+# ------------------------------------------------------------------ equality and order
+def equal(left: Any, right: Any) -> bool:
+    """Whether two values are the same; numbers are compared by what they mean, all else must have the same type.
+
+    >>> equal(1, 1.0), equal(1, True), equal([1], [UInt(1)]), equal("1", 1)
+    (True, False, True, False)
+    """
+    one, other = kind_of(left), kind_of(right)
+    if one in NUMERIC:
+        return other in NUMERIC and bool(left == right)
+    if isinstance(left, Opaque | ObjectView | ListView):
+        return bool(left.equals(right))
+    if one is not other:
+        return False
+    if one is Kind.LIST:
+        return len(left) == len(right) and all(map(equal, left, right))
+    if one is Kind.MAP:
+        return _equal_maps(left, right)
+    if isinstance(left, Optional):
+        return _equal_optionals(left, right)
+    if isinstance(left, Type):
+        return bool(left.name == right.name)
+    return bool(left == right)
+
+
+def _equal_maps(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
+    if len(left) != len(right):
+        return False
+    for key, value in left.items():
+        found = find_key(right, key)
+        if not found.has_value or not equal(value, found.value):
+            return False
+    return True
+
+
+def _equal_optionals(left: Optional, right: Optional) -> bool:
+    if not left.has_value or not right.has_value:
+        return left.has_value == right.has_value
+    return equal(left.value, right.value)
+
+
+def compare(left: Any, right: Any) -> int:
+    """-1, 0 or 1.
+
+    Raises:
+        CelEvaluationError: they have no order, or one of them is no number.
+    """
+    one, other = kind_of(left), kind_of(right)
+    if not (one is other and one in _COMPARABLE) and not (one in NUMERIC and other in NUMERIC):
+        raise no_such_overload()
+    if one is Kind.DOUBLE and math.isnan(left):
+        raise CelEvaluationError("NaN values cannot be ordered")
+    if other is Kind.DOUBLE and math.isnan(right):
+        raise CelEvaluationError("NaN values cannot be ordered")
+    return int(left > right) - int(left < right)
+
+
+def no_such_overload() -> CelEvaluationError:
+    """The operator does not take these values."""
+    return CelEvaluationError("no such overload")
+
+
+# ------------------------------------------------------------------ containers
+_BOOLEAN_LIKE: Final = frozenset({0, 1})
+
+
+def find_key(entries: Mapping[Any, Any], key: Any) -> Optional:
+    """The value of a key, if it is there: numbers are the same key if they are equal, booleans are no numbers."""
+    if isinstance(key, (list, dict, ListView, MapView, ObjectView, Opaque, Optional)):
+        return Optional.none()
+    if isinstance(key, bool | int | float) and key in _BOOLEAN_LIKE:
+        for own, value in entries.items():
+            if isinstance(own, bool) is isinstance(key, bool) and own == key and not isinstance(own, str):
+                return Optional.of(value)
+        return Optional.none()
+    value = entries.get(key, _NOTHING)
+    return _NONE if value is _NOTHING else Optional.of(value)
+
+
+def index(container: Any, key: Any) -> Any:
+    """An element by its index, or a value by its key.
+
+    Raises:
+        CelEvaluationError: it is not there.
+    """
+    found = find_index(container, key)
+    if found.has_value:
+        return found.value
+    if isinstance(container, Listed):
+        raise CelEvaluationError(f"index out of bounds: {show(key)}")
+    raise CelEvaluationError(f"no such key: {show(key)}")
+
+
+def find_index(container: Any, key: Any) -> Optional:
+    """An element by its index or a value by its key, if it is there."""
+    if isinstance(container, Listed):
+        at = _as_index(key)
+        return Optional.of(container[at]) if 0 <= at < len(container) else Optional.none()
+    if isinstance(container, Mapped):
+        return find_key(container, key)
+    if isinstance(container, ObjectView) and isinstance(key, str):
+        return container.find(key)
+    raise no_such_overload()
+
+
+def _as_index(key: Any) -> int:
+    if isinstance(key, bool) or not isinstance(key, int | float):
+        raise CelEvaluationError(f"unsupported index type '{type_of(key).runtime_name}' in list")
+    if isinstance(key, float):
+        if not key.is_integer():
+            raise CelEvaluationError(f"unsupported index value {show(key)} in list")
+        return int(key)
+    return int(key)
+
+
+def find_field(operand: Any, name: str) -> Optional:
+    """A field of an object or the value of a map's key, if it is there."""
+    if isinstance(operand, ObjectView):
+        return operand.find(name)
+    if isinstance(operand, Mapped):
+        value = operand.get(name, _NOTHING)
+        return _NONE if value is _NOTHING else Optional.of(value)
+    raise no_such_overload()
+
+
+def field(operand: Any, name: str) -> Any:
+    """A field of an object or the value of a map's key.
+
+    Raises:
+        CelEvaluationError: it is not there.
+    """
+    found = find_field(operand, name)
+    if not found.has_value:
+        raise CelEvaluationError(f"no such key: {name}")
+    return found.value
+
+
+def contains(container: Any, value: Any) -> bool:
+    """Whether a list has an element, or a map a key."""
+    if isinstance(container, Listed):
+        return any(equal(value, element) for element in container)
+    if isinstance(container, Mapped):
+        return find_key(container, value).has_value
+    if isinstance(container, ObjectView) and isinstance(value, str):
+        return container.find(value).has_value
+    raise no_such_overload()
+
+
+def size(value: Any) -> int | None:
+    """What ``size`` says: code points, bytes, elements or entries; None for what has no size."""
+    return len(value) if isinstance(value, (str, bytes, *Listed, *Mapped)) else None
+
+
+def elements(container: Any) -> Iterator[Any]:
+    """What a fold goes over: elements of a list, keys of a map."""
+    if isinstance(container, (*Listed, *Mapped)):
+        return iter(container)
+    raise no_such_overload()
+
+
+def is_zero(value: Any) -> bool:
+    """Whether a value is what its type has when nothing is said."""
+    if isinstance(value, ObjectView):
+        return value.size() == 0
+    if isinstance(value, Optional):
+        return not value.has_value
+    if isinstance(value, Duration):
+        return value.nanoseconds == 0
+    if isinstance(value, Timestamp | Opaque | Type):
+        return False
+    return not value
+
+
+def show(value: Any) -> str:
+    """A value inside a message."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
