@@ -19,6 +19,8 @@ FLOORS = {
     "apply": 146,
     "crd": 284,
     "crd-validation": 159,
+    "cel": 167,
+    "crd-validation": 159,
     "crud": 206,
     "delete": 81,
     "discovery": 38,
