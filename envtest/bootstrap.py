@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from envtest.kinds.core import label_namespace
+from envtest.tables.rbac import GROUP, bootstrap_policy
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.storage.ports import KeyExistsError, Tree
 from opsdk.errors import AlreadyExistsError
 
 
@@ -24,6 +26,8 @@ class Stores(Protocol):
         ...
 
 
+SYSTEM = "kube-system"
+TRUST = "extension-apiserver-authentication"
 NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
 
 
@@ -31,6 +35,29 @@ async def bootstrap(plane: Stores) -> None:
     """Create what is missing."""
     for name in NAMESPACES:
         await ensure(plane, "/namespaces", namespace_object(name))
+    ensure_policy(plane)
+    await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
+
+
+def ensure_policy(plane: Stores) -> None:
+    """The roles and bindings of a fresh cluster. They are put into the storage as they are: there are many."""
+    context = Context(clock=plane.clock)
+    now = context.timestamp()
+    for resource, obj in bootstrap_policy():
+        store = plane.stores[f"{GROUP}/{resource}"]
+        meta = obj["metadata"]
+        owner = {**meta["managedFields"][0], "time": now}
+        made = {**meta, "uid": context.new_uid(), "creationTimestamp": now, "managedFields": [owner]}
+        # Who took a role away, or changed it, meant it.
+        with suppress(KeyExistsError):
+            store.storage.create(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": made})
+
+
+def trust_object(data: Mapping[str, str]) -> Tree:
+    """What tells extension servers how this server's users prove who they are."""
+    meta = {"name": TRUST, "namespace": SYSTEM}
+    made: Tree = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
+    return {**made, "data": dict(data)} if data else made
 
 
 def namespace_object(name: str) -> Tree:

@@ -6,25 +6,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
 
+from envtest.access import Access, Gatekeeper
 from envtest.bootstrap import bootstrap
 from envtest.extensions.custom import CustomModel
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.publish import published
 from envtest.extensions.server import ExtensionServer
+from envtest.kinds import service_tokens
+from envtest.kinds.access_reviews import AccessReviews, RulesReviews, oneself, somebody
 from envtest.kinds.core import FinalizeStrategy
 from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
-from envtest.kinds.reviews import AccessReviews, ComponentStatuses, SelfSubjectReviews, TokenReviews, oneself, somebody
+from envtest.kinds.rbac_guard import GROUP as RBAC
+from envtest.kinds.rbac_guard import GuardedStore
+from envtest.kinds.reviews import ComponentStatuses, SelfSubjectReviews, TokenReviews
 from envtest.kinds.scale import ScaleStore
+from envtest.kinds.service_tokens import TokenRequests
 from envtest.kinds.services import DEFAULT_RANGE, ServiceStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
-from envtest.kinds.typed import TypedModel, Typing
+from envtest.kinds.typed import Defaults, TypedModel, Typing
 from envtest.tables.load import Row, rows, types
 from envtest.webhooks import Services, install
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
-from opsdk.apiserver.auth.authentication import Authenticator
-from opsdk.apiserver.auth.authorization import AllowAuthenticated, Authorizer
+from opsdk.apiserver.auth.authorization import RuleResolver
 from opsdk.apiserver.endpoints.admit import AdmissionChain
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
@@ -114,16 +119,14 @@ class ControlPlane:
         self,
         *,
         storage: Storage | None = None,
-        authenticators: Sequence[Authenticator] = (),
-        authorizer: Authorizer | None = None,
+        access: Access | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
         self._service_range = service_range
-        self._authenticators = authenticators
-        self._authorizer = authorizer or AllowAuthenticated()
         self.storage: Storage = storage or MemoryStorage()
+        self.access = Gatekeeper(access or Access(), self.storage, clock)
         self.admission = AdmissionChain()
         self.typing = Typing(types())
         self.catalogue = catalogue()
@@ -139,8 +142,9 @@ class ControlPlane:
         self.server = Server(
             self.core,
             well_known=self._well_known,
-            authenticators=authenticators,
-            authorizer=self._authorizer,
+            authenticators=self.access.authenticators,
+            authorizer=self.access.authorizer,
+            anonymous=self.access.anonymous,
             clock=clock,
         )
 
@@ -204,14 +208,17 @@ class ControlPlane:
 
     def _install_review(self, row: Row) -> None:
         """Resources that are only created: nothing of them is kept."""
+        authorizer = self.access.authorizer
+        resolver = authorizer if isinstance(authorizer, RuleResolver) else None
         reviews: dict[str, object] = {
             "componentstatuses": ComponentStatuses(row.info),
             "bindings": BindingStore(self.stores["/pods"]),
             "selfsubjectreviews": SelfSubjectReviews(),
-            "tokenreviews": TokenReviews(self._authenticators),
-            "subjectaccessreviews": AccessReviews(self._authorizer, row.info.kind, subject=somebody),
-            "localsubjectaccessreviews": AccessReviews(self._authorizer, row.info.kind, subject=somebody),
-            "selfsubjectaccessreviews": AccessReviews(self._authorizer, row.info.kind, subject=oneself),
+            "tokenreviews": TokenReviews(self.access.bearer),
+            "subjectaccessreviews": AccessReviews(authorizer, subject=somebody),
+            "localsubjectaccessreviews": AccessReviews(authorizer, subject=somebody, local=True),
+            "selfsubjectaccessreviews": AccessReviews(authorizer, subject=oneself),
+            "selfsubjectrulesreviews": RulesReviews(resolver),
         }
         storage = reviews.get(row.info.resource)
         if storage is not None:
@@ -224,19 +231,23 @@ class ControlPlane:
         except KeyNotFoundError:
             return None
 
-    def _model(self, row: Row) -> TypedModel:
+    def _model(self, row: Row, defaults: Defaults | None = None) -> TypedModel:
         info = row.info
         name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
         if name is None:
             raise LookupError(f"the tables have no type for {info.kind}")
         made = EventModel if info.kind == "Event" else TypedModel
-        defaults = None if row.info.kind_group else self.catalogue.defaults_of(row)
+        defaults = defaults or (None if row.info.kind_group else self.catalogue.defaults_of(row))
         return made(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
 
     def _install_main(self, row: Row, *, has_status: bool) -> None:
         strategy = self.catalogue.strategy(row, has_status=has_status)
         prefix = "core/events/" if row.info.kind == "Event" else ""
-        store = Store(self.storage, row.info, strategy, prefix=prefix)
+        if row.info.group == RBAC:
+            guard, rbac = self.access.authorizer, self.access.rbac
+            store: Store = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
+        else:
+            store = Store(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store
         self.core.install(Installed(row.info, store, self._model(row), row.verbs))
 
@@ -256,6 +267,9 @@ class ControlPlane:
                 self.core.install(Installed(replace(main.info, subresource="finalize"), storage, main.model))
             case "binding":
                 self.core.install(Installed(row.info, BindingStore(store), self._model(row)))
+            case "token":
+                tokens = TokenRequests(store, self.access.key, self.access.find)
+                self.core.install(Installed(row.info, tokens, self._model(row, service_tokens.defaults)))
             case "eviction":
                 budgets = self.stores["policy/poddisruptionbudgets"]
                 self.core.install(Installed(row.info, EvictionStore(store, budgets), self._model(row)))

@@ -10,6 +10,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from envtest.access import AUDIENCES, Access
 from envtest.control_plane import ControlPlane
 from envtest.controllers.nodes import DEFAULT_STAGES, Stage
 from envtest.controllers.simulation import simulate
@@ -46,7 +47,10 @@ class Environment(Closing):
         controllers: ``none``, as a bare API server, ``cluster`` for all simulated controllers, or names of some.
         stages: what becomes of pods, and when; by default they run and are ready at once.
         tokens: more users by bearer token.
-        authorizer: who may do what; everybody with credentials by default.
+        authorizer: who may do what; by default roles and bindings say it (RBAC), as on a real server.
+            `AllowAuthenticated` lets everybody with credentials do everything.
+        anonymous: let requests without credentials in as ``system:anonymous``; the bootstrap roles show those health
+            and version only.
         service_range: where services get their addresses from; the default has room for 254.
         clock: timestamps, timeouts, bookmarks follow it.
     """
@@ -59,17 +63,23 @@ class Environment(Closing):
         stages: Sequence[Stage] = DEFAULT_STAGES,
         tokens: Mapping[str, User] | None = None,
         authorizer: Authorizer | None = None,
+        anonymous: bool = True,
         storage: Storage | None = None,
         service_range: str = "10.0.0.0/24",
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._data_dir = data_dir
         self._admin_token = secrets.token_urlsafe(24)
-        self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})})
+        self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=AUDIENCES)
         self.plane = ControlPlane(
             storage=storage or _open_storage(data_dir),
-            authenticators=[CertificateAuthenticator(), self.tokens],
-            authorizer=authorizer,
+            access=Access(
+                authenticators=[CertificateAuthenticator()],
+                tokens=self.tokens,
+                authorizer=authorizer,
+                anonymous=anonymous,
+                key_file=None if data_dir is None else data_dir / "service-account.key",
+            ),
             service_range=_network(service_range),
             clock=clock,
         )

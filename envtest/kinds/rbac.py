@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envtest.kinds.base import TableStrategy
+from envtest.kinds.selector_rules import check_label_selector
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -23,7 +25,9 @@ class RoleStrategy(TableStrategy):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See the class."""
-        return [c for index, rule in enumerate(obj.get("rules") or ()) for c in self._rule(rule, f"rules[{index}]")]
+        found = [c for index, rule in enumerate(obj.get("rules") or ()) for c in self._rule(rule, f"rules[{index}]")]
+        aggregation = obj.get("aggregationRule")
+        return found if aggregation is None else [*found, *_aggregation(aggregation)]
 
     def _rule(self, rule: Tree, field: str) -> Iterator[Cause]:
         if not rule.get("verbs"):
@@ -42,6 +46,24 @@ class RoleStrategy(TableStrategy):
             yield problems.required(f"{field}.resources", "resource rules must supply at least one resource")
 
 
+def _aggregation(rule: Tree) -> Iterator[Cause]:
+    field, selectors = "aggregationRule.clusterRoleSelectors", rule.get("clusterRoleSelectors") or ()
+    if not selectors:
+        yield problems.required(field, "at least one clusterRoleSelector required if aggregationRule is non-nil")
+    for index, selector in enumerate(selectors):
+        found = list(check_label_selector(selector, f"{field}[{index}]"))
+        yield from found
+        if found:
+            yield problems.invalid_value(f"{field}[{index}]", None, "invalid label selector.")
+
+
+def _none_of(field: str, value: str, allowed: Sequence[str]) -> Cause:
+    """The value is not one of a few, which are told in this order."""
+    names = ", ".join(problems.quoted(v) for v in allowed)
+    text = f"Unsupported value: {problems.quoted(value)}: supported values: {names}"
+    return Cause(reason="FieldValueNotSupported", message=text, field=field)
+
+
 class BindingStrategy(TableStrategy):
     """A role that stays, subjects that may change."""
 
@@ -55,32 +77,43 @@ class BindingStrategy(TableStrategy):
 
     def _role(self, ref: Tree) -> Iterator[Cause]:
         if ref.get("apiGroup") != _GROUP:
-            yield problems.unsupported("roleRef.apiGroup", ref.get("apiGroup", ""), [_GROUP])
+            yield _none_of("roleRef.apiGroup", ref.get("apiGroup", ""), [_GROUP])
         kinds = ["Role", "ClusterRole"] if self.namespaced else ["ClusterRole"]
         if ref.get("kind") not in kinds:
-            yield problems.unsupported("roleRef.kind", ref.get("kind", ""), kinds)
-        if not ref.get("name"):
+            yield _none_of("roleRef.kind", ref.get("kind", ""), kinds)
+        name = ref.get("name", "")
+        if not name:
             yield problems.required("roleRef.name")
+        for text in names.path_segment(name):
+            yield problems.invalid_value("roleRef.name", name, text)
 
-    @staticmethod
-    def _subject(index: int, subject: Tree) -> Iterator[Cause]:
+    def _subject(self, index: int, subject: Tree) -> Iterator[Cause]:
         field, kind = f"subjects[{index}]", subject.get("kind", "")
         if not subject.get("name"):
             yield problems.required(f"{field}.name")
         if kind == "ServiceAccount":
-            if subject.get("apiGroup"):
-                yield problems.unsupported(f"{field}.apiGroup", subject["apiGroup"], [""])
-            if not subject.get("namespace"):
-                yield problems.required(f"{field}.namespace")
+            yield from self._account(field, subject)
         elif kind in ("User", "Group"):
             if subject.get("apiGroup") != _GROUP:
-                yield problems.unsupported(f"{field}.apiGroup", subject.get("apiGroup", ""), [_GROUP])
+                yield _none_of(f"{field}.apiGroup", subject.get("apiGroup", ""), [_GROUP])
         else:
-            yield problems.unsupported(f"{field}.kind", kind, ["ServiceAccount", "User", "Group"])
+            yield _none_of(f"{field}.kind", kind, ["ServiceAccount", "User", "Group"])
+
+    def _account(self, field: str, subject: Tree) -> Iterator[Cause]:
+        name = subject.get("name", "")
+        for text in names.dns_subdomain(name) if name else ():
+            yield problems.invalid_value(f"{field}.name", name, text)
+        if subject.get("apiGroup"):
+            yield _none_of(f"{field}.apiGroup", subject["apiGroup"], [""])
+        if not self.namespaced and not subject.get("namespace"):
+            yield problems.required(f"{field}.namespace")
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The role stays."""
         found = list(self.validate(context, obj))
         if obj.get("roleRef") != old.get("roleRef"):
-            found.append(problems.invalid_value("roleRef", obj.get("roleRef"), "cannot change roleRef"))
+            ref = obj.get("roleRef") or {}
+            shown = {key: ref.get(f"{key[0].lower()}{key[1:]}", "") for key in ("Kind", "Name")}
+            value = {"APIGroup": ref.get("apiGroup", ""), **shown}
+            found.append(problems.invalid_value("roleRef", value, "cannot change roleRef"))
         return found

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from opsdk.apiserver import problems
-from opsdk.apiserver.auth.authentication import Authenticator
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer
-from opsdk.apiserver.auth.user import AUTHENTICATED, User
+from opsdk.apiserver.auth.authentication import BearerAuthenticator
+from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import Listed, ListQuery, Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import UnauthorizedError
-from opsdk.web.request import Query, Request
 
 
 def user_info(user: User) -> Tree:
@@ -52,91 +48,26 @@ class SelfSubjectReviews:
         return {**obj, "metadata": meta, "status": {"userInfo": user_info(context.user)}}
 
 
-Subject = Callable[[Context, Tree], User]
+class TokenReviews:
+    """Whose token is this?"""
 
-
-def oneself(context: Context, spec: Tree) -> User:  # noqa: ARG001 - the shape of Subject
-    """The one who asks."""
-    return context.user
-
-
-def somebody(context: Context, spec: Tree) -> User:  # noqa: ARG001 - the shape of Subject
-    """The one asked about."""
-    extra = {k: tuple(v) for k, v in (spec.get("extra") or {}).items()}
-    groups = tuple(spec.get("groups") or ())
-    return User(name=spec.get("user", ""), uid=spec.get("uid", ""), groups=groups, extra=extra)
-
-
-class AccessReviews:
-    """May they? Asked of the authorizer that every request is asked of."""
-
-    def __init__(self, authorizer: Authorizer, kind: str, *, subject: Subject) -> None:
+    def __init__(self, bearer: BearerAuthenticator) -> None:
         self.strategy = Strategy()
-        self._authorizer = authorizer
-        self._kind = kind
-        self._subject = subject
+        self._bearer = bearer
 
     async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
         """See `Creater`."""
         spec = obj.get("spec") or {}
-        resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-        if (resource is None) == (path is None):
-            text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-            cause = problems.invalid_value("spec.resourceAttributes", path, text)
-            raise problems.invalid(self._kind, "authorization.k8s.io", "", [cause])
-        decision = await self._authorizer.authorize(_attributes(self._subject(context, spec), resource, path))
-        status: Tree = {"allowed": decision.allowed}
-        if decision.reason:
-            status["reason"] = decision.reason
-        return {**obj, "status": status}
-
-
-def _attributes(user: User, resource: Tree | None, path: Tree | None) -> Attributes:
-    if resource is None:
-        asked = path or {}
-        return Attributes(user=user, verb=asked.get("verb", ""), resource_request=False, path=asked.get("path", ""))
-    return Attributes(
-        user=user,
-        verb=resource.get("verb", ""),
-        group=resource.get("group", ""),
-        version=resource.get("version", ""),
-        resource=resource.get("resource", ""),
-        subresource=resource.get("subresource", ""),
-        namespace=resource.get("namespace", ""),
-        name=resource.get("name", ""),
-    )
-
-
-class TokenReviews:
-    """Whose token is this?"""
-
-    def __init__(self, authenticators: Sequence[Authenticator]) -> None:
-        self.strategy = Strategy()
-        self._authenticators = authenticators
-
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
-        """See `Creater`."""
-        token = (obj.get("spec") or {}).get("token", "")
+        token = spec.get("token", "")
         if not token:
             raise problems.bad_request("token is required for TokenReview in authentication")
-        user = await self._user(token)
-        if user is None:
-            return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
-        groups = user.groups if AUTHENTICATED in user.groups else (*user.groups, AUTHENTICATED)
-        info = user_info(User(name=user.name, uid=user.uid, groups=groups, extra=user.extra))
-        return {**obj, "status": {"authenticated": True, "user": info}}
-
-    async def _user(self, token: str) -> User | None:
-        async def nothing() -> Tree:
-            return {"type": "http.disconnect"}
-
-        headers = {"authorization": f"Bearer {token}"}
-        request = Request(method="POST", path="/", query=Query(), headers=headers, receive=nothing)
-        for authenticator in self._authenticators:
-            try:
-                user = await authenticator.authenticate(request)
-            except UnauthorizedError:
-                return None
-            if user is not None:
-                return user
-        return None
+        await validate(obj, None)
+        audiences = tuple(spec.get("audiences") or self._bearer.audiences)
+        try:
+            found = await self._bearer.check(token, audiences)
+        except UnauthorizedError as error:
+            return {**obj, "status": {"user": {}, "error": error.message}}
+        status: Tree = {"authenticated": True, "user": user_info(found.user)}
+        if found.audiences:
+            status["audiences"] = list(found.audiences)
+        return {**obj, "status": status}

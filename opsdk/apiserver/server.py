@@ -27,6 +27,7 @@ from opsdk.apiserver.endpoints.filters import (
     recover,
     request_log,
 )
+from opsdk.apiserver.endpoints.impersonation import Impersonation
 from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.apiserver.endpoints.well_known import WellKnown
 from opsdk.apiserver.registry.ports import Connecter, verbs_of
@@ -124,19 +125,22 @@ class Server:
         well_known: Callable[[Server], WellKnown] | None = None,
         authenticators: Sequence[Authenticator] = (),
         authorizer: Authorizer | None = None,
+        anonymous: bool = True,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.delegate = delegate
         self.clock = clock
         self.hooks: list[Hook] = []
         self.well_known = (well_known or (lambda server: WellKnown(server.groups)))(self)
+        authorizer = authorizer or AllowAuthenticated()
         self.filters = Chain(
             [
                 Named("headers", headers),
                 Named("log", request_log(self.hooks)),
                 Named("recover", recover),
-                Named("authenticate", authenticate(UnionAuthenticator(authenticators))),
-                Named("authorize", authorize(authorizer or AllowAuthenticated())),
+                Named("authenticate", authenticate(UnionAuthenticator(authenticators, anonymous=anonymous))),
+                Named("impersonate", Impersonation(authorizer)),
+                Named("authorize", authorize(authorizer)),
             ]
         )
         self._handler: Handler | None = None

@@ -40,7 +40,8 @@ class Query:
 class Request:
     """Method, path, query and headers; the body is read on demand, once.
 
-    ``headers`` has lower-case names; repeated ones are joined with a comma. ``state`` is for those who handle the
+    ``headers`` has lower-case names; repeated ones are joined with a comma (see
+    `values` for each). ``state`` is for those who handle the
     request one after another.
     """
 
@@ -52,6 +53,7 @@ class Request:
     scheme: str = "http"
     client: str = ""
     peer_certificate: bytes | None = None
+    repeated: Mapping[str, list[str]] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     _body: bytes | None = field(default=None, repr=False)
 
@@ -59,9 +61,13 @@ class Request:
     def from_scope(cls, scope: Scope, receive: Receive) -> Request:
         """Read what an ASGI scope says."""
         headers: dict[str, str] = {}
+        repeated: dict[str, list[str]] = {}
         for raw_name, raw_value in scope.get("headers", ()):
             name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+            if name in headers:
+                repeated.setdefault(name, [headers[name]]).append(value)
+                value = f"{headers[name]}, {value}"
+            headers[name] = value
         client = scope.get("client")
         return cls(
             method=scope["method"].upper(),
@@ -72,11 +78,17 @@ class Request:
             scheme=scope.get("scheme", "http"),
             client=client[0] if client else "",
             peer_certificate=(scope.get("extensions") or {}).get(PEER_CERTIFICATE),
+            repeated=repeated,
         )
 
     def header(self, name: str, default: str = "") -> str:
         """A header's value."""
         return self.headers.get(name, default)
+
+    def values(self, name: str) -> list[str]:
+        """A header's values, one for each time that it was sent."""
+        found = self.repeated.get(name)
+        return list(found) if found is not None else [self.headers[name]] if name in self.headers else []
 
     async def body(self, limit: int) -> bytes:
         """The whole body; more than `limit` bytes is a `TooLargeError`. A second call returns the same bytes."""

@@ -55,7 +55,7 @@ async def test_a_busy_port_is_an_error_at_once() -> None:
 def test_the_command_serves_and_stops(tmp_path: Path) -> None:
     """One line when it serves, a private kubeconfig, a stop within two seconds, everything kept for the next start."""
     kubeconfig, tokens = tmp_path / "kubeconfig", tmp_path / "tokens.csv"
-    tokens.write_text('secret,alice,uid,"devs,ops"\n')
+    tokens.write_text('secret,alice,uid,"devs,system:masters"\n')
     command = [
         sys.executable,
         "-m",

@@ -31,13 +31,14 @@ class Answer:
 class Caller:
     """A user of a server."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Environment, token: str | None = None) -> None:
         self._app = env.server.app
-        self._token = env.config.token
+        self._token = env.config.token if token is None else token
 
     def _scope(self, method: str, url: str, headers: Mapping[str, str]) -> dict[str, Any]:
         path, _, query = url.partition("?")
-        sent = {"authorization": f"Bearer {self._token}", "user-agent": "tests/1", **headers}
+        credentials = f"Bearer {self._token}" if self._token else ""
+        sent = {"authorization": credentials, "user-agent": "tests/1", **headers}
         return {
             "type": "http",
             "method": method,

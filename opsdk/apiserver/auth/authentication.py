@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, User
+from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.web.request import Request
+
+_NOT_KNOWN = "invalid bearer token"
 
 
 class Authenticator(Protocol):
@@ -25,11 +27,32 @@ class Authenticator(Protocol):
         ...
 
 
-class TokenAuthenticator:
-    """Fixed bearer tokens."""
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """Whose token it is, and for which of the wanted audiences it is good."""
 
-    def __init__(self, tokens: Mapping[str, User]) -> None:
+    user: User
+    audiences: tuple[str, ...] = ()
+
+
+class TokenChecker(Protocol):
+    """One kind of bearer token."""
+
+    async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
+        """Whose it is, for any of these audiences; None where it is another kind of token.
+
+        Raises:
+            UnauthorizedError: it is of this kind and no good; the message says why, for reviews of tokens.
+        """
+        ...
+
+
+class TokenAuthenticator:
+    """Fixed bearer tokens; they are good for the server itself, `audiences`."""
+
+    def __init__(self, tokens: Mapping[str, User], *, audiences: Sequence[str] = ()) -> None:
         self._tokens = dict(tokens)
+        self._audiences = tuple(audiences)
 
     def __repr__(self) -> str:
         return f"<TokenAuthenticator of {len(self._tokens)} tokens>"
@@ -38,30 +61,73 @@ class TokenAuthenticator:
         """Accept one more token."""
         self._tokens[token] = user
 
-    async def authenticate(self, request: Request) -> User | None:
-        """By ``Authorization: Bearer``; an unknown token is left to the others."""
-        scheme, _, token = request.header("authorization").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+    async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
+        """See `TokenChecker`."""
+        user = self._tokens.get(token)
+        if user is None:
             return None
-        return self._tokens.get(token.strip())
+        both = tuple(a for a in self._audiences if a in audiences)
+        return Authenticated(user, both) if both or not self._audiences else None
+
+
+class BearerAuthenticator:
+    """``Authorization: Bearer``, by several kinds of tokens; `audiences` are the names of this server."""
+
+    def __init__(self, checkers: Sequence[TokenChecker], *, audiences: Sequence[str] = ()) -> None:
+        self._checkers = tuple(checkers)
+        self.audiences = tuple(audiences)
+
+    async def authenticate(self, request: Request) -> User | None:
+        """See `Authenticator`; a token that nobody accepts is wrong."""
+        scheme, *rest = request.header("authorization").strip().split(" ", 2)
+        if scheme.lower() != "bearer" or not rest or not rest[0]:
+            return None
+        return (await self.check(rest[0], self.audiences)).user
+
+    async def check(self, token: str, audiences: Sequence[str]) -> Authenticated:
+        """Whose token it is; `UnauthorizedError` says why it is nobody's."""
+        reasons = [_NOT_KNOWN]
+        for checker in self._checkers:
+            try:
+                found = await checker.check(token, audiences)
+            except UnauthorizedError as error:
+                reasons.append(error.message)
+                continue
+            if found is not None:
+                return Authenticated(authenticated(found.user), found.audiences)
+        raise UnauthorizedError(reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]")
+
+
+def authenticated(user: User) -> User:
+    """The same user, in the group of all who have proved who they are."""
+    if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
 class UnionAuthenticator:
-    """The first authenticator that knows the user decides; credentials that none knows are wrong.
+    """The first authenticator that knows the user decides; credentials that are wrong are a refusal.
 
-    Without credentials the user is anonymous.
+    Without credentials the user is anonymous, or refused too unless `anonymous`.
     """
 
-    def __init__(self, authenticators: Sequence[Authenticator]) -> None:
-        self._authenticators = list(authenticators)
+    def __init__(self, authenticators: Sequence[Authenticator], *, anonymous: bool = True) -> None:
+        self._authenticators = tuple(authenticators)
+        self._anonymous = anonymous
 
     async def authenticate(self, request: Request) -> User:
         """The user; `UnauthorizedError` for credentials that nobody accepts."""
+        refused = not self._anonymous
         for authenticator in self._authenticators:
-            user = await authenticator.authenticate(request)
+            try:
+                user = await authenticator.authenticate(request)
+            except UnauthorizedError:
+                # Another way may still succeed; the reason stays in the server.
+                refused = True
+                continue
             if user is not None:
-                return user if AUTHENTICATED in user.groups else replace(user, groups=(*user.groups, AUTHENTICATED))
-        if request.header("authorization"):
+                return authenticated(user)
+        if refused:
             raise UnauthorizedError("Unauthorized")
         return ANONYMOUS
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from opsdk.apiserver.auth.user import UNAUTHENTICATED, User
+from opsdk.apiserver.auth.user import MASTERS, UNAUTHENTICATED, User
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +23,31 @@ class Attributes:
     namespace: str = ""
     name: str = ""
     path: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+    """Selectors of a list, watch or deletecollection: an authorizer may allow some of the objects only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether it is allowed, and why."""
+    """Whether it is allowed, and why.
+
+    `denied` is a no that later authorizers cannot turn into a yes; `error` tells what went wrong while deciding.
+    """
 
     allowed: bool
     reason: str = ""
+    denied: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a user may do in a namespace, as far as it can be listed; rules are in the form that roles have."""
+
+    rules: Sequence[Mapping[str, Any]] = ()
+    incomplete: bool = False
+    error: str = ""
 
 
 class Authorizer(Protocol):
@@ -38,6 +56,54 @@ class Authorizer(Protocol):
     async def authorize(self, attributes: Attributes) -> Decision:
         """The decision; errors are the server's fault, never a yes."""
         ...
+
+
+@runtime_checkable
+class RuleResolver(Protocol):
+    """An authorizer that can list what somebody may do."""
+
+    async def rules_for(self, user: User, namespace: str) -> Rules:
+        """The user's rules in a namespace, those for everywhere among them."""
+        ...
+
+
+class Masters:
+    """Everything for those in the group of masters, no opinion on others."""
+
+    async def authorize(self, attributes: Attributes) -> Decision:
+        """Yes, for masters."""
+        return Decision(allowed=MASTERS in attributes.user.groups)
+
+
+class UnionAuthorizer:
+    """Several, asked in order: the first yes or firm no counts."""
+
+    def __init__(self, authorizers: Sequence[Authorizer]) -> None:
+        self._authorizers = tuple(authorizers)
+
+    def __repr__(self) -> str:
+        return f"<UnionAuthorizer of {', '.join(map(repr, self._authorizers))}>"
+
+    async def authorize(self, attributes: Attributes) -> Decision:
+        """See the class; where nobody has an opinion, all reasons and errors are told."""
+        reasons: list[str] = []
+        errors: list[str] = []
+        for authorizer in self._authorizers:
+            decision = await authorizer.authorize(attributes)
+            if decision.allowed or decision.denied:
+                return decision
+            reasons += [decision.reason] if decision.reason else []
+            errors += [decision.error] if decision.error else []
+        return Decision(allowed=False, reason="\n".join(reasons), error=", ".join(errors))
+
+    async def rules_for(self, user: User, namespace: str) -> Rules:
+        """What all that can list rules know together."""
+        found = [await a.rules_for(user, namespace) for a in self._authorizers if isinstance(a, RuleResolver)]
+        return Rules(
+            rules=[rule for rules in found for rule in rules.rules],
+            incomplete=any(rules.incomplete for rules in found),
+            error=", ".join(rules.error for rules in found if rules.error),
+        )
 
 
 PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from opsdk.api.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.endpoints.access import check_create
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.managed import decode_entries, entries_of, keep_times, with_entries
 from opsdk.apiserver.resources import Installed
@@ -196,6 +197,8 @@ class Gate:
 
     async def validate(self, obj: Tree, old: Tree | None) -> None:
         """What a store calls before it creates or updates (see `Validate`)."""
+        if old is None and self._call.info.verb != "create":
+            await check_create(self._call)
         model = self._served.model
         before = None if old is None else model.from_storage(old)
         operation = "CREATE" if old is None else "UPDATE"

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
@@ -15,12 +16,20 @@ from opsdk.web.response import Response
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """The HTTP request and what the filters found out about it."""
+    """The HTTP request and what the filters found out about it.
+
+    Attributes:
+        user: who asks, or whom they act as.
+        impersonator: who asks, where they act as somebody else.
+        authorizer: for what turns out only later, e.g. that an update creates.
+    """
 
     http: Request
     info: RequestInfo
     clock: Clock = LOOP_CLOCK
     user: User = ANONYMOUS
+    impersonator: User | None = None
+    authorizer: Authorizer | None = None
     audit_id: str = ""
     warnings: list[str] = field(default_factory=list)
 

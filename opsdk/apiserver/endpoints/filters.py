@@ -1,4 +1,4 @@
-"""What every request passes, in order, by name: recovery, log, headers, authentication, authorization."""
+"""What every request passes, in order, by name: recovery, log, headers, who asks, as whom, and may they."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from functools import partial
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.auth.authentication import UnionAuthenticator
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.authorization import Authorizer
+from opsdk.apiserver.endpoints.access import check
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.negotiate import negotiate
 from opsdk.apiserver.endpoints.render import encode
-from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.endpoints.verb_list import ExpiredListError
-from opsdk.errors import ApiError, Details, ForbiddenError, UnauthorizedError
+from opsdk.errors import ApiError, UnauthorizedError
 from opsdk.web.response import Response, encode_json
 
 _LOG = logging.getLogger("opsdk.apiserver")
@@ -145,50 +145,11 @@ def authenticate(authenticator: UnionAuthenticator) -> Filter:
 
 
 def authorize(authorizer: Authorizer) -> Filter:
-    """Refuse what the user may not do: 403, or 401 without credentials."""
+    """Refuse what the user may not do."""
 
     async def authz(call: Call, handler: Handler) -> Response:
-        decision = await authorizer.authorize(attributes_of(call))
-        if decision.allowed:
-            return await handler(call)
-        response = error_response(denied(call, decision.reason))
-        response.add_header("x-content-type-options", "nosniff")
-        return response
+        call.authorizer = authorizer
+        refused = await check(call, authorizer)
+        return refused if refused is not None else await handler(call)
 
     return authz
-
-
-def attributes_of(call: Call) -> Attributes:
-    """What the call wants, for an authorizer."""
-    info = call.info
-    return Attributes(
-        user=call.user,
-        verb=info.verb,
-        resource_request=info.is_resource,
-        group=info.group,
-        version=info.version,
-        resource=info.resource,
-        subresource=info.subresource,
-        namespace=info.namespace,
-        name=info.name,
-        path=info.path,
-    )
-
-
-def denied(call: Call, reason: str) -> ForbiddenError:
-    """The 403 of an authorizer."""
-    info, user = call.info, call.user.name
-    if not info.is_resource:
-        return ForbiddenError(f'forbidden: User "{user}" cannot {info.verb} path "{info.path}"', details=Details())
-    what = f"{info.resource}.{info.group}" if info.group else info.resource
-    named = f'{what} "{info.name}"' if info.name else what
-    path = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    text = f'{named} is forbidden: User "{user}" cannot {info.verb} resource "{path}" in API group "{info.group}"'
-    text += _scope(info)
-    if reason:
-        text += f": {reason}"
-    return ForbiddenError(text, details=Details(name=info.name, group=info.group, kind=info.resource))
-
-
-def _scope(info: RequestInfo) -> str:
-    return f' in the namespace "{info.namespace}"' if info.namespace else " at the cluster scope"

@@ -1,0 +1,131 @@
+"""Nobody grants what they do not have: roles and bindings are checked before they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.policy import Policy
+from opsdk.apiserver.auth.rbac import Rule, escalation
+from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
+from opsdk.apiserver.auth.user import MASTERS
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import Transform, Validate, accept
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.errors import ApiError
+
+GROUP = "rbac.authorization.k8s.io"
+_EVERYTHING = (Rule(verbs=("*",), groups=("*",), resources=("*",)), Rule(verbs=("*",), paths=("*",)))
+_KINDS = {"Role": "roles", "ClusterRole": "clusterroles"}
+_GC_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "resourceVersion"})
+
+
+class GuardedStore(Store):
+    """A store of roles or bindings, with rules on who may write which.
+
+    Args:
+        authorizer: asked whether somebody may ``escalate`` or ``bind``.
+        rbac: knows what everybody has.
+    """
+
+    def __init__(
+        self, storage: Storage, info: ResourceInfo, strategy: Strategy, *, authorizer: Authorizer, rbac: RbacAuthorizer
+    ) -> None:
+        super().__init__(storage, info, strategy)
+        self._authorizer = authorizer
+        self._rbac = rbac
+
+    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+        """See `Creater`."""
+        await self._guard(context, "", obj, None)
+        return await super().create(context, name, obj, validate)
+
+    async def update(
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        validate: Validate = accept,
+        *,
+        force_create: bool = False,
+    ) -> tuple[Tree, bool]:
+        """See `Updater`."""
+
+        async def guarded(current: Tree | None) -> Tree:
+            wanted = await transform(current)
+            await self._guard(context, name, wanted, current)
+            return wanted
+
+        return await super().update(context, name, guarded, validate, force_create=force_create)
+
+    async def _guard(self, context: Context, name: str, obj: Tree, old: Tree | None) -> None:
+        if MASTERS in context.user.groups or (old is not None and _only_gc_fields(obj, old)):
+            return
+        if "roleRef" in obj or self.info.resource.endswith("bindings"):
+            await self._guard_binding(context, obj)
+        elif not await self._may(context, "escalate", self.info.resource, name, context.namespace):
+            self._guard_role(context, obj, old)
+
+    def _guard_role(self, context: Context, obj: Tree, old: Tree | None) -> None:
+        self._covered(context, obj, [Rule.of(r) for r in obj.get("rules") or ()])
+        # Who aggregates can gather anything.
+        if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(context, _EVERYTHING):
+            raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
+
+    async def _guard_binding(self, context: Context, obj: Tree) -> None:
+        ref = obj.get("roleRef") or {}
+        kind, name = ref.get("kind", ""), ref.get("name", "")
+        if kind not in _KINDS:
+            raise problems.plain(f'unsupported role reference kind: "{kind}"')
+        if await self._may(context, "bind", _KINDS[kind], name, context.namespace):
+            return
+        rules = self._policy.role(context.namespace if kind == "Role" else "", name)
+        if rules is None:
+            raise problems.not_found(self.info, name)
+        self._covered(context, obj, rules)
+
+    @property
+    def _policy(self) -> Policy:
+        return self._rbac.policy
+
+    async def _may(self, context: Context, verb: str, resource: str, name: str, namespace: str) -> bool:
+        asked = Attributes(
+            user=context.user,
+            verb=verb,
+            group=GROUP,
+            version="*",
+            resource=resource,
+            name=name,
+            namespace=namespace,
+        )
+        return (await self._authorizer.authorize(asked)).allowed
+
+    def _lacks(self, context: Context, wanted: Sequence[Rule]) -> str | None:
+        owned, errors = self._policy.rules_for(context.user, context.namespace)
+        return escalation(context.user, owned, wanted, errors)
+
+    def _covered(self, context: Context, obj: Tree, wanted: Sequence[Rule]) -> None:
+        why = self._lacks(context, wanted)
+        if why is not None:
+            raise self._refused(obj, why)
+
+    def _refused(self, obj: Tree, why: str) -> ApiError:
+        return problems.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), why)
+
+
+def _aggregates(role: Tree) -> bool:
+    return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
+
+
+def _only_gc_fields(obj: Tree, old: Tree) -> bool:
+    """Whether a write changes nothing but what the garbage collector changes."""
+    return _rest(obj) == _rest(old)
+
+
+def _rest(obj: Tree) -> Tree:
+    meta = {k: v for k, v in (obj.get("metadata") or {}).items() if k not in _GC_FIELDS}
+    return {**obj, "metadata": meta}

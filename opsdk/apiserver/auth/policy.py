@@ -1,0 +1,115 @@
+"""All roles and bindings, arranged so that a decision looks only at the bindings of the one who asks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.rbac import Binding, Rule, Subject, keys_of
+from opsdk.apiserver.auth.user import User
+
+_CACHE_LIMIT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A binding that means the user, and the rules of its role; a `problem` where the role cannot be had."""
+
+    binding: Binding
+    subject: Subject
+    rules: tuple[Rule, ...] = ()
+    problem: str = ""
+
+
+class Policy:
+    """Roles and bindings; each change forgets what was found before."""
+
+    def __init__(self) -> None:
+        self._roles: dict[tuple[str, str], tuple[Rule, ...]] = {}
+        self._bindings: dict[tuple[str, str], Binding] = {}
+        self._by_subject: dict[tuple[str, tuple[str, str]], set[str]] = {}
+        self._found: dict[tuple[str, tuple[str, ...], str], tuple[Grant, ...]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Policy of {len(self._roles)} roles and {len(self._bindings)} bindings>"
+
+    # -------------------------------------------------------------- changes
+    def put_role(self, namespace: str, name: str, rules: Sequence[Rule]) -> None:
+        """Add or replace a role; cluster roles have no namespace."""
+        self._roles[namespace, name] = tuple(rules)
+        self._found.clear()
+
+    def drop_role(self, namespace: str, name: str) -> None:
+        """Forget a role."""
+        self._roles.pop((namespace, name), None)
+        self._found.clear()
+
+    def put_binding(self, binding: Binding) -> None:
+        """Add or replace a binding."""
+        self.drop_binding(binding.namespace, binding.name)
+        self._bindings[binding.namespace, binding.name] = binding
+        for key in _keys(binding):
+            self._by_subject.setdefault((binding.namespace, key), set()).add(binding.name)
+
+    def drop_binding(self, namespace: str, name: str) -> None:
+        """Forget a binding."""
+        self._found.clear()
+        binding = self._bindings.pop((namespace, name), None)
+        for key in _keys(binding) if binding is not None else ():
+            names = self._by_subject[namespace, key]
+            names.discard(name)
+            if not names:
+                del self._by_subject[namespace, key]
+
+    # -------------------------------------------------------------- questions
+    def role(self, namespace: str, name: str) -> tuple[Rule, ...] | None:
+        """The rules of a role; None where there is no such role."""
+        return self._roles.get((namespace, name))
+
+    def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
+        """What bindings give a user: those for everywhere, then those of the namespace, each by name."""
+        key = (user.name, user.groups, namespace)
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= _CACHE_LIMIT:
+                self._found.clear()
+            places = ("", namespace) if namespace else ("",)
+            found = self._found[key] = tuple(g for place in places for g in self._in(place, user))
+        return found
+
+    def _in(self, namespace: str, user: User) -> Iterator[Grant]:
+        names: set[str] = set()
+        for key in keys_of(user):
+            names |= self._by_subject.get((namespace, key), set())
+        for name in sorted(names):
+            binding = self._bindings[namespace, name]
+            subject = binding.subject_for(user)
+            if subject is not None:
+                rules = self._roles.get(binding.role_key) if binding.role_kind in ("Role", "ClusterRole") else None
+                yield Grant(binding, subject, rules or (), binding.role_missing() if rules is None else "")
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """All rules of a user, and what went wrong while collecting them."""
+        grants = self.grants(user, namespace)
+        return [r for g in grants for r in g.rules], [g.problem for g in grants if g.problem]
+
+    def decide(self, asked: Attributes) -> Decision:
+        """Whether some rule allows it; what went wrong on the way is the reason of a no."""
+        problems: list[str] = []
+        for grant in self.grants(asked.user, asked.namespace):
+            if grant.problem:
+                problems.append(grant.problem)
+            elif any(rule.allows(asked) for rule in grant.rules):
+                return Decision(allowed=True, reason=f"RBAC: allowed by {grant.binding.describe(grant.subject)}")
+        return Decision(allowed=False, reason=f"RBAC: {joined(problems)}" if problems else "")
+
+
+def joined(problems: Sequence[str]) -> str:
+    """Several errors as one: each once, in brackets where there are more."""
+    once = list(dict.fromkeys(problems))
+    return once[0] if len(once) == 1 else f"[{', '.join(once)}]"
+
+
+def _keys(binding: Binding) -> set[tuple[str, str]]:
+    return {key for subject in binding.subjects if (key := subject.key(binding.namespace)) is not None}

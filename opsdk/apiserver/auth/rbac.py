@@ -1,0 +1,231 @@
+"""Rules of roles: what they allow, and whether some cover others. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.auth.user import User
+
+ALL = "*"
+SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: verbs on resources of groups (perhaps some names only), or on paths."""
+
+    verbs: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Rule:
+        """From the form that roles have it in."""
+        return cls(
+            verbs=tuple(tree.get("verbs") or ()),
+            groups=tuple(tree.get("apiGroups") or ()),
+            resources=tuple(tree.get("resources") or ()),
+            names=tuple(tree.get("resourceNames") or ()),
+            paths=tuple(tree.get("nonResourceURLs") or ()),
+        )
+
+    def wire(self) -> dict[str, Any]:
+        """The form that roles have it in."""
+        found = {
+            "verbs": self.verbs,
+            "apiGroups": self.groups,
+            "resources": self.resources,
+            "resourceNames": self.names,
+            "nonResourceURLs": self.paths,
+        }
+        return {key: list(value) for key, value in found.items() if value}
+
+    def __str__(self) -> str:
+        named = {
+            "APIGroups": self.groups,
+            "Resources": self.resources,
+            "NonResourceURLs": self.paths,
+            "ResourceNames": self.names,
+            "Verbs": self.verbs,
+        }
+        return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in named.items() if value) + "}"
+
+    def allows(self, asked: Attributes) -> bool:
+        """Whether the rule permits this request."""
+        if ALL not in self.verbs and asked.verb not in self.verbs:
+            return False
+        if not asked.resource_request:
+            return any(_path_covers(path, asked.path) for path in self.paths)
+        return (
+            (ALL in self.groups or asked.group in self.groups)
+            and self._has_resource(asked.resource, asked.subresource)
+            and (not self.names or asked.name in self.names)
+        )
+
+    def _has_resource(self, resource: str, subresource: str) -> bool:
+        if ALL in self.resources:
+            return True
+        if not subresource:
+            return resource in self.resources
+        return f"{resource}/{subresource}" in self.resources or f"*/{subresource}" in self.resources
+
+    def covers(self, other: Rule) -> bool:
+        """Whether everything that `other` permits is permitted by this rule too."""
+        return (
+            _has_all(self.verbs, other.verbs)
+            and _has_all(self.groups, other.groups)
+            and self._covers_resources(other.resources)
+            and all(any(_path_covers(mine, path) for mine in self.paths) for path in other.paths)
+            and (not self.names or (bool(other.names) and set(other.names) <= set(self.names)))
+        )
+
+    def _covers_resources(self, wanted: Sequence[str]) -> bool:
+        if _has_all(self.resources, wanted):
+            return True
+        for path in wanted:
+            _, slash, subresource = path.partition("/")
+            if path not in self.resources and not (slash and f"*/{subresource}" in self.resources):
+                return False
+        return True
+
+    def _single_names(self) -> list[tuple[str, ...]]:
+        return [(name,) for name in self.names] if self.names else [()]
+
+    def parts(self) -> Iterator[Rule]:
+        """The smallest rules that together are this one."""
+        for group in self.groups:
+            for resource in self.resources:
+                for verb in self.verbs:
+                    for names in self._single_names():
+                        yield Rule(verbs=(verb,), groups=(group,), resources=(resource,), names=names)
+        for path in self.paths:
+            for verb in self.verbs:
+                yield Rule(verbs=(verb,), paths=(path,))
+
+
+def quoted(words: Iterable[str]) -> str:
+    """A list of words as messages show it: ``["a" "b"]``."""
+    return f"[{' '.join(json.dumps(word, ensure_ascii=False) for word in words)}]"
+
+
+def _has_all(owned: Sequence[str], wanted: Sequence[str]) -> bool:
+    return ALL in owned or set(wanted) <= set(owned)
+
+
+def _path_covers(owned: str, wanted: str) -> bool:
+    return owned in (ALL, wanted) or (owned.endswith("*") and wanted.startswith(owned.rstrip("*")))
+
+
+def missing(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+    """The smallest parts of `wanted` that no rule of `owned` covers."""
+    return [part for rule in wanted for part in rule.parts() if not any(mine.covers(part) for mine in owned)]
+
+
+def compact(rules: Iterable[Rule]) -> list[Rule]:
+    """Join rules that differ in their verbs only: of one group, one resource and at most one name."""
+    done: list[Rule] = []
+    joined: dict[tuple[str, ...], Rule] = {}
+    for rule in rules:
+        if rule.paths or len(rule.names) > 1 or len(rule.groups) != 1 or len(rule.resources) != 1:
+            done.append(rule)
+            continue
+        key = (*rule.groups, *rule.resources, *rule.names)
+        before = joined.get(key)
+        verbs = (*before.verbs, *rule.verbs) if before is not None else rule.verbs
+        joined[key] = Rule(verbs=verbs, groups=rule.groups, resources=rule.resources, names=rule.names)
+    return [*done, *joined.values()]
+
+
+def escalation(user: User, owned: Sequence[Rule], wanted: Iterable[Rule], problems: Sequence[str] = ()) -> str | None:
+    """Why `user`, who has `owned`, may not grant `wanted`; None if it may. `problems` came up while collecting."""
+    lacking = missing(owned, wanted)
+    if not lacking:
+        return None
+    listed = "\n".join(sorted({str(rule) for rule in compact(lacking)}))
+    text = (
+        f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions'
+        f" not currently held:\n{listed}"
+    )
+    return f"{text}; resolution errors: [{' '.join(problems)}]" if problems else text
+
+
+# ------------------------------------------------------------------ who has which rules
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Somebody that a binding names."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Subject:
+        """From the form that bindings have it in."""
+        return cls(kind=tree.get("kind", ""), name=tree.get("name", ""), namespace=tree.get("namespace", ""))
+
+    def __str__(self) -> str:
+        name = f"{self.name}/{self.namespace}" if self.kind == "ServiceAccount" else self.name
+        return f"{self.kind} {json.dumps(name, ensure_ascii=False)}"
+
+    def key(self, namespace: str) -> tuple[str, str] | None:
+        """What it is found by: a user's name or a group's; `namespace` is that of the binding."""
+        if self.kind != "ServiceAccount":
+            return (self.kind, self.name)
+        home = self.namespace or namespace
+        return ("User", f"{SERVICE_ACCOUNT}{home}:{self.name}") if home else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """Subjects and their role; without a namespace it counts everywhere."""
+
+    name: str
+    namespace: str = ""
+    role_kind: str
+    role: str
+    subjects: tuple[Subject, ...] = ()
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Binding:
+        """From a RoleBinding or a ClusterRoleBinding."""
+        meta, ref = tree["metadata"], tree.get("roleRef") or {}
+        return cls(
+            name=meta["name"],
+            namespace=meta.get("namespace", ""),
+            role_kind=ref.get("kind", ""),
+            role=ref.get("name", ""),
+            subjects=tuple(Subject.of(s) for s in tree.get("subjects") or ()),
+        )
+
+    def subject_for(self, user: User) -> Subject | None:
+        """The first subject that is the user, or one of its groups."""
+        mine = keys_of(user)
+        return next((s for s in self.subjects if s.key(self.namespace) in mine), None)
+
+    def describe(self, subject: Subject) -> str:
+        """As the reason for a yes names it."""
+        kind = "RoleBinding" if self.namespace else "ClusterRoleBinding"
+        name = f"{self.name}/{self.namespace}" if self.namespace else self.name
+        return f'{kind} "{name}" of {self.role_kind} "{self.role}" to {subject}'
+
+    @property
+    def role_key(self) -> tuple[str, str]:
+        """Namespace and name of the role; cluster roles have no namespace."""
+        return (self.namespace if self.role_kind == "Role" else "", self.role)
+
+    def role_missing(self) -> str:
+        """What is said where the role is not there."""
+        if self.role_kind not in ("Role", "ClusterRole"):
+            return f'unsupported role reference kind: "{self.role_kind}"'
+        return f'{self.role_kind.lower()}.rbac.authorization.k8s.io "{self.role}" not found'
+
+
+def keys_of(user: User) -> set[tuple[str, str]]:
+    """What subjects that mean this user are found by."""
+    return {("User", user.name), *(("Group", group) for group in user.groups)}

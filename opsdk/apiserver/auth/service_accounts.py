@@ -1,0 +1,167 @@
+"""Tokens of service accounts: what they claim, and whether that still holds. The rules are pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opsdk.aio.clock import Clock
+from opsdk.apiserver.auth.authentication import Authenticated
+from opsdk.apiserver.auth.jwt import SigningKey, unverified
+from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, quoted
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import UnauthorizedError
+
+ISSUER = "https://kubernetes.default.svc"
+LEEWAY = 60
+"""Seconds by which clocks may differ."""
+_ACCOUNTS = "system:serviceaccounts"
+_EXTRA = "authentication.kubernetes.io/"
+_PRIVATE = "kubernetes.io"
+
+Find = Callable[[str, str, str], Tree | None]
+"""The present object by resource, namespace and name."""
+
+
+def split_username(name: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account that a user is; None for other users."""
+    if not name.startswith(SERVICE_ACCOUNT):
+        return None
+    parts = name.removeprefix(SERVICE_ACCOUNT).split(":")
+    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    """The groups of every service account of a namespace."""
+    return (_ACCOUNTS, f"{_ACCOUNTS}:{namespace}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Objects that a token lives as long as; a node beside a pod only tells where the pod runs."""
+
+    pod: Tree | None = None
+    secret: Tree | None = None
+    node: Tree | None = None
+
+
+def claims_of(
+    account: Tree, bound: Bound, *, audiences: Sequence[str], now: int, seconds: int, warn_after: int = 0, token_id: str
+) -> dict[str, Any]:
+    """What a new token says; `warn_after` is when its holder should have fetched another one."""
+    meta = account["metadata"]
+    private: dict[str, Any] = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
+    for key, obj in (("pod", bound.pod), ("secret", bound.secret), ("node", bound.node)):
+        if obj is not None:
+            private[key] = _reference(obj)
+    if warn_after:
+        private["warnafter"] = now + warn_after
+    return {
+        "aud": list(audiences),
+        "exp": now + seconds,
+        "iat": now,
+        "iss": ISSUER,
+        "jti": token_id,
+        "nbf": now,
+        "sub": f"{SERVICE_ACCOUNT}{meta['namespace']}:{meta['name']}",
+        _PRIVATE: private,
+    }
+
+
+def _reference(obj: Tree) -> dict[str, str]:
+    meta = obj["metadata"]
+    found = {"name": meta["name"], "uid": meta.get("uid", "")}
+    return {key: value for key, value in found.items() if value}
+
+
+def check_times(claims: Mapping[str, Any], now: int) -> None:
+    """Raise where the token is too old or too young."""
+    if now - LEEWAY > _number(claims, "exp"):
+        raise UnauthorizedError("service account token has expired")
+    if now + LEEWAY < _number(claims, "nbf"):
+        raise UnauthorizedError("service account token is not valid yet")
+    if now + LEEWAY < _number(claims, "iat"):
+        raise UnauthorizedError("service account token is issued in the future")
+
+
+def _number(claims: Mapping[str, Any], key: str) -> float:
+    value = claims.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UnauthorizedError("service account token claims could not be validated")
+    return value
+
+
+def user_of(claims: Mapping[str, Any], find: Find) -> User:
+    """Whose token it is; raises where the account or what the token is bound to is gone or another one."""
+    private = _mapping(claims.get(_PRIVATE))
+    namespace, account = str(private.get("namespace", "")), _mapping(private.get("serviceaccount"))
+    name = str(account.get("name", ""))
+    found = find("serviceaccounts", namespace, name)
+    if found is None:
+        raise UnauthorizedError(f'serviceaccounts "{name}" not found')
+    _same_uid(found, account, "service account UID ({}) does not match claim ({})")
+    secret, pod, node = (_mapping(private.get(k)) for k in ("secret", "pod", "node"))
+    if secret:
+        _still_there(find("secrets", namespace, str(secret.get("name"))), secret, "secret", "secret")
+    if pod:
+        _still_there(find("pods", namespace, str(pod.get("name"))), pod, "pod", "pod")
+    elif node:
+        _still_there(find("nodes", "", str(node.get("name"))), node, "node", "node")
+    extra = {f"{_EXTRA}credential-id": (f"JTI={claims['jti']}",)} if claims.get("jti") else {}
+    for word, ref in (("node", node), ("pod", pod)):
+        for part in ("name", "uid"):
+            if ref.get(part):
+                extra[f"{_EXTRA}{word}-{part}"] = (str(ref[part]),)
+    username = f"{SERVICE_ACCOUNT}{namespace}:{name}"
+    return User(name=username, uid=found["metadata"].get("uid", ""), groups=account_groups(namespace), extra=extra)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _still_there(found: Tree | None, ref: Mapping[str, Any], word: str, claim: str) -> None:
+    if found is None:
+        raise UnauthorizedError("service account token has been invalidated")
+    _same_uid(found, ref, f"{word} UID ({{}}) does not match service account {claim} ref claim ({{}})")
+
+
+def _same_uid(found: Tree, ref: Mapping[str, Any], text: str) -> None:
+    uid = found["metadata"].get("uid", "")
+    if uid != ref.get("uid"):
+        raise UnauthorizedError(text.format(uid, ref.get("uid", "")))
+
+
+def good_for(claims: Mapping[str, Any], wanted: Sequence[str]) -> tuple[str, ...]:
+    """The wanted audiences that the token is for; raises where there is none."""
+    given = claims.get("aud")
+    audiences = [given] if isinstance(given, str) else [a for a in given if isinstance(a, str)] if given else [ISSUER]
+    both = tuple(a for a in audiences if a in wanted)
+    if not both:
+        text = f"token audiences {quoted(audiences)} is invalid for the target audiences {quoted(wanted)}"
+        raise UnauthorizedError(text)
+    return both
+
+
+class ServiceAccountTokens:
+    """Checks tokens that this server has signed, against the objects that it has."""
+
+    def __init__(self, key: SigningKey, find: Find, *, clock: Clock) -> None:
+        self._key = key
+        self._find = find
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<ServiceAccountTokens signed with {self._key!r}>"
+
+    async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
+        """See `TokenChecker`."""
+        found = unverified(token)
+        if found is None or found[1].get("iss") != ISSUER:
+            return None
+        claims = self._key.verify(token)
+        both = good_for(claims, audiences)
+        check_times(claims, int(self._clock.wall().timestamp()))
+        return Authenticated(user_of(claims, self._find), both)

@@ -1,0 +1,248 @@
+"""Rules of roles against a plain reading of what they mean, and the index against looking at every binding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.auth.policy import Policy
+from opsdk.apiserver.auth.rbac import Binding, Rule, Subject, compact, escalation, missing
+from opsdk.apiserver.auth.user import User
+
+VERBS = ("get", "list", "*")
+GROUPS = ("", "apps", "*")
+RESOURCES = ("pods", "pods/log", "*/log", "nodes", "*")
+NAMES = ("a", "b")
+PATHS = ("/x", "/x/*", "/x/y", "*")
+
+
+def some(words: Sequence[str], *, least: int = 0) -> st.SearchStrategy[tuple[str, ...]]:
+    """A few of the words."""
+    return st.lists(st.sampled_from(words), unique=True, min_size=least, max_size=3).map(tuple)
+
+
+resource_rules = st.builds(
+    Rule,
+    verbs=some(VERBS, least=1),
+    groups=some(GROUPS, least=1),
+    resources=some(RESOURCES, least=1),
+    names=some(NAMES),
+)
+path_rules = st.builds(Rule, verbs=some(VERBS, least=1), paths=some(PATHS, least=1))
+rules = st.one_of(resource_rules, path_rules)
+users = st.builds(
+    User,
+    name=st.sampled_from(["u", "v", "system:serviceaccount:n:s"]),
+    groups=some(["g", "h"]),
+)
+asked = st.one_of(
+    st.builds(
+        Attributes,
+        user=users,
+        verb=st.sampled_from(["get", "list", "delete"]),
+        group=st.sampled_from(["", "apps"]),
+        resource=st.sampled_from(["pods", "nodes"]),
+        subresource=st.sampled_from(["", "log"]),
+        name=st.sampled_from(["", "a", "b"]),
+        namespace=st.sampled_from(["", "n", "m"]),
+    ),
+    st.builds(
+        Attributes,
+        user=users,
+        verb=st.sampled_from(["get", "list"]),
+        resource_request=st.just(value=False),
+        path=st.sampled_from(["/x", "/x/y", "/x/y/z", "/z"]),
+    ),
+)
+
+
+# ------------------------------------------------------------------ the model
+def plainly_allows(rule: Rule, asked: Attributes) -> bool:
+    """One rule, word by word."""
+    if not asked.resource_request:
+        return any(
+            (v in ("*", asked.verb)) and (p in ("*", asked.path) or (p[-1] == "*" and asked.path.startswith(p[:-1])))
+            for v, p in product(rule.verbs, rule.paths)
+        )
+    whole = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    any_of_it = f"*/{asked.subresource}" if asked.subresource else whole
+    return any(
+        v in ("*", asked.verb)
+        and g in ("*", asked.group)
+        and r in ("*", whole, any_of_it)
+        and (not rule.names or asked.name in rule.names)
+        for v, g, r in product(rule.verbs, rule.groups, rule.resources)
+    )
+
+
+def plainly_means(subject: Subject, binding: Binding, user: User) -> bool:
+    """Whether a subject is the user."""
+    match subject.kind:
+        case "User":
+            return user.name == subject.name
+        case "Group":
+            return subject.name in user.groups
+        case _:
+            home = subject.namespace or binding.namespace
+            return bool(home) and user.name == f"system:serviceaccount:{home}:{subject.name}"
+
+
+World = tuple[dict[tuple[str, str], tuple[Rule, ...]], dict[tuple[str, str], Binding]]
+
+
+def plainly_decides(world: World, asked: Attributes) -> bool:
+    """Every binding, every subject, every rule."""
+    roles, bindings = world
+    for binding in bindings.values():
+        if binding.namespace and binding.namespace != asked.namespace:
+            continue
+        if not any(plainly_means(s, binding, asked.user) for s in binding.subjects):
+            continue
+        place = binding.namespace if binding.role_kind == "Role" else ""
+        if any(plainly_allows(rule, asked) for rule in roles.get((place, binding.role), ())):
+            return True
+    return False
+
+
+# ------------------------------------------------------------------ laws of rules
+@given(rules, asked)
+def test_a_rule_allows_what_its_words_say(rule: Rule, asked: Attributes) -> None:
+    """Wildcards, subresources, names and path prefixes mean what they mean word by word."""
+    assert rule.allows(asked) == plainly_allows(rule, asked)
+
+
+@given(rules)
+def test_a_rule_covers_itself_and_its_parts(rule: Rule) -> None:
+    """Covering is reflexive, and a rule is the union of its parts."""
+    assert rule.covers(rule)
+    assert all(rule.covers(part) for part in rule.parts())
+    assert missing([rule], [rule]) == []
+    assert missing(list(rule.parts()), [rule]) == []
+
+
+@given(rules, rules, rules)
+def test_covering_is_transitive(one: Rule, two: Rule, three: Rule) -> None:
+    """What covers a rule covers all that this one covers."""
+    if one.covers(two) and two.covers(three):
+        assert one.covers(three)
+
+
+@given(rules, rules, asked)
+def test_who_covers_allows_no_less(one: Rule, two: Rule, asked: Attributes) -> None:
+    """A covering rule allows every request that the covered one allows: nobody escalates by being covered."""
+    if one.covers(two) and two.allows(asked):
+        assert one.allows(asked)
+
+
+@given(st.lists(rules, max_size=4), st.lists(rules, max_size=4), asked)
+def test_what_is_granted_without_complaint_is_held(owned: list[Rule], wanted: list[Rule], asked: Attributes) -> None:
+    """Where nothing is missing, the granted rules allow no request that the owner's do not; more rules miss no more."""
+    lacking = missing(owned, wanted)
+    assert missing([*owned, *lacking], wanted) == []
+    if not lacking:
+        assert not any(r.allows(asked) for r in wanted) or any(r.allows(asked) for r in owned)
+
+
+@given(st.lists(rules, max_size=5), asked)
+def test_compacting_changes_no_meaning(given_rules: list[Rule], asked: Attributes) -> None:
+    """Joined rules allow exactly what the single ones did."""
+    parts = [part for rule in given_rules for part in rule.parts()]
+    joined = compact(parts)
+    assert len(joined) <= len(parts)
+    assert any(r.allows(asked) for r in joined) == any(r.allows(asked) for r in parts)
+
+
+@given(rules)
+def test_the_wire_form_keeps_everything(rule: Rule) -> None:
+    """A rule written and read again is the same rule."""
+    assert Rule.of(rule.wire()) == rule
+
+
+def test_an_escalation_names_what_is_missing() -> None:
+    """The text lists the user, its groups, and the rules joined and sorted."""
+    user = User(name="alice", groups=("devs", "system:authenticated"))
+    owned = [Rule(verbs=("get",), groups=("",), resources=("configmaps",))]
+    wanted = [
+        Rule(verbs=("list", "get"), groups=("",), resources=("secrets",)),
+        Rule(verbs=("get", "delete"), groups=("",), resources=("configmaps",)),
+        Rule(verbs=("get",), groups=("",), resources=("pods",), names=("p",)),
+    ]
+    text = escalation(user, owned, wanted, ["oops"])
+    assert text == (
+        'user "alice" (groups=["devs" "system:authenticated"]) is attempting to grant RBAC permissions not currently'
+        ' held:\n{APIGroups:[""], Resources:["configmaps"], Verbs:["delete"]}'
+        '\n{APIGroups:[""], Resources:["pods"], ResourceNames:["p"], Verbs:["get"]}'
+        '\n{APIGroups:[""], Resources:["secrets"], Verbs:["list" "get"]}; resolution errors: [oops]'
+    )
+    assert escalation(user, owned, owned) is None
+
+
+# ------------------------------------------------------------------ the index
+subjects = st.one_of(
+    st.builds(Subject, kind=st.just("User"), name=st.sampled_from(["u", "v"])),
+    st.builds(Subject, kind=st.just("Group"), name=st.sampled_from(["g", "h"])),
+    st.builds(Subject, kind=st.just("ServiceAccount"), name=st.just("s"), namespace=st.sampled_from(["", "n", "m"])),
+)
+places = st.sampled_from(["", "n", "m"])
+bindings = st.builds(
+    Binding,
+    name=st.sampled_from(["one", "two"]),
+    namespace=places,
+    role_kind=st.sampled_from(["Role", "ClusterRole"]),
+    role=st.sampled_from(["r", "s"]),
+    subjects=st.lists(subjects, max_size=3).map(tuple),
+).map(lambda b: b if b.namespace else replace(b, role_kind="ClusterRole"))
+roles = st.tuples(st.just("role"), places, st.sampled_from(["r", "s"]), st.lists(rules, max_size=2).map(tuple))
+steps = st.one_of(
+    roles,
+    st.tuples(st.just("bind"), bindings),
+    st.tuples(st.just("drop role"), places, st.sampled_from(["r", "s"])),
+    st.tuples(st.just("unbind"), places, st.sampled_from(["one", "two"])),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.one_of(steps, asked.map(lambda a: ("ask", a))), max_size=25))
+def test_the_index_decides_as_looking_at_everything_does(history: list[tuple[object, ...]]) -> None:
+    """Whatever is written in whatever order, decisions are those of the naive evaluator, and yes has a reason."""
+    policy = Policy()
+    world: World = ({}, {})
+    for step in history:
+        match step:
+            case ("role", str(place), str(name), tuple(found)):
+                policy.put_role(place, name, found)
+                world[0][place, name] = found
+            case ("bind", Binding() as binding):
+                policy.put_binding(binding)
+                world[1][binding.namespace, binding.name] = binding
+            case ("drop role", str(place), str(name)):
+                policy.drop_role(place, name)
+                world[0].pop((place, name), None)
+            case ("unbind", str(place), str(name)):
+                policy.drop_binding(place, name)
+                world[1].pop((place, name), None)
+            case ("ask", Attributes() as asked):
+                decision = policy.decide(asked)
+                assert decision.allowed == plainly_decides(world, asked)
+                assert not decision.allowed or decision.reason.startswith("RBAC: allowed by ")
+
+
+def test_reasons_name_the_binding_and_the_missing_role() -> None:
+    """A yes says by which binding of which role to whom; a no says which roles could not be had, each once."""
+    policy = Policy()
+    user = User(name="u", groups=("g",))
+    ask = Attributes(user=user, verb="get", resource="pods", namespace="n")
+    group = Subject(kind="Group", name="g")
+    policy.put_binding(Binding(name="b", namespace="n", role_kind="ClusterRole", role="gone", subjects=(group,)))
+    policy.put_binding(Binding(name="c", namespace="n", role_kind="Role", role="r", subjects=(group,)))
+    gone = 'clusterrole.rbac.authorization.k8s.io "gone" not found'
+    assert policy.decide(ask).reason == f'RBAC: [{gone}, role.rbac.authorization.k8s.io "r" not found]'
+    policy.put_role("n", "r", [Rule(verbs=("get",), groups=("",), resources=("pods",))])
+    assert policy.decide(ask).reason == 'RBAC: allowed by RoleBinding "c/n" of Role "r" to Group "g"'
+    assert policy.decide(replace(ask, verb="list")).reason == f"RBAC: {gone}"
+    assert policy.rules_for(user, "n")[1] == [gone]

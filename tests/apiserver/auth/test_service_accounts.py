@@ -1,0 +1,218 @@
+"""Tokens of service accounts: what is signed is believed as long as what it speaks of is there; nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.apiserver.auth.jwt import SigningKey, decode_part, encode_part, unverified
+from opsdk.apiserver.auth.service_accounts import (
+    ISSUER,
+    LEEWAY,
+    Bound,
+    ServiceAccountTokens,
+    check_times,
+    claims_of,
+    good_for,
+    split_username,
+    user_of,
+)
+from opsdk.errors import ConfigError, UnauthorizedError
+
+KEY = SigningKey()
+ACCOUNT = {"metadata": {"name": "robot", "namespace": "ns", "uid": "u1"}}
+POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "p1"}}
+NODE = {"metadata": {"name": "n", "uid": "n1"}}
+SECRET = {"metadata": {"name": "s", "namespace": "ns", "uid": "s1"}}
+
+
+def claims(bound: Bound = Bound(), *, seconds: int = 600, now: int = 1000) -> dict[str, Any]:  # noqa: B008 - frozen
+    """What a token of the account says."""
+    return claims_of(ACCOUNT, bound, audiences=[ISSUER], now=now, seconds=seconds, token_id="j")
+
+
+class World:
+    """Objects that tokens speak of."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], dict[str, Any]] = {
+            ("serviceaccounts", "ns", "robot"): ACCOUNT,
+            ("pods", "ns", "p"): POD,
+            ("secrets", "ns", "s"): SECRET,
+            ("nodes", "", "n"): NODE,
+        }
+
+    def find(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        return self.objects.get((resource, namespace, name))
+
+
+@given(st.binary())
+def test_base64_parts_are_canonical(raw: bytes) -> None:
+    """Every text has one encoding, and nothing else decodes."""
+    text = encode_part(raw)
+    assert decode_part(text) == raw
+    with pytest.raises(ValueError, match=r"padding|canonical"):
+        decode_part(f"{text}=")
+
+
+def test_a_token_says_what_was_signed() -> None:
+    """Round trip: the claims come back; header and claims can be read without the key."""
+    token = KEY.sign(claims())
+    assert KEY.verify(token) == claims()
+    found = unverified(token)
+    assert found is not None
+    assert found[0] == {"alg": "RS256", "kid": KEY.key_id}
+    assert KEY.public()["kid"] == KEY.key_id
+
+
+@given(st.data())
+def test_every_tampering_is_refused(data: st.DataObject) -> None:
+    """No changed character, part or algorithm leaves a token good."""
+    token = KEY.sign(claims())
+    at = data.draw(st.integers(0, len(token) - 1))
+    other = data.draw(st.sampled_from("aA0-_.xé"))
+    changed = token[:at] + other + token[at + 1 :]
+    if changed != token:
+        with pytest.raises(UnauthorizedError):
+            KEY.verify(changed)
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256", "RS512", None])
+def test_other_algorithms_are_refused(algorithm: str | None) -> None:
+    """A token cannot choose how it is checked."""
+    head, body, signature = KEY.sign(claims()).split(".")
+    head = encode_part(json.dumps({"alg": algorithm, "kid": KEY.key_id}).encode())
+    for last in (signature, ""):
+        with pytest.raises(UnauthorizedError):
+            KEY.verify(f"{head}.{body}.{last}")
+
+
+@given(st.text())
+def test_any_text_is_just_no_token(text: str) -> None:
+    """Whatever is sent as a token, reading it never fails."""
+    unverified(text)
+    unverified(f"{text}.{text}.{text}")
+
+
+def test_a_server_without_a_key_makes_none_to_refuse(tmp_path: Path) -> None:
+    """Checking a foreign token does not cost a new key."""
+    fresh = SigningKey(tmp_path / "key")
+    with pytest.raises(UnauthorizedError):
+        fresh.verify(KEY.sign(claims()))
+    assert not (tmp_path / "key").exists()
+
+
+def test_a_key_is_kept_in_its_file(tmp_path: Path) -> None:
+    """Tokens stay good over a restart; the file is private; rubbish in it is an error that says what to do."""
+    path = tmp_path / "deep" / "key"
+    token = SigningKey(path).sign(claims())
+    assert SigningKey(path).verify(token) == claims()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("rubbish")
+    with pytest.raises(ConfigError, match="remove it"):
+        SigningKey(path).verify(token)
+
+
+@given(st.integers(600, 100_000), st.integers(-200_000, 200_000))
+def test_tokens_have_their_time(seconds: int, later: int) -> None:
+    """A token is good from its issue to its end, give or take the leeway."""
+    issued = 1_000_000
+    good = -LEEWAY <= later <= seconds + LEEWAY
+    if good:
+        check_times(claims(seconds=seconds, now=issued), issued + later)
+    else:
+        with pytest.raises(UnauthorizedError):
+            check_times(claims(seconds=seconds, now=issued), issued + later)
+
+
+def test_claims_of_wrong_types_are_refused() -> None:
+    """Signed nonsense is still nonsense."""
+    for wrong in ("soon", None, True, [1]):
+        with pytest.raises(UnauthorizedError, match="could not be validated"):
+            check_times({**claims(), "exp": wrong}, 1000)
+
+
+def test_a_token_is_for_its_audiences() -> None:
+    """The wanted audiences that it names; with none of them it is refused, and says both lists."""
+    assert good_for(claims(), ["x", ISSUER]) == (ISSUER,)
+    assert good_for({}, [ISSUER]) == (ISSUER,)
+    with pytest.raises(UnauthorizedError) as caught:
+        good_for(claims(), ["x", "y"])
+    wanted = f'token audiences ["{ISSUER}"] is invalid for the target audiences ["x" "y"]'
+    assert caught.value.message == wanted
+
+
+def test_the_user_is_the_account_with_its_groups() -> None:
+    """Name, uid, groups, and in extra what the token is bound to."""
+    user = user_of(claims(Bound(pod=POD, node=NODE)), World().find)
+    assert (user.name, user.uid) == ("system:serviceaccount:ns:robot", "u1")
+    assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns")
+    prefix = "authentication.kubernetes.io/"
+    assert user.extra == {
+        f"{prefix}credential-id": ("JTI=j",),
+        f"{prefix}node-name": ("n",),
+        f"{prefix}node-uid": ("n1",),
+        f"{prefix}pod-name": ("p",),
+        f"{prefix}pod-uid": ("p1",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("bound", "key"),
+    [
+        (Bound(), ("serviceaccounts", "ns", "robot")),
+        (Bound(pod=POD), ("pods", "ns", "p")),
+        (Bound(secret=SECRET), ("secrets", "ns", "s")),
+        (Bound(node=NODE), ("nodes", "", "n")),
+    ],
+)
+def test_a_token_ends_with_what_it_is_bound_to(bound: Bound, key: tuple[str, str, str]) -> None:
+    """Gone, or another object of the same name: refused either way; a node beside a pod does not count."""
+    world = World()
+    user_of(claims(bound), world.find)
+    before = world.objects[key]
+    world.objects[key] = {"metadata": {**before["metadata"], "uid": "another"}}
+    with pytest.raises(UnauthorizedError, match="does not match"):
+        user_of(claims(bound), world.find)
+    del world.objects[key]
+    with pytest.raises(UnauthorizedError):
+        user_of(claims(bound), world.find)
+
+
+def test_a_pods_node_may_go() -> None:
+    """A token of a pod outlives the node that the pod ran on."""
+    world = World()
+    del world.objects["nodes", "", "n"]
+    assert user_of(claims(Bound(pod=POD, node=NODE)), world.find)
+
+
+async def test_tokens_of_others_are_left_to_others() -> None:
+    """Another issuer's token, or no token at all, is no service account's."""
+    checker = ServiceAccountTokens(KEY, World().find, clock=LOOP_CLOCK)
+    assert await checker.check("opaque", [ISSUER]) is None
+    assert await checker.check(KEY.sign({**claims(), "iss": "https://elsewhere"}), [ISSUER]) is None
+    now = int(LOOP_CLOCK.wall().timestamp())
+    found = await checker.check(KEY.sign(claims(now=now)), [ISSUER, "x"])
+    assert found is not None
+    assert found.audiences == (ISSUER,)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("system:serviceaccount:a:b", ("a", "b")),
+        ("system:serviceaccount:a", None),
+        ("system:serviceaccount:a:b:c", None),
+        ("system:serviceaccount::b", None),
+        ("alice", None),
+    ],
+)
+def test_service_accounts_are_told_by_their_names(name: str, wanted: tuple[str, str] | None) -> None:
+    """Namespace and name, both there, nothing after them."""
+    assert split_username(name) == wanted
