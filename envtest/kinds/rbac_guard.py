@@ -52,6 +52,7 @@ class GuardedStore(Store):
         validate: Validate = accept,
         *,
         force_create: bool = False,
+        uid: str = "",
     ) -> tuple[Tree, bool]:
         """See `Updater`."""
 
@@ -60,7 +61,7 @@ class GuardedStore(Store):
             await self._guard(context, name, wanted, current)
             return wanted
 
-        return await super().update(context, name, guarded, validate, force_create=force_create)
+        return await super().update(context, name, guarded, validate, force_create=force_create, uid=uid)
 
     async def _guard(self, context: Context, name: str, obj: Tree, old: Tree | None) -> None:
         if MASTERS in context.user.groups or (old is not None and _only_gc_fields(obj, old)):
