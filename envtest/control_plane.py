@@ -131,13 +131,13 @@ class ControlPlane:
         self.typing = Typing(types())
         self.catalogue = catalogue()
         self.stores: dict[str, Store] = {}
+        self.webhook_client = HookClient(resolve=Services(self.stores))
         late = _Late()
         self.core = ResourceServer(late, self.admission)
         self._install_all()
         self.extensions = late.target = self._extensions()
         lifecycle = NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info)
         self.admission.add("NamespaceLifecycle", lifecycle)
-        self.webhook_client = HookClient(resolve=Services(self.stores))
         install(self, self.webhook_client)
         self.server = Server(
             self.core,
@@ -157,7 +157,8 @@ class ControlPlane:
         served = self.core.find(group, "v1", resource)
         assert served is not None
         assert isinstance(store.strategy, DefinitionStrategy)
-        made = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.plans)
+        client = self.webhook_client
+        made = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.plans, client=client)
         scale = self.core.find("apps", "v1", "deployments", "scale")
         assert scale is not None
         made.use_scale(scale.model)

@@ -36,11 +36,11 @@ class CustomModel:
 
     def __init__(self, definition: Tree, version: Tree, plans: Plans) -> None:
         spec = definition["spec"]
+        self._alone = len(spec["versions"]) == 1
         self.raw: Tree = version["schema"]["openAPIV3Schema"]
         self.api_version = f"{spec['group']}/{version['name']}"
         self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
         self.schema = StructuralSchema(self.raw)
-        self._stored = next(f"{spec['group']}/{v['name']}" for v in spec["versions"] if v.get("storage"))
         self._plans = plans
         self._shown = IdentityCache[Tree](limit=_SHOWN)
         self._printer = ColumnPrinter(version.get("additionalPrinterColumns") or ())
@@ -85,11 +85,16 @@ class CustomModel:
         return made
 
     def to_storage(self, obj: Tree) -> Tree:
-        """See `Model`."""
-        return {**obj, "apiVersion": self._stored}
+        """See `Model`: the store converts, where objects are kept in another version."""
+        return obj
 
     def from_storage(self, obj: Tree) -> Tree:
-        """See `Model`: pruned and defaulted by the schema of now, whatever it was when the object was stored."""
+        """See `Model`: pruned and defaulted by the schema of now, whatever it was when the object was stored.
+
+        Where there are several versions, the store has done that.
+        """
+        if not self._alone:
+            return obj
         if not obj["metadata"].get("resourceVersion"):
             return self._show(obj)  # on its way to be created: it may still change
         shown = self._shown.get(obj)

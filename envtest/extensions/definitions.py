@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from envtest.extensions.conversion import validate_conversion
 from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
 from envtest.extensions.naming import APPROVAL, condition, protected, put_condition
 from envtest.kinds.base import TableStrategy
@@ -88,6 +89,7 @@ class DefinitionStrategy(TableStrategy):
             *_validate_versions(spec),
             *_validate_names(spec.get("names") or {}),
             *_validate_stored(obj),
+            *validate_conversion(spec.get("conversion") or {}, "spec.conversion"),
         ]
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:

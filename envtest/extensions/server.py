@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
 from envtest.extensions.custom import CustomModel, CustomStrategy, ScalePaths
 from envtest.extensions.definitions import CLEANUP
 from envtest.extensions.naming import accepted, condition, is_true, put_condition
@@ -17,6 +18,7 @@ from opsdk.apiserver.endpoints.admit import Admission
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.fieldmanager.manager import FieldManager
+from opsdk.apiserver.outgoing.client import HookClient
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import DeleteOptions, ListQuery
 from opsdk.apiserver.registry.store import StatusStore, Store
@@ -25,6 +27,7 @@ from opsdk.apiserver.server import Delegate
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Tree
 from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import NotFoundError
+from opsdk.tree.shape import Shape
 from opsdk.web.response import Response
 
 _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -38,6 +41,7 @@ class _Defined:
     definition: Tree
     served: dict[tuple[str, str], Installed]
     order: list[str]
+    converter: Converter
 
     @property
     def group(self) -> str:
@@ -52,8 +56,16 @@ class ExtensionServer:
     """One delegate of the chain; hears of definitions from their strategy."""
 
     def __init__(
-        self, definitions: Store, model: Model, delegate: Delegate, admission: Admission, plans: Plans
+        self,
+        definitions: Store,
+        model: Model,
+        delegate: Delegate,
+        admission: Admission,
+        plans: Plans,
+        *,
+        client: HookClient,
     ) -> None:
+        self._client = client
         self._definitions = definitions
         self._model = model
         self._delegate = delegate
@@ -170,7 +182,8 @@ class ExtensionServer:
     def _any_store(defined: _Defined) -> Store:
         found = next(s.storage for (_, sub), s in defined.served.items() if not sub)
         assert isinstance(found, Store)
-        return found
+        # As they are kept: a webhook that fails must not hold up what is done to all versions.
+        return Store(found.storage, found.info, found.strategy)
 
     # -------------------------------------------------------------- compiling
     def _compile(self, obj: Tree) -> None:
@@ -183,14 +196,31 @@ class ExtensionServer:
             before.definition = obj
             return
         versions = obj["spec"]["versions"]
-        served = {key: found for version in versions for key, found in self._version(obj, version)}
+        served = dict(self._versions(obj))
         order = sorted((v["name"] for v in versions if v.get("served")), key=version_priority)
-        self._defined[name] = _Defined(obj, served, order)
+        self._defined[name] = _Defined(obj, served, order, Converter(obj, self._client))
         # What was watched under another schema, or before there was one, cannot be resumed.
         store = self._any_store(self._defined[name])
         store.storage.forget(store.prefix)
 
-    def _version(self, obj: Tree, version: Tree) -> Iterator[tuple[tuple[str, str], Installed]]:
+    def _versions(self, obj: Tree) -> Iterator[tuple[tuple[str, str], Installed]]:
+        spec = obj["spec"]
+        models = {v["name"]: CustomModel(obj, v, self._plans) for v in spec["versions"]}
+        if len(models) == 1:
+            yield from self._version(obj, spec["versions"][0], next(iter(models.values())), None, None)
+            return
+        converter = Converter(obj, self._client)
+        kept = next(f"{spec['group']}/{v['name']}" for v in spec["versions"] if v.get("storage"))
+        schemas = {model.api_version: model.schema for model in models.values()}
+        owned = OwnedVersions(converter, _Shapes(models.values()))
+        for version in spec["versions"]:
+            model = models[version["name"]]
+            codec = VersionCodec(converter, model.api_version, kept, schemas)
+            yield from self._version(obj, version, model, codec, owned)
+
+    def _version(
+        self, obj: Tree, version: Tree, model: CustomModel, codec: VersionCodec | None, owned: OwnedVersions | None
+    ) -> Iterator[tuple[tuple[str, str], Installed]]:
         spec, names = obj["spec"], obj["spec"]["names"]
         info = ResourceInfo(
             group=spec["group"],
@@ -203,7 +233,6 @@ class ExtensionServer:
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
         )
-        model = CustomModel(obj, version, self._plans)
         name = obj["metadata"]["name"]
 
         async def gone(context: Context) -> None:
@@ -218,13 +247,14 @@ class ExtensionServer:
                 raise problems.forbidden(info, created, text)
 
         strategy = CustomStrategy(obj, version, model.schema, gone=gone, refuse=refuse)
-        store = Store(self._definitions.storage, info, strategy)
+        store = Store(self._definitions.storage, info, strategy, codec=codec)
         stored = next(v["name"] for v in spec["versions"] if v.get("storage"))
-        yield (version["name"], ""), Installed(info, store, model, _VERBS, storage_version=stored)
+        yield (version["name"], ""), Installed(info, store, model, _VERBS, storage_version=stored, versions=owned)
         subresources = version.get("subresources") or {}
         if subresources.get("status") is not None:
             status = replace(info, subresource="status")
-            yield (version["name"], "status"), Installed(status, StatusStore(store), model, _SUB_VERBS)
+            found = Installed(status, StatusStore(store), model, _SUB_VERBS, versions=owned)
+            yield (version["name"], "status"), found
         if subresources.get("scale"):
             paths = ScalePaths(subresources["scale"])
             scale = replace(info, subresource="scale", kind="Scale", kind_group="autoscaling", kind_version="v1")
@@ -275,9 +305,14 @@ class ExtensionServer:
             return ()
         return [s for (v, sub), s in defined.served.items() if sub == info.subresource and v in defined.order]
 
-    async def convert(self, obj: Tree, source: ResourceInfo, target: ResourceInfo) -> Tree:  # noqa: ARG002
+    async def convert(self, obj: Tree, source: ResourceInfo, target: ResourceInfo) -> Tree:
         """An object in another version of its definition."""
-        return {**obj, "apiVersion": target.kind_api_version}
+        defined = self._defined[f"{source.resource}.{source.group}"]
+        [made] = await defined.converter.convert([obj], target.kind_api_version)
+        model = defined.served[target.version, ""].model
+        assert isinstance(model, CustomModel)
+        pruned: Tree = model.schema.prune(made)[0]
+        return pruned
 
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""
@@ -293,6 +328,22 @@ class ExtensionServer:
             for group, versions in sorted(found.items())
         ]
         return [*made, *self._delegate.groups()]
+
+
+class _Shapes(Mapping[str, Shape]):
+    """The shapes of versions by apiVersion, each made when somebody asks."""
+
+    def __init__(self, models: Iterable[CustomModel]) -> None:
+        self._models = {model.api_version: model for model in models}
+
+    def __getitem__(self, version: str) -> Shape:
+        return self._models[version].shape
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._models)
+
+    def __len__(self) -> int:
+        return len(self._models)
 
 
 def _reason(definition: Tree, kind: str) -> str:

@@ -12,6 +12,7 @@ from envtest.kinds.pods import PodStrategy
 from envtest.kinds.printers import PRINTERS
 from envtest.kinds.rbac import BindingStrategy, RoleStrategy
 from envtest.kinds.services import ServiceStrategy
+from envtest.kinds.webhooks import WebhookStrategy
 from envtest.kinds.workloads import (
     JobStrategy,
     ReplicationControllerStrategy,
@@ -20,6 +21,7 @@ from envtest.kinds.workloads import (
 )
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+HOOKS = "admissionregistration.k8s.io"
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -44,6 +46,8 @@ def catalogue() -> Catalogue:
             "batch/jobs": JobStrategy,
             "coordination.k8s.io/leases": LeaseStrategy,
             DEFINITIONS: DefinitionStrategy,
+            f"{HOOKS}/mutatingwebhookconfigurations": WebhookStrategy,
+            f"{HOOKS}/validatingwebhookconfigurations": WebhookStrategy,
             f"{RBAC}/roles": RoleStrategy,
             f"{RBAC}/clusterroles": RoleStrategy,
             f"{RBAC}/rolebindings": BindingStrategy,

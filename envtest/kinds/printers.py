@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from envtest.kinds.printing import AGE, NAME, Cells, KindPrinter, age, since
@@ -285,7 +286,8 @@ def _made(*columns: Column | str, cells: Cells) -> KindPrinter:
 
 
 _WIDE = tuple(_text(n, wide=True) for n in ("Containers", "Images", "Selector"))
-_WEBHOOKS = _made(_count("Webhooks"), AGE, cells=_webhooks)
+_HOOK_COUNT = "Webhooks indicates the number of webhooks registered in this configuration"
+_WEBHOOKS = _made(replace(_count("Webhooks"), description=_HOOK_COUNT), AGE, cells=_webhooks)
 _BINDING = _made("Role", AGE, *(_text(n, wide=True) for n in ("Users", "Groups", "ServiceAccounts")), cells=_binding)
 _EVENT = KindPrinter(
     [

@@ -112,7 +112,7 @@ class ScaleStore:
                 obj["metadata"]["uid"] = meta["uid"]
             self._put(obj, replicas)
             obj["metadata"]["managedFields"] = owners_of_scaled(
-                entries, meta.get("managedFields"), self._replicas, obj["apiVersion"]
+                entries, meta.get("managedFields"), self._replicas, self.main.info.api_version
             )
             return obj
 

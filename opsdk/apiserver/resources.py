@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -166,6 +166,24 @@ class Model(Protocol):
         ...
 
 
+class Versions(Protocol):
+    """All versions of a resource, for field ownership: what an owner's fields mean depends on its version."""
+
+    @property
+    def shapes(self) -> Mapping[str, Any]:
+        """Their shapes by apiVersion."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Whether conversion takes more than another ``apiVersion``."""
+        ...
+
+    async def convert(self, obj: Tree, wanted: str) -> Tree:
+        """An object in another apiVersion; `ApiError` where that fails."""
+        ...
+
+
 @dataclass(slots=True)
 class Installed:
     """A resource with its storage and model; what a verb's handler works with."""
@@ -175,3 +193,4 @@ class Installed:
     model: Model
     verbs: tuple[str, ...] = field(default=())
     storage_version: str = ""
+    versions: Versions | None = None

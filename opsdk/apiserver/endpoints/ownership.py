@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.manager import FieldManager
+from opsdk.apiserver.fieldmanager.versions import Convert
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError
 from opsdk.tree.fieldset import FieldSet, field_element
+from opsdk.web.response import encode_json
 
 
 def manager_name(call: Call, asked: str) -> str:
@@ -23,13 +27,16 @@ def stamp(call: Call) -> str:
     return call.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def field_manager(served: Installed) -> FieldManager:
+def field_manager(served: Installed, convert: Convert | None = None) -> FieldManager:
     """The field manager of a resource or subresource."""
+    versions = served.versions
     return FieldManager(
         shape=served.model.shape,
         api_version=served.info.kind_api_version,
         subresource=served.info.subresource,
         reset_fields=reset_fields(served),
+        convert=convert,
+        shapes=None if versions is None else versions.shapes,
     )
 
 
@@ -46,6 +53,45 @@ def _fields_named(names: tuple[str, ...]) -> FieldSet:
     return FieldSet.of(*((field_element(name),) for name in names))
 
 
-def record_update(call: Call, served: Installed, live: Tree | None, new: Tree, asked: str) -> Tree:
+async def owned(served: Installed, write: Callable[[FieldManager], Tree]) -> Tree:
+    """What `write` makes of a field manager.
+
+    `write` runs again for each conversion that it turns out to need and that takes waiting.
+    """
+    versions = served.versions
+    if versions is None or not versions.remote:
+        return write(field_manager(served))
+    known: dict[tuple[bytes, str], Tree | ApiError] = {}
+
+    def convert(obj: Mapping[str, Any], wanted: str) -> Mapping[str, Any]:
+        key = (encode_json(obj), wanted)
+        if key not in known:
+            raise _NeededError(key, dict(obj))
+        found = known[key]
+        if isinstance(found, ApiError):
+            raise ApiError(found.message, code=found.code, reason=found.reason, details=found.details)
+        return found
+
+    manager = field_manager(served, convert)
+    while True:
+        try:
+            return write(manager)
+        except _NeededError as needed:
+            try:
+                known[needed.key] = await versions.convert(needed.obj, needed.key[1])
+            except ApiError as error:
+                known[needed.key] = error
+
+
+class _NeededError(Exception):
+    """A conversion that nobody has done yet."""
+
+    def __init__(self, key: tuple[bytes, str], obj: Tree) -> None:
+        self.key = key
+        self.obj = obj
+
+
+async def record_update(call: Call, served: Installed, live: Tree | None, new: Tree, asked: str) -> Tree:
     """The new object with its managedFields brought up to date."""
-    return field_manager(served).update(live, new, manager=manager_name(call, asked), now=stamp(call))
+    who, now = manager_name(call, asked), stamp(call)
+    return await owned(served, lambda manager: manager.update(live, new, manager=who, now=now))

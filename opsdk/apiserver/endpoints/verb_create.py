@@ -29,7 +29,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     if not meta.get("managedFields"):
         meta.pop("managedFields", None)
     obj = served.model.default(obj)
-    obj = ownership.record_update(call, served, None, obj, options.field_manager)
+    obj = await ownership.record_update(call, served, None, obj, options.field_manager)
     gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
     obj = await gate.mutate(obj, None)
     context = call.context(dry_run=options.dry_run)

@@ -204,16 +204,13 @@ def check_identity(call: Call, served: Installed, obj: Tree) -> None:
 
 async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOptions, raw: bytes) -> tuple[Tree, bool]:
     config = _configuration(call, served, options, raw)
-    manager = ownership.field_manager(served)
 
     async def transform(current: Tree | None) -> Tree:
         live = None if current is None else served.model.from_storage(current)
-        wanted = manager.apply(
-            live,
-            copy_tree(config),
-            manager=options.field_manager,
-            force=bool(options.force),
-            now=ownership.stamp(call),
+        force, now = bool(options.force), ownership.stamp(call)
+        wanted = await ownership.owned(
+            served,
+            lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
         )
         wanted = served.model.decode(wanted).obj
         check_identity(call, served, wanted)

@@ -63,5 +63,5 @@ async def finish(
     """From the wanted object of the served version to the one to store: owners of fields, admission."""
     model = served.model
     live = None if current is None else model.from_storage(current)
-    obj = ownership.record_update(call, served, live, wanted, manager)
+    obj = await ownership.record_update(call, served, live, wanted, manager)
     return model.to_storage(await gate.mutate(obj, live))

@@ -16,6 +16,7 @@ from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
+from opsdk.errors import ApiError
 from opsdk.tree.identity import IdentityCache
 from opsdk.web.response import Response, StreamResponse
 
@@ -119,7 +120,11 @@ class _Stream:
                         yield line
                     bookmark = self._next_bookmark()
                     continue
-                change = pending.result()
+                try:
+                    change = pending.result()
+                except ApiError as error:
+                    yield self._line(Event("ERROR", status_of(error)))
+                    return
                 if change is None:
                     return
                 pending = asyncio.ensure_future(_next(watch))

@@ -69,6 +69,11 @@ def _labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
             yield problems.invalid_value(field, value, text)
 
 
+def annotation_problems(found: Mapping[str, str]) -> list[Cause]:
+    """What is wrong with annotations."""
+    return list(_annotations(found))
+
+
 def _annotations(found: Mapping[str, str]) -> Iterator[Cause]:
     for key in sorted(found):
         for text in names.qualified_name(key.lower()):

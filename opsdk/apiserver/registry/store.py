@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import deletion, metadata
+from opsdk.apiserver.registry.codec import Codec, DecodingWatch
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import (
     Deleted,
@@ -59,12 +60,21 @@ def remember(step: Update, removed: list[Tree]) -> Update:
 
 
 class Store:
-    """Objects of one resource."""
+    """Objects of one resource; `codec` converts where they are kept in another version than this store's."""
 
-    def __init__(self, storage: Storage, info: ResourceInfo, strategy: Strategy, *, prefix: str = "") -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        info: ResourceInfo,
+        strategy: Strategy,
+        *,
+        prefix: str = "",
+        codec: Codec | None = None,
+    ) -> None:
         self.storage = storage
         self.info = info
         self.strategy = strategy
+        self.codec = codec
         self.prefix = prefix or f"{info.group or 'core'}/{info.resource}/"
 
     def __repr__(self) -> str:
@@ -79,20 +89,45 @@ class Store:
         """What the keys of a namespace (or of all, if empty) begin with."""
         return f"{self.prefix}{namespace}/" if self.strategy.namespaced and namespace else self.prefix
 
+    # -------------------------------------------------------------- versions
+    async def _read(self, obj: Tree) -> Tree:
+        return obj if self.codec is None else (await self.codec.read([obj]))[0]
+
+    async def _write(self, obj: Tree) -> Tree:
+        return obj if self.codec is None else await self.codec.write(obj)
+
     # -------------------------------------------------------------- reading
     async def get(self, context: Context, name: str) -> Tree:
         """See `Getter`."""
         try:
-            return self.storage.get(self.key(context.namespace, name))
+            found = self.storage.get(self.key(context.namespace, name))
         except KeyNotFoundError:
             raise problems.not_found(self.info, name) from None
+        return await self._read(found)
 
     async def list(self, context: Context, query: ListQuery) -> Listed:
         """See `Lister`; raises `CompactedError` and `FutureRevisionError` of the storage as they are."""
-        return self.list_now(context.namespace, query)
+        if self.codec is None:
+            return self.list_now(context.namespace, query)
+        self.check_fields(query.selection)
+        found: list[Tree] = []
+        start, revision, prefix = query.start, query.revision, self.key_prefix(context.namespace)
+        while True:
+            page = self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
+            revision, start = page.revision, page.next_key
+            kept = await self.codec.read([value for _, value in page.items])
+            if query.selection.everything:
+                return Listed(kept, revision, start, page.remaining)
+            for (key, _), value in zip(page.items, kept, strict=True):
+                if self.matches(query.selection, value):
+                    if query.limit and len(found) == query.limit:
+                        return Listed(found, revision, key)
+                    found.append(value)
+            if not start:
+                return Listed(found, revision)
 
     def list_now(self, namespace: str, query: ListQuery) -> Listed:
-        """The same without waiting."""
+        """The same without waiting, as the objects are kept."""
         self.check_fields(query.selection)
         prefix = self.key_prefix(namespace)
         if query.selection.everything:
@@ -137,7 +172,8 @@ class Store:
     def watch(self, context: Context, name: str, revision: int | None) -> Watch:
         """See `Watcher`."""
         prefix = self.key(context.namespace, name) if name else self.key_prefix(context.namespace)
-        return self.storage.watch(prefix, revision)
+        inner = self.storage.watch(prefix, revision)
+        return inner if self.codec is None else DecodingWatch(inner, self.codec)
 
     # -------------------------------------------------------------- creating
     async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
@@ -203,11 +239,12 @@ class Store:
         key = self.key(context.namespace, meta["name"])
         self._check_free(key)
         if context.dry_run:
-            return obj
+            return await self._read(await self._write(obj))
+        kept = await self._write(obj)
         self.strategy.before_create(context, obj)
-        stored = self.storage.create(key, obj)
+        stored = self.storage.create(key, kept)
         await self.strategy.after_create(context, stored)
-        return stored
+        return await self._read(stored)
 
     def _check_free(self, key: str) -> None:
         try:
@@ -238,15 +275,16 @@ class Store:
                 raise problems.not_found(self.info, name)
             if current is not None and uid:
                 self._check_uid(name, uid, current)
-            wanted = await transform(current)
+            shown = None if current is None else await self._read(current)
+            wanted = await transform(shown)
             outcome = await (
                 self._step_create(context, name, wanted, validate)
-                if current is None
-                else self._step_update(context, name, wanted, current, validate)
+                if shown is None
+                else self._step_update(context, name, wanted, shown, validate)
             )
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
-            return outcome
+            return outcome if isinstance(outcome, Remove) else await self._write(outcome)
 
         removed: list[Tree] = []
         try:
@@ -254,7 +292,7 @@ class Store:
         except _DryRunStop as stop:
             return stop.outcome, created
         await self._after_update(context, stored, before)
-        return (removed[-1] if removed else stored), created
+        return (removed[-1] if removed else await self._read(stored)), created
 
     async def _after_update(self, context: Context, stored: Tree, before: Tree | None) -> None:
         if before is None:
@@ -338,11 +376,10 @@ class Store:
             raise problems.modified(self.info, name)
 
     def _version_missing(self, name: str) -> Exception:
-        custom = self.strategy.custom and not isinstance(self.strategy, StatusStrategy)
-        text = f"Invalid value: {'0x0' if custom else '0'}: must be specified for an update"
+        text = "Invalid value: 0: must be specified for an update"
         cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
-        # The generic part of the server speaks of the resource, that of custom resources of the kind.
-        return problems.invalid(self.info.kind if custom else self.info.resource, self.info.group, name, [cause])
+        # The generic part of the server speaks of the resource where others speak of the kind.
+        return problems.invalid(self.info.resource, self.info.group, name, [cause])
 
     # -------------------------------------------------------------- deleting
     async def delete(self, context: Context, name: str, options: DeleteOptions, validate: Validate = accept) -> Deleted:
@@ -359,13 +396,14 @@ class Store:
                 options.preconditions.check(current)
             except PreconditionError as error:
                 raise problems.precondition_failed(self.info, name, str(error)) from None
-            self.strategy.check_delete(context, current)
-            await validate(current, current)
-            outcome = deletion.mark(context, self.strategy, current, options)
+            shown = await self._read(current)
+            self.strategy.check_delete(context, shown)
+            await validate(shown, shown)
+            outcome = deletion.mark(context, self.strategy, shown, options)
             gone = isinstance(outcome, Remove)
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
-            return outcome
+            return outcome if isinstance(outcome, Remove) else await self._write(outcome)
 
         try:
             stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)
@@ -379,7 +417,7 @@ class Store:
             await self.strategy.after_delete(context, stored)
         elif before is not None and stored is not before:
             await self.strategy.after_update(context, stored, before)
-        return Deleted(stored, gone)
+        return Deleted(stored if gone else await self._read(stored), gone)
 
     async def delete_collection(
         self, context: Context, options: DeleteOptions, query: ListQuery, validate: Validate = accept
@@ -388,7 +426,7 @@ class Store:
 
         Objects that vanish meanwhile are passed over.
         """
-        found = self.list_now(context.namespace, query)
+        found = await self.list(context, query)
         deleted: list[Tree] = []
         for obj in found.items:
             meta = obj["metadata"]
@@ -406,9 +444,8 @@ class StatusStore:
 
     def __init__(self, main: Store, strategy: Strategy | None = None, info: ResourceInfo | None = None) -> None:
         self.main = main
-        self._store = Store(
-            main.storage, info or main.info, strategy or StatusStrategy(main.strategy), prefix=main.prefix
-        )
+        rules = strategy or StatusStrategy(main.strategy)
+        self._store = Store(main.storage, info or main.info, rules, prefix=main.prefix, codec=main.codec)
 
     @property
     def strategy(self) -> Strategy:

@@ -1,0 +1,128 @@
+"""Rules for rules: which operations and resources a webhook or a policy may name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
+_SCOPES = ("*", "Cluster", "Namespaced")
+_MAX_CONDITIONS = 64
+
+
+def validate_rule(rule: Tree, field: str) -> Iterator[Cause]:
+    """Operations, groups, versions, resources, scope."""
+    operations = rule.get("operations") or []
+    if not operations:
+        yield problems.required(f"{field}.operations")
+    if len(operations) > 1 and "*" in operations:
+        why = "if '*' is present, must not specify other operations"
+        yield problems.invalid_value(f"{field}.operations", operations, why)
+    for index, operation in enumerate(operations):
+        if operation not in _OPERATIONS:
+            yield problems.unsupported(f"{field}.operations[{index}]", operation, _OPERATIONS)
+    for key, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+        yield from _alone(rule.get(key) or [], f"{field}.{key}", what)
+    for index, version in enumerate(rule.get("apiVersions") or ()):
+        if not version:
+            yield problems.required(f"{field}.apiVersions[{index}]")
+    yield from _resources(rule.get("resources") or [], f"{field}.resources")
+    if rule.get("scope") is not None and rule["scope"] not in _SCOPES:
+        yield problems.unsupported(f"{field}.scope", rule["scope"], _SCOPES)
+
+
+def _alone(values: Sequence[str], field: str, what: str) -> Iterator[Cause]:
+    """Some, or a wildcard for all of them."""
+    if not values:
+        yield problems.required(field)
+    if len(values) > 1 and "*" in values:
+        yield problems.invalid_value(field, list(values), f"if '*' is present, must not specify other {what}")
+
+
+def _resources(resources: Sequence[str], field: str) -> Iterator[Cause]:
+    if not resources:
+        yield problems.required(field)
+    yield from _subresources(resources, field)
+    if len(resources) > 1 and "*/*" in resources:
+        yield problems.invalid_value(field, list(resources), "if '*/*' is present, must not specify other resources")
+    if "*" in resources and any("/" not in text and text not in ("", "*") for text in resources):
+        why = "if '*' is present, must not specify other resources without subresources"
+        yield problems.invalid_value(field, list(resources), why)
+
+
+def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
+    """What an earlier wildcard covers already."""
+    whole: set[str] = set()
+    everywhere: set[str] = set()
+    for index, text in enumerate(resources):
+        at = f"{field}[{index}]"
+        resource, slash, sub = text.partition("/")
+        if not text:
+            yield problems.required(at)
+        if not slash:
+            continue
+        if resource in whole:
+            yield problems.invalid_value(at, text, f"if '{resource}/*' is present, must not specify {text}")
+        if sub in everywhere:
+            yield problems.invalid_value(at, text, f"if '*/{sub}' is present, must not specify {text}")
+        if sub == "*":
+            whole.add(resource)
+        if resource == "*":
+            everywhere.add(sub)
+
+
+# ------------------------------------------------------------------ label selectors
+def validate_label_selector(selector: Tree, field: str) -> Iterator[Cause]:
+    """Keys, values, and operators with what belongs to them."""
+    for key, value in (selector.get("matchLabels") or {}).items():
+        yield from _named(key, f"{field}.matchLabels")
+        for why in names.label_value(value):
+            yield problems.invalid_value(f"{field}.matchLabels", value, why)
+    for index, part in enumerate(selector.get("matchExpressions") or ()):
+        yield from _expression(part, f"{field}.matchExpressions[{index}]")
+
+
+def _expression(part: Tree, field: str) -> Iterator[Cause]:
+    operator, values = part.get("operator", ""), part.get("values") or []
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield problems.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield problems.not_allowed(f"{field}.values", why)
+    else:
+        yield problems.invalid_value(f"{field}.operator", operator, "not a valid selector operator")
+    yield from _named(part.get("key", ""), f"{field}.key")
+    for index, value in enumerate(values):
+        for why in names.label_value(value):
+            yield problems.invalid_value(f"{field}.values[{index}]", value, why)
+
+
+def _named(key: str, field: str) -> Iterator[Cause]:
+    for why in names.qualified_name(key):
+        yield problems.invalid_value(field, key, why)
+
+
+# ------------------------------------------------------------------ match conditions
+def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Cause]:
+    """Names, each once, and expressions; whether those compile is asked elsewhere."""
+    if len(conditions) > _MAX_CONDITIONS:
+        text = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"
+        yield Cause(reason="FieldValueTooMany", message=text, field=field)
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        at, name = f"{field}[{index}]", condition.get("name") or ""
+        if not str(condition.get("expression") or "").strip():
+            yield problems.required(f"{at}.expression")
+        if not name:
+            yield problems.required(f"{at}.name")
+            continue
+        yield from _named(name, f"{at}.name")
+        if name in seen:
+            yield problems.duplicate(f"{at}.name", name)
+        seen.add(name)

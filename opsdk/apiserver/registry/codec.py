@@ -1,0 +1,69 @@
+"""Between the version that a store works in and the one that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from opsdk.apiserver.storage.ports import Change, Tree, Watch
+from opsdk.tree.identity import IdentityCache
+
+
+class Codec(Protocol):
+    """Converts; `ApiError` where it cannot. Arguments stay as they are."""
+
+    async def read(self, objects: Sequence[Tree]) -> Sequence[Tree]:
+        """Kept objects, each of the version it was written in, in the store's version."""
+        ...
+
+    async def write(self, obj: Tree) -> Tree:
+        """An object of the store's version, in the version that is kept."""
+        ...
+
+    @property
+    def seen(self) -> IdentityCache[Tree]:
+        """What `read` made of objects for one watcher, for the others."""
+        ...
+
+
+class DecodingWatch:
+    """A watch whose objects are in the store's version. Raises where one cannot be converted, once."""
+
+    def __init__(self, inner: Watch, codec: Codec) -> None:
+        self._inner = inner
+        self._codec = codec
+        self._busy = False
+
+    def __aiter__(self) -> DecodingWatch:
+        return self
+
+    async def __anext__(self) -> Change:
+        change = await anext(self._inner)
+        self._busy = True
+        try:
+            return replace(change, value=await self._read(change.value), previous=await self._read(change.previous))
+        finally:
+            self._busy = False
+
+    async def _read(self, obj: Tree | None) -> Tree | None:
+        if obj is None:
+            return None
+        shown = self._codec.seen.get(obj)
+        if shown is None:
+            [shown] = await self._codec.read([obj])
+            self._codec.seen.put(obj, shown)
+        return shown
+
+    @property
+    def overflowed(self) -> bool:
+        """See `Watch`."""
+        return self._inner.overflowed
+
+    def progress(self) -> int | None:
+        """See `Watch`."""
+        return None if self._busy else self._inner.progress()
+
+    def close(self) -> None:
+        """See `Watch`."""
+        self._inner.close()
