@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsdk.aio.closing import Closing
+from opsdk.apiserver.endpoints import documents
 from opsdk.apiserver.outgoing.target import Target, TargetError
 from opsdk.apiserver.outgoing.words import failure, not_an_object, refusal
 from opsdk.apiserver.storage.ports import Tree
