@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from opsdk.cel.checker import Checked
+from opsdk.cel.checker import Checked, qualified_name
 from opsdk.cel.declarations import (
     LIST_COST,
     MAP_COST,
@@ -89,6 +89,7 @@ class _Estimator:
 
     def _select(self, node: Select) -> Range:
         if node.id in self._checked.variables or node.id in self._checked.constants:
+            self._paths[node.id] = (qualified_name(node) or "",)
             return ONE
         cost = self.visit(node.operand)
         if node.test:

@@ -141,10 +141,11 @@ class _Compiler:
         operand, name = self.code(node.operand), node.field
         if node.test:
             return lambda frame: _test(operand(frame), name)
+        cost = 1 if _is_path(node.operand) else 2
 
         def select(frame: Frame) -> Any:
             value = operand(frame)
-            frame.cost += 1
+            frame.cost += cost
             if isinstance(value, Optional):
                 return find_field(value.value, name) if value.has_value else value
             return field(value, name)
@@ -217,8 +218,20 @@ class _Compiler:
 
     def choice(self, condition: Expr, yes: Expr, no: Expr) -> Code:
         """Only the chosen side is evaluated."""
-        test, first, second = self.code(condition), self.code(yes), self.code(no)
+        test, first, second = self.code(condition), self._aside(yes), self._aside(no)
         return lambda frame: first(frame) if _boolean(test(frame)) else second(frame)
+
+    def _aside(self, node: Expr) -> Code:
+        """The function for a node that, if it is a path, does not count its variable."""
+        code = self.code(node)
+        if not _is_path(node) or _is_choice(node):
+            return code
+
+        def evaluate(frame: Frame) -> Any:
+            frame.cost -= 1
+            return code(frame)
+
+        return evaluate
 
     def not_false(self, argument: Expr) -> Code:
         """Whether it is not false; what has no value is not."""
@@ -250,11 +263,12 @@ class _Compiler:
 
     def index(self, container: Expr, key: Expr) -> Code:
         """An element."""
-        first, second = self.code(container), self.code(key)
+        first, second = self.code(container), self._aside(key)
+        cost = 1 if _is_path(container) else 2
 
         def get(frame: Frame) -> Any:
             value, at = first(frame), second(frame)
-            frame.charge(1)
+            frame.charge(cost)
             if isinstance(value, Optional):
                 return find_index(value.value, at) if value.has_value else value
             return index(value, at)
@@ -417,6 +431,25 @@ class _Compiler:
             return result(frame)
 
         return evaluate
+
+
+def _is_choice(node: Expr) -> bool:
+    return isinstance(node, Call) and node.function == "_?_:_"
+
+
+def _is_path(node: Expr) -> bool:
+    """Whether it leads from a variable to what is in it: such a path counts its variable and each of its steps.
+
+    A step from anything else counts as one from a variable. A choice is a path without a variable of its own.
+    """
+    match node:
+        case Ident():
+            return True
+        case Select(test=False):
+            return True
+        case Call(function="_[_]" | "_?_:_"):
+            return True
+    return False
 
 
 def _is_bind(node: Comprehension) -> bool:

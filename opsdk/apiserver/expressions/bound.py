@@ -123,7 +123,7 @@ class BoundSet(BoundList):
 
     def plus(self, other: Sequence[Any]) -> Sequence[Any]:
         """These, and those of the other that are not among them."""
-        return [*self, *(one for one in other if not contains(self, one))]
+        return BoundSet([*self, *(one for one in other if not contains(self, one))], _itself)
 
 
 class BoundMapList(BoundList):
@@ -162,7 +162,7 @@ class BoundMapList(BoundList):
                 found.append(element)
             else:
                 found[at] = element
-        return found
+        return BoundMapList(found, _itself, self._keys)
 
 
 class BoundMap(MapView):

@@ -163,11 +163,17 @@ def _estimate_format(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(sizes.size(operands[0]).scaled(TRAVERSAL))
 
 
+def _estimate_quote(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    text = sizes.size(operands[0])
+    return CallEstimate(text.scaled(TRAVERSAL), Range(text.least + 2, min(text.most * 2 + 2, MOST)))
+
+
 _READ: Final = {"cost": walk(0), "estimate": estimate_walk(keeps_size=True)}
 _SEARCH: Final = {"cost": walk_elements, "estimate": estimate_elements}
 _REPLACE: Final = {"cost": walk(0, times=2), "estimate": _estimate_replace}
 _SPLIT: Final = {"cost": walk(0, times=2), "estimate": _estimate_split}
 _JOIN: Final = {"cost": _joining_cost, "estimate": _estimate_join}
+_FORMAT: Final = {"cost": walk(0), "estimate": _estimate_format}
 _THREE: Final = (STRING, STRING, STRING)
 
 STRINGS_LIBRARY: Final = Library(
@@ -201,9 +207,11 @@ STRINGS_LIBRARY: Final = Library(
             method("list_join_string", (_TEXTS, STRING), STRING, _join, **_JOIN),
         ],
         "format": [
-            method("string_format", (STRING, list_of(DYN)), STRING, format_string, estimate=_estimate_format),
+            method(
+                "string_format", (STRING, list_of(DYN)), STRING, format_string, cost=walk(0), estimate=_estimate_format
+            ),
         ],
-        "strings.quote": [function("strings_quote", (STRING,), STRING, quote, cost=walk(0), estimate=None)],
+        "strings.quote": [function("strings_quote", (STRING,), STRING, quote, cost=walk(0), estimate=_estimate_quote)],
     }
 )
 """What strings can do beyond the standard library."""

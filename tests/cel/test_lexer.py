@@ -1,0 +1,75 @@
+"""Laws of tokens and of what literals mean."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.cel.lexer import Kind, tokenize, unquote, unquote_bytes
+
+
+@given(st.text(max_size=60))
+def test_every_character_is_in_a_token_or_an_issue_or_blank(text: str) -> None:
+    """Nothing is lost: tokens stand where they say, and end with the end."""
+    tokens, _ = tokenize(text)
+    assert tokens[-1].kind is Kind.END
+    assert tokens[-1].at == len(text)
+    assert all(text.startswith(token.text, token.at) for token in tokens[:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("1 0x1F 1u 0xfu 1.5 1e3 .5 2.5E-3", "INT INT UINT UINT FLOAT FLOAT FLOAT FLOAT"),
+        ("'a' \"b\" r'\\d' '''x\ny''' b'z' bR\"q\"", "STRING STRING STRING STRING BYTES BYTES"),
+        ("a _b true in x // rest", "IDENTIFIER IDENTIFIER SYMBOL SYMBOL IDENTIFIER"),
+        ("a.`b-c`", "IDENTIFIER SYMBOL ESCAPED"),
+        ("<= < == != && || ?: [0]", "SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL INT SYMBOL"),
+    ],
+)
+def test_kinds(text: str, kinds: str) -> None:
+    """Each form of token is known."""
+    tokens, issues = tokenize(text)
+    assert not issues
+    assert " ".join(token.kind.name for token in tokens[:-1]) == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a = b", "'= '"), ("a & b", "'& '"), ("'abc", "''abc'"), ("a @ b", "'@'"), ("#", "'#'"), ("'\\q'", "''\\q''")],
+)
+def test_what_is_no_token_is_shown(text: str, shown: str) -> None:
+    """As the real lexer shows it."""
+    _, issues = tokenize(text)
+    assert issues[0].message == f"Syntax error: token recognition error at: {shown}"
+
+
+@pytest.mark.parametrize(
+    ("token", "meaning"),
+    [
+        (r"'\a\b\f\n\r\t\v\\\"\'\`\?'", "\a\b\f\n\r\t\v\\\"'`?"),
+        (r"'\x41\u00e4\U0001F451\101'", "Aä👑A"),
+        (r"r'\n'", "\\n"),
+        (r"R'''a'b'''", "a'b"),
+        ("'''a\nb'''", "a\nb"),
+        ("''", ""),
+    ],
+)
+def test_escapes(token: str, meaning: str) -> None:
+    """Escapes mean what they mean in Go; raw strings have none."""
+    tokens, issues = tokenize(token)
+    assert not issues
+    assert unquote(tokens[0].text) == meaning
+
+
+def test_bytes_literals_hold_octets() -> None:
+    """Numeric escapes are octets, everything else is UTF-8."""
+    assert unquote_bytes(r"b'\377ä\x00'") == b"\xff\xc3\xa4\x00"
+    assert unquote_bytes(r"br'\x'") == rb"\x"
+
+
+def test_surrogates_are_no_characters() -> None:
+    """Half a character is refused."""
+    with pytest.raises(ValueError, match="uD800"):
+        unquote(r"'\uD800'")
