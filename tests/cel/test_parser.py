@@ -82,7 +82,7 @@ def _spell_call(node: Call) -> str:
             return f"{node.function[0]}{args[0]}"
         case "@in":
             return f"{args[0]} in {args[1]}"
-    if node.function.startswith("_"):
+    if node.function.startswith("_") and node.function.endswith("_"):
         return f"{args[0]} {node.function.strip('_')} {args[1]}"
     return f"{node.function}({', '.join(map(spell, node.args))})"
 
