@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envtest.kinds.base import TableStrategy
-from envtest.kinds.pods import validate_pod_spec
+from envtest.kinds.pod_rules import validate_pod_spec
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import metadata

@@ -1,0 +1,472 @@
+"""What containers of pods may be: ports, environment, mounts, probes, resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from envtest.kinds import rules
+from opsdk.api.quantity import Quantity
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_PULL = ("Always", "IfNotPresent", "Never")
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_ENV_FIELDS = (
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+    "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
+VOLUME_FIELDS: Final = (
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+)
+_KNOWN_FIELDS = frozenset(
+    {*_ENV_FIELDS, *VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host"}
+)
+_MEASURED = (
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory",
+    "requests.cpu", "requests.ephemeral-storage", "requests.memory",
+)  # fmt: skip
+_ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_OVERCOMMIT = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a container finds in its pod: volumes by name (with their sources), the seconds it has to end."""
+
+    volumes: Mapping[str, Tree] = field(default_factory=dict)
+    grace: int = 30
+
+
+def validate_containers(spec: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+    """The ordinary containers."""
+    found = spec.get("containers") or []
+    where = f"{path}.containers"
+    if not found:
+        yield problems.required(where)
+        return
+    seen: set[str] = set()
+    for index, container in enumerate(found):
+        at = f"{where}[{index}]"
+        yield from _common(container, at, around)
+        if container.get("name", "") in seen:
+            yield problems.duplicate(f"{at}.name", container.get("name", ""))
+        seen.add(container.get("name", ""))
+        yield from _life(container, at, around)
+    yield from _host_ports(found, where)
+
+
+def validate_init_containers(spec: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+    """Containers that run first; those that stay are sidecars, and have lives of their own."""
+    seen = {c.get("name", "") for c in spec.get("containers") or ()}
+    for index, container in enumerate(spec.get("initContainers") or ()):
+        at = f"{path}.initContainers[{index}]"
+        yield from _common(container, at, around)
+        if container.get("restartPolicy") == "Always":
+            yield from _life(container, at, around)
+        else:
+            for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+                if container.get(key) is not None:
+                    text = "may not be set for init containers without restartPolicy=Always"
+                    yield problems.not_allowed(f"{at}.{key}", text)
+        name = container.get("name", "")
+        if name in seen:
+            yield problems.duplicate(f"{at}.name", name)
+        elif name:
+            seen.add(name)
+        yield from _host_ports([container], f"{path}.initContainers")
+
+
+_EPHEMERAL_ORDER = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
+
+
+def validate_ephemeral_containers(spec: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+    """Containers that were added for a look: they cannot do much."""
+    others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
+    seen = set(others)
+    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+        at = f"{path}.ephemeralContainers[{index}]"
+        yield from _common(container, at, around)
+        name, target = container.get("name", ""), container.get("targetContainerName", "")
+        if name in seen:
+            yield problems.duplicate(f"{at}.name", name)
+        seen.add(name)
+        if target and target not in others:
+            yield _not_found(f"{at}.targetContainerName", target)
+        for key in _EPHEMERAL_ORDER:
+            if container.get(key):
+                yield problems.not_allowed(f"{at}.{key}", "cannot be set for an Ephemeral Container")
+        if container.get("resources"):
+            yield problems.not_allowed(f"{at}.resources", "cannot be set for an Ephemeral Container")
+        for number, mount in enumerate(container.get("volumeMounts") or ()):
+            for key in ("subPath", "subPathExpr"):
+                if mount.get(key):
+                    text = "cannot be set for an Ephemeral Container"
+                    yield problems.not_allowed(f"{at}.volumeMounts[{number}].{key}", text)
+
+
+def _not_found(path: str, name: str) -> Cause:
+    return Cause(reason="FieldValueNotFound", message=f"Not found: {problems.quoted(name)}", field=path)
+
+
+# ------------------------------------------------------------------ one container
+def _common(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+    name = container.get("name", "")
+    if not name:
+        yield problems.required(f"{path}.name")
+    else:
+        yield from rules.label(name, f"{path}.name")
+    image = container.get("image", "")
+    if not image:
+        yield problems.required(f"{path}.image")
+    elif image != image.strip():
+        yield problems.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
+    policies = ("FallbackToLogsOnError", "File")
+    policy = container.get("terminationMessagePolicy")
+    yield from rules.one_of(policy, policies, f"{path}.terminationMessagePolicy")
+    yield from _ports(container, f"{path}.ports")
+    yield from _environment(container, f"{path}.env")
+    yield from _environment_from(container, f"{path}.envFrom")
+    yield from _mounts(container, f"{path}.volumeMounts", around.volumes)
+    yield from _devices(container, f"{path}.volumeDevices", around.volumes)
+    yield from rules.one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy")
+    yield from validate_resources(container.get("resources") or {}, f"{path}.resources")
+    yield from _security(container.get("securityContext"), f"{path}.securityContext")
+
+
+def _ports(container: Tree, path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, port in enumerate(container.get("ports") or ()):
+        at, name = f"{path}[{index}]", port.get("name", "")
+        if name:
+            found = rules.port_name_problems(name)
+            yield from rules.each(found, name, f"{at}.name")
+            if not found and name in seen:
+                yield problems.duplicate(f"{at}.name", name)
+            seen.add(name)
+        number = port.get("containerPort") or 0
+        if number:
+            yield from rules.port_number(number, f"{at}.containerPort")
+        else:
+            yield problems.required(f"{at}.containerPort")
+        if port.get("hostPort"):
+            yield from rules.port_number(port["hostPort"], f"{at}.hostPort")
+        yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{at}.protocol")
+
+
+def _host_ports(containers: Sequence[Tree], path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        for number, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            text = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if text in seen:
+                yield problems.duplicate(f"{path}[{index}].ports[{number}].hostPort", text)
+            seen.add(text)
+
+
+# ------------------------------------------------------------------ environment
+def _environment(container: Tree, path: str) -> Iterator[Cause]:
+    for index, variable in enumerate(container.get("env") or ()):
+        at, name = f"{path}[{index}]", variable.get("name", "")
+        if not name:
+            yield problems.required(f"{at}.name")
+        elif any(not " " <= char <= "~" or char == "=" for char in name):
+            yield problems.invalid_value(f"{at}.name", name, _ENV_NAME)
+        source = variable.get("valueFrom")
+        if source is not None:
+            yield from _value_from(source, variable.get("value", ""), f"{at}.valueFrom")
+
+
+def _value_from(source: Tree, value: str, path: str) -> Iterator[Cause]:
+    if source.get("fieldRef") is not None:
+        yield from validate_field_ref(source["fieldRef"], f"{path}.fieldRef", _ENV_FIELDS)
+    if source.get("resourceFieldRef") is not None:
+        yield from validate_resource_ref(source["resourceFieldRef"], f"{path}.resourceFieldRef", in_volume=False)
+    for key in ("configMapKeyRef", "secretKeyRef"):
+        if source.get(key) is not None:
+            yield from rules.needed(source[key].get("name"), f"{path}.{key}.name")
+            wanted = source[key].get("key", "")
+            if not wanted:
+                yield problems.required(f"{path}.{key}.key")
+            else:
+                yield from rules.each(rules.config_key_problems(wanted), wanted, f"{path}.{key}.key")
+    count = len([key for key, part in source.items() if part is not None])
+    if not count:
+        text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        yield problems.invalid_value(path, "", text)
+    elif value:
+        yield problems.invalid_value(path, "", "may not be specified when `value` is not empty")
+    elif count > 1:
+        yield problems.invalid_value(path, "", "may not have more than one field specified at a time")
+
+
+def validate_field_ref(ref: Tree, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
+    """A field of the pod itself."""
+    target = ref.get("fieldPath", "")
+    if not ref.get("apiVersion"):
+        yield problems.required(f"{path}.apiVersion")
+    elif not target:
+        yield problems.required(f"{path}.fieldPath")
+    elif ref["apiVersion"] != "v1":
+        text = f"error converting fieldPath: unsupported pod version: {ref['apiVersion']}"
+        yield problems.invalid_value(f"{path}.fieldPath", target, text)
+    else:
+        yield from _field_path(target, path, allowed)
+
+
+def _field_path(target: str, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
+    base, bracket, key = target.partition("['")
+    if bracket and key.endswith("']"):
+        key = key.removesuffix("']")
+        if base not in ("metadata.annotations", "metadata.labels"):
+            text = f"error converting fieldPath: field label does not support subscript: {target}"
+            yield problems.invalid_value(f"{path}.fieldPath", target, text)
+            return
+        shown = key.lower() if base == "metadata.annotations" else key
+        yield from rules.each(names.qualified_name(shown), key, path)
+    elif target not in _KNOWN_FIELDS:
+        text = f"error converting fieldPath: field label not supported: {target}"
+        yield problems.invalid_value(f"{path}.fieldPath", target, text)
+    elif target not in allowed:
+        yield problems.unsupported(f"{path}.fieldPath", target, allowed)
+
+
+def validate_resource_ref(ref: Tree, path: str, *, in_volume: bool) -> Iterator[Cause]:
+    """An amount of a container's resources."""
+    resource = ref.get("resource", "")
+    if in_volume and not ref.get("containerName"):
+        yield problems.required(f"{path}.containerName")
+    elif not resource:
+        yield problems.required(f"{path}.resource")
+    elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
+        yield problems.unsupported(f"{path}.resource", resource, _MEASURED)
+
+
+def _environment_from(container: Tree, path: str) -> Iterator[Cause]:
+    for index, source in enumerate(container.get("envFrom") or ()):
+        at, prefix = f"{path}[{index}]", source.get("prefix", "")
+        if any(not " " <= char <= "~" or char == "=" for char in prefix):
+            yield problems.invalid_value(f"{at}.prefix", prefix, _ENV_NAME)
+        refs = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
+        for key in refs:
+            yield from rules.needed(source[key].get("name"), f"{at}.{key}.name")
+        if not refs:
+            yield problems.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(refs) > 1:
+            yield problems.invalid_value(path, "", "may not have more than one field specified at a time")
+
+
+# ------------------------------------------------------------------ mounts
+def _mounts(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    devices = container.get("volumeDevices") or []
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        at, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
+        yield from rules.needed(name, f"{at}.name")
+        if name not in volumes:
+            yield _not_found(f"{at}.name", name)
+        yield from rules.needed(target, f"{at}.mountPath")
+        if target in seen:
+            yield problems.invalid_value(f"{at}.mountPath", target, "must be unique")
+        seen.add(target)
+        if any(d.get("name") == name for d in devices):
+            yield problems.invalid_value(f"{at}.name", name, "must not already exist in volumeDevices")
+        if any(d.get("devicePath") == target for d in devices):
+            text = "must not already exist as a path in volumeDevices"
+            yield problems.invalid_value(f"{at}.mountPath", target, text)
+        yield from _sub_paths(mount, at)
+        yield from _propagation(mount.get("mountPropagation"), container, f"{at}.mountPropagation")
+
+
+def _sub_paths(mount: Tree, path: str) -> Iterator[Cause]:
+    if mount.get("subPath"):
+        yield from rules.inside(mount["subPath"], f"{path}.subPath")
+    if mount.get("subPathExpr"):
+        if mount.get("subPath"):
+            text = "subPathExpr and subPath are mutually exclusive"
+            yield problems.invalid_value(f"{path}.subPathExpr", mount["subPathExpr"], text)
+        yield from rules.inside(mount["subPathExpr"], f"{path}.subPathExpr")
+
+
+def _propagation(value: str | None, container: Tree, path: str) -> Iterator[Cause]:
+    if value is None:
+        return
+    if value not in _PROPAGATIONS:
+        yield problems.unsupported(path, value, _PROPAGATIONS)
+    elif value == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
+        yield problems.not_allowed(path, "Bidirectional mount propagation is available only to privileged containers")
+
+
+def _devices(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator[Cause]:
+    seen_names: set[str] = set()
+    seen_paths: set[str] = set()
+    for index, device in enumerate(container.get("volumeDevices") or ()):
+        at, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
+        yield from rules.needed(name, f"{at}.name")
+        if name in seen_names:
+            yield problems.invalid_value(f"{at}.name", name, "must be unique")
+        if name not in volumes:
+            yield _not_found(f"{at}.name", name)
+        elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
+            text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            yield problems.invalid_value(f"{at}.name", name, text)
+        if not target:
+            yield problems.required(f"{at}.devicePath")
+        elif target in seen_paths:
+            yield problems.invalid_value(f"{at}.devicePath", target, "must be unique")
+        elif ".." in target.split("/"):
+            yield problems.invalid_value(f"{at}.devicePath", target, "can not contain backsteps ('..')")
+        seen_names.add(name)
+        seen_paths.add(target)
+
+
+# ------------------------------------------------------------------ probes and hooks
+def _life(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+    for hook in ("postStart", "preStop"):
+        found = (container.get("lifecycle") or {}).get(hook)
+        if found is not None:
+            yield from _handler(found, f"{path}.lifecycle.{hook}", around)
+    for key in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe = container.get(key)
+        if probe is None:
+            continue
+        yield from _probe(probe, f"{path}.{key}", around)
+        grace = probe.get("terminationGracePeriodSeconds")
+        if key == "readinessProbe":
+            if grace is not None:
+                text = "must not be set for readinessProbes"
+                yield problems.invalid_value(f"{path}.{key}.terminationGracePeriodSeconds", grace, text)
+        elif probe.get("successThreshold", 1) != 1:
+            yield problems.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
+
+
+def _probe(probe: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+    yield from _handler(probe, path, around)
+    for key in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
+        yield from rules.not_negative(probe.get(key), f"{path}.{key}")
+    grace = probe.get("terminationGracePeriodSeconds")
+    if grace is not None and grace <= 0:
+        yield problems.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
+
+
+def _handler(handler: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+    found = [key for key in _HANDLERS if handler.get(key) is not None]
+    if not found:
+        yield problems.required(path, "must specify a handler type")
+        return
+    yield from _action(found[0], handler[found[0]], f"{path}.{found[0]}", around)
+    for key in found[1:]:
+        yield problems.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
+
+
+def _action(key: str, action: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+    match key:
+        case "exec":
+            yield from rules.needed(action.get("command"), f"{path}.command")
+        case "httpGet":
+            yield from rules.needed(action.get("path"), f"{path}.path")
+            yield from rules.port_or_name(action.get("port", 0), f"{path}.port")
+            yield from rules.one_of(action.get("scheme"), ("HTTP", "HTTPS"), f"{path}.scheme")
+            for header in action.get("httpHeaders") or ():
+                yield from rules.header_name(header.get("name", ""), f"{path}.httpHeaders")
+        case "sleep":
+            seconds = action.get("seconds", 0)
+            if seconds < 0 or seconds > around.grace:
+                text = f"must be non-negative and less than terminationGracePeriodSeconds ({around.grace})"
+                yield problems.invalid_value(path, seconds, text)
+        case _:
+            yield from rules.port_or_name(action.get("port", 0), f"{path}.port")
+
+
+# ------------------------------------------------------------------ resources
+def validate_resources(resources: Tree, path: str) -> Iterator[Cause]:
+    """Requests and limits."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for name, amount in sorted(limits.items()):
+        yield from _amount(name, amount, f"{path}.limits[{name}]")
+    for name, amount in sorted(requests.items()):
+        yield from _amount(name, amount, f"{path}.requests[{name}]")
+        if name in limits:
+            yield from _within(name, amount, limits[name], f"{path}.requests")
+        elif name not in _OVERCOMMIT and ("/" in name or name.startswith("hugepages-")):
+            yield problems.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+    huge = any(name.startswith("hugepages-") for name in (*limits, *requests))
+    if huge and not {"cpu", "memory"} & {*limits, *requests}:
+        yield problems.not_allowed(path, "HugePages require cpu or memory")
+
+
+def _amount(name: str, amount: str, path: str) -> Iterator[Cause]:
+    wrong = names.qualified_name(name)
+    yield from rules.each(wrong, name, path)
+    if not wrong and "/" not in name and name not in _OVERCOMMIT and not name.startswith("hugepages-"):
+        yield problems.invalid_value(path, name, "must be a standard resource for containers")
+    elif not wrong and "/" in name and not _native(name) and name.startswith("requests."):
+        yield problems.invalid_value(path, name, "doesn't follow extended resource name standard")
+    value = Quantity(amount)
+    if value < Quantity("0"):
+        yield problems.invalid_value(path, amount, rules.NOT_NEGATIVE)
+    if "/" in name and not _native(name) and value.value % 1:
+        yield problems.invalid_value(path, amount, "must be an integer")
+
+
+def _native(name: str) -> bool:
+    return "kubernetes.io/" in name
+
+
+def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
+    overcommit = name in _OVERCOMMIT or ("/" not in name and not name.startswith("hugepages-")) or _native(name)
+    if not overcommit and Quantity(amount) != Quantity(limit):
+        yield problems.invalid_value(path, amount, f"must be equal to {name} limit of {limit}")
+    elif Quantity(amount) > Quantity(limit):
+        yield problems.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
+
+
+# ------------------------------------------------------------------ security
+def _security(context: Tree | None, path: str) -> Iterator[Cause]:
+    if context is None:
+        return
+    yield from validate_ids(context, path)
+    yield from _profile(context.get("seccompProfile"), f"{path}.seccompProfile")
+    if context.get("allowPrivilegeEscalation") is False:
+        if context.get("privileged"):
+            text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            yield problems.invalid_value(path, context, text)
+        added = (context.get("capabilities") or {}).get("add") or ()
+        if "CAP_SYS_ADMIN" in added:
+            text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+            yield problems.invalid_value(path, context, text)
+
+
+def validate_ids(context: Tree, path: str) -> Iterator[Cause]:
+    """Users and groups are numbers that fit."""
+    for key in ("runAsUser", "runAsGroup", "fsGroup"):
+        if context.get(key) is not None:
+            yield from rules.in_range(context[key], 0, 2**31 - 1, f"{path}.{key}")
+    for index, group in enumerate(context.get("supplementalGroups") or ()):
+        yield from rules.in_range(group, 0, 2**31 - 1, f"{path}.supplementalGroups[{index}]")
+
+
+def _profile(profile: Tree | None, path: str) -> Iterator[Cause]:
+    if profile is None:
+        return
+    kind, local = profile.get("type", ""), profile.get("localhostProfile")
+    if not kind:
+        yield problems.required(f"{path}.type", "type is required when seccompProfile is set")
+    elif kind not in ("Localhost", "RuntimeDefault", "Unconfined"):
+        yield problems.unsupported(f"{path}.type", kind, ("Localhost", "RuntimeDefault", "Unconfined"))
+    elif kind == "Localhost" and local is None:
+        yield problems.required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
+    elif kind != "Localhost" and local is not None:
+        yield problems.invalid_value(
+            f"{path}.localhostProfile", local, "can only be set when seccomp type is Localhost"
+        )

@@ -1,0 +1,206 @@
+"""Rules that fields of many kinds obey, in the server's words. Each yields what is wrong."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_CONFIG_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME', "
+    " or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_HEADER = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for"
+    " validation is '[-A-Za-z0-9]+')"
+)
+
+
+def not_negative(value: int | None, field: str) -> Iterator[Cause]:
+    """Zero or more."""
+    if value is not None and value < 0:
+        yield problems.invalid_value(field, value, NOT_NEGATIVE)
+
+
+def in_range(value: int, low: int, high: int, field: str) -> Iterator[Cause]:
+    """Between two bounds, both allowed."""
+    if not low <= value <= high:
+        yield problems.invalid_value(field, value, f"must be between {low} and {high}, inclusive")
+
+
+def one_of(value: str | None, allowed: Sequence[str], field: str, *, optional: bool = False) -> Iterator[Cause]:
+    """One of a few words; the allowed ones are told in the given order."""
+    if not value:
+        if not optional:
+            yield problems.required(field)
+    elif value not in allowed:
+        yield problems.unsupported(field, value, allowed)
+
+
+def needed(value: object, field: str, why: str = "") -> Iterator[Cause]:
+    """There, and not empty."""
+    if not value:
+        yield problems.required(field, why)
+
+
+def each(found: Sequence[str], value: object, field: str) -> Iterator[Cause]:
+    """What a rule for names found, as causes."""
+    for text in found:
+        yield problems.invalid_value(field, value, text)
+
+
+def label(name: str, field: str) -> Iterator[Cause]:
+    """A DNS label."""
+    yield from each(names.dns_label(name), name, field)
+
+
+def subdomain(name: str, field: str) -> Iterator[Cause]:
+    """A DNS subdomain."""
+    yield from each(names.dns_subdomain(name), name, field)
+
+
+def labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
+    """Keys and values as labels have them."""
+    for key, value in sorted(found.items()):
+        yield from each(names.qualified_name(key), key, field)
+        yield from each(names.label_value(value), value, field)
+
+
+# ------------------------------------------------------------------ ports
+def port_number(value: int, field: str) -> Iterator[Cause]:
+    """1 to 65535."""
+    yield from in_range(value, 1, 65535, field)
+
+
+def port_name_problems(name: str) -> list[str]:
+    """Why a port cannot be called so."""
+    found = ["must be no more than 15 characters"] if len(name) > 15 else []
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search(r"[a-z]", name):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        found.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return found
+
+
+def port_or_name(value: int | str, field: str) -> Iterator[Cause]:
+    """A number, or the name of a port."""
+    if isinstance(value, int):
+        yield from port_number(value, field)
+    else:
+        yield from each(port_name_problems(value), value, field)
+
+
+# ------------------------------------------------------------------ paths and keys
+def inside(path: str, field: str) -> Iterator[Cause]:
+    """A path below something."""
+    if path.startswith("/"):
+        yield problems.invalid_value(field, path, "must be a relative path")
+    yield from no_backsteps(path, field)
+
+
+def no_backsteps(path: str, field: str) -> Iterator[Cause]:
+    """No way up."""
+    if ".." in path.split("/"):
+        yield problems.invalid_value(field, path, "must not contain '..'")
+
+
+def file_in_volume(path: str, field: str) -> Iterator[Cause]:
+    """A path below a volume, whose two leading dots are the volume's own."""
+    yield from inside(path, field)
+    if path.startswith("..") and not path.startswith("../"):
+        yield problems.invalid_value(field, path, "must not start with '..'")
+
+
+def config_key_problems(key: str) -> list[str]:
+    """Why a key of a ConfigMap or Secret cannot be that."""
+    found = ["must be no more than 253 characters"] if len(key.encode()) > 253 else []
+    if not re.fullmatch(r"[-._a-zA-Z0-9]+", key):
+        found.append(_CONFIG_KEY)
+    if key == ".":
+        found.append("must not be '.'")
+    elif key == "..":
+        found.append("must not be '..'")
+    elif key.startswith(".."):
+        found.append("must not start with '..'")
+    return found
+
+
+def header_name(name: str, field: str) -> Iterator[Cause]:
+    """The name of an HTTP header."""
+    if not re.fullmatch(r"[-A-Za-z0-9]+", name):
+        yield problems.invalid_value(field, name, _HEADER)
+
+
+def ip_address(text: str, field: str) -> Iterator[Cause]:
+    """An address of either family."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        yield problems.invalid_value(field, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+
+
+# ------------------------------------------------------------------ selectors
+def label_selector(selector: Tree | None, field: str) -> Iterator[Cause]:
+    """``matchLabels`` and ``matchExpressions``."""
+    if selector is None:
+        return
+    yield from labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        yield from _requirement(expression, f"{field}.matchExpressions[{index}]")
+
+
+def _requirement(expression: Tree, field: str) -> Iterator[Cause]:
+    operator, values = expression.get("operator", ""), expression.get("values") or []
+    if operator in ("In", "NotIn"):
+        if not values:
+            text = "must be specified when `operator` is 'In' or 'NotIn'"
+            yield problems.required(f"{field}.values", text)
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield problems.not_allowed(f"{field}.values", text)
+    else:
+        yield problems.invalid_value(f"{field}.operator", operator, "not a valid selector operator")
+    yield from each(names.qualified_name(expression.get("key", "")), expression.get("key", ""), f"{field}.key")
+    if operator in ("In", "NotIn"):
+        for index, value in enumerate(values):
+            yield from each(names.label_value(value), value, f"{field}.values[{index}]")
+
+
+# ------------------------------------------------------------------ numbers or percentages
+def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
+    """``3`` or ``25%``, not negative."""
+    if isinstance(value, str):
+        if not re.fullmatch(r"[0-9]+%", value):
+            text = (
+                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+                " or '100%', regex used for validation is '[0-9]+%')"
+            )
+            yield problems.invalid_value(field, value, text)
+    elif isinstance(value, int):
+        yield from not_negative(value, field)
+
+
+def at_most_all(value: Any, field: str) -> Iterator[Cause]:
+    """No more than 100%."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
+        yield problems.invalid_value(field, value, "must not be greater than 100%")
+
+
+def share(value: Any) -> int:
+    """A number, or the percentage as one; for comparing with zero."""
+    if isinstance(value, int):
+        return value
+    return int(value[:-1]) if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) else 0
