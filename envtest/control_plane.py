@@ -17,13 +17,15 @@ from envtest.kinds.access_reviews import AccessReviews, RulesReviews, oneself, s
 from envtest.kinds.core import FinalizeStrategy
 from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
+from envtest.kinds.pods import EphemeralStrategy, ResizeStrategy
 from envtest.kinds.rbac_guard import GROUP as RBAC
 from envtest.kinds.rbac_guard import GuardedStore
+from envtest.kinds.remote import LogStore, ProxyStore, Responders, RunStore
 from envtest.kinds.reviews import ComponentStatuses, SelfSubjectReviews, TokenReviews
 from envtest.kinds.scale import ScaleStore
 from envtest.kinds.service_tokens import TokenRequests
 from envtest.kinds.services import DEFAULT_RANGE, ServiceStrategy
-from envtest.kinds.subresources import BindingStore, EvictionStore, UpdateStore
+from envtest.kinds.subresources import BindingStore, EvictionStore, ReadableStore, UpdateStore
 from envtest.kinds.typed import Defaults, TypedModel, Typing
 from envtest.tables.load import Row, rows, types
 from envtest.webhooks import Services, install
@@ -38,7 +40,7 @@ from opsdk.apiserver.endpoints.well_known import WellKnown
 from opsdk.apiserver.outgoing.client import HookClient
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.registry.store import StatusStore, Store
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import Installed, ResourceInfo
 from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
@@ -131,6 +133,7 @@ class ControlPlane:
         self.typing = Typing(types())
         self.catalogue = catalogue()
         self.stores: dict[str, Store] = {}
+        self.responders = Responders()
         self.webhook_client = HookClient(resolve=Services(self.stores))
         late = _Late()
         self.core = ResourceServer(late, self.admission)
@@ -258,21 +261,57 @@ class ControlPlane:
         main = self.core.find(row.info.group, row.info.version, row.info.resource)
         if store is None or main is None:
             return
+        own = self._own_subresource(row, store)
+        if own is not None:
+            self.core.install(Installed(row.info, own, self._model(row)))
+            return
+        part = self._part(row, store, main.info)
+        if part is not None:
+            self.core.install(Installed(replace(main.info, subresource=row.info.subresource), part, main.model))
+            return
+        far = self._remote(row, store)
+        if far is not None:
+            self.core.install(Installed(row.info, far, main.model))
+        elif row.info.subresource == "token":
+            tokens = TokenRequests(store, self.access.key, self.access.find)
+            self.core.install(Installed(row.info, tokens, self._model(row, service_tokens.defaults)))
+
+    def _own_subresource(self, row: Row, store: Store) -> ScaleStore | BindingStore | EvictionStore | None:
+        """Those with a kind of their own."""
+        match row.info.subresource:
+            case "scale":
+                return ScaleStore(store)
+            case "binding":
+                return BindingStore(store)
+            case "eviction":
+                return EvictionStore(store, self.stores["policy/poddisruptionbudgets"])
+            case _:
+                return None
+
+    @staticmethod
+    def _part(row: Row, store: Store, main: ResourceInfo) -> StatusStore | UpdateStore | None:
+        """Those that change one part of the object."""
+        whole = Row(main, ())
         match row.info.subresource:
             case "status":
-                self.core.install(Installed(replace(main.info, subresource="status"), StatusStore(store), main.model))
-            case "scale":
-                self.core.install(Installed(row.info, ScaleStore(store), self._model(row)))
+                return StatusStore(store)
             case "finalize":
-                storage = UpdateStore(store, FinalizeStrategy(Row(main.info, ())))
-                self.core.install(Installed(replace(main.info, subresource="finalize"), storage, main.model))
-            case "binding":
-                self.core.install(Installed(row.info, BindingStore(store), self._model(row)))
-            case "token":
-                tokens = TokenRequests(store, self.access.key, self.access.find)
-                self.core.install(Installed(row.info, tokens, self._model(row, service_tokens.defaults)))
-            case "eviction":
-                budgets = self.stores["policy/poddisruptionbudgets"]
-                self.core.install(Installed(row.info, EvictionStore(store, budgets), self._model(row)))
+                return UpdateStore(store, FinalizeStrategy(whole))
+            case "ephemeralcontainers":
+                return ReadableStore(store, EphemeralStrategy(whole, has_status=True))
+            case "resize":
+                return ReadableStore(store, ResizeStrategy(whole, has_status=True))
             case _:
-                return
+                return None
+
+    def _remote(self, row: Row, store: Store) -> LogStore | RunStore | ProxyStore | None:
+        """Those behind which something runs elsewhere."""
+        match row.info.subresource:
+            case "log":
+                return LogStore(store, self.stores["/nodes"], self.responders)
+            case "exec" | "attach" | "portforward" as kind:
+                return RunStore(store, self.stores["/nodes"], kind)
+            case "proxy":
+                return ProxyStore(store, self.responders)
+            case _:
+                return None

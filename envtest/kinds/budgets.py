@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from envtest.kinds.workloads import selects
+from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import ApiError, Cause, Details, TooManyRequestsError
 
+_BUDGETS = ResourceInfo(
+    group="policy", version="v1", resource="poddisruptionbudgets", kind="PodDisruptionBudget", namespaced=True
+)
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -24,19 +29,58 @@ async def check_budgets(context: Context, budgets: Store, pod: Tree) -> None:
     if not found:
         return
 
+    name = found[0]["metadata"]["name"]
+
     async def spend(current: Tree | None) -> Tree:
         budget: Tree = copy_tree(current or found[0])
-        status = budget.setdefault("status", {})
-        name = budget["metadata"]["name"]
-        if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-            raise _refused(f"The disruption budget {name} is still being processed by the server.", wait=10)
-        if status.get("disruptionsAllowed", 0) < 1:
-            healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-            raise _refused(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
-        status["disruptionsAllowed"] -= 1
+        _spend(budget, pod["metadata"]["name"], context.timestamp())
         return budget
 
-    await budgets.storage.guaranteed_update(budgets.key(context.namespace, found[0]["metadata"]["name"]), spend)
+    if context.dry_run:
+        _spend(copy_tree(found[0]), pod["metadata"]["name"], context.timestamp())
+        return
+    await budgets.storage.guaranteed_update(budgets.key(context.namespace, name), spend)
+
+
+def _spend(budget: Tree, pod: str, stamp: str) -> None:
+    """One pod less may go; raise where none may."""
+    status, name = budget.setdefault("status", {}), budget["metadata"]["name"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _refused(f"The disruption budget {name} is still being processed by the server.", wait=10)
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 0:
+        raise problems.forbidden(_BUDGETS, name, "pdb disruptions allowed is negative")
+    if not allowed:
+        raise _refused(_why(name, status))
+    status["disruptionsAllowed"] = allowed - 1
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: stamp}
+    if allowed == 1:
+        _close(budget, status, stamp)
+
+
+def _why(name: str, status: Tree) -> str:
+    failed: Tree = next((c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed"), {})
+    if failed.get("status") == "False" and failed.get("reason") == "SyncFailed":
+        why = f"because it failed sync: {failed.get('message', '')}"
+        return f"The disruption budget {name} does not allow evicting pods currently {why}"
+    healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    if healthy <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _close(budget: Tree, status: Tree, stamp: str) -> None:
+    """The condition says that no more may go."""
+    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
+    closed = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "observedGeneration": status.get("observedGeneration", budget["metadata"].get("generation", 0)),
+        "lastTransitionTime": stamp,
+        "reason": "InsufficientPods",
+        "message": "",
+    }
+    status["conditions"] = [*others, closed]
 
 
 def _refused(text: str, *, wait: int = 0) -> TooManyRequestsError:

@@ -8,7 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from envtest.kinds.base import TableStrategy
-from envtest.kinds.pod_changes import validate_pod_status, validate_pod_update
+from envtest.kinds.pod_changes import (
+    validate_ephemeral_update,
+    validate_pod_status,
+    validate_pod_update,
+    validate_resize,
+)
 from envtest.kinds.pod_defaults import containers
 from envtest.kinds.pod_rules import pod_spec_warnings, validate_pod_spec
 from envtest.tables.load import Row
@@ -128,6 +133,45 @@ class PodStrategy(TableStrategy):
             return 0
         asked = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
         return max(int(asked), 0) if asked >= 0 else 1
+
+
+class _PartStrategy(PodStrategy):
+    """Updates of one part of the spec; everything else stays."""
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """Take the part over."""
+        spec = {**old["spec"], **self.part(obj["spec"], old["spec"])}
+        meta = {k: v for k, v in obj["metadata"].items() if k in ("resourceVersion", "managedFields")}
+        fresh = {k: v for k, v in old.items() if k not in ("metadata", "spec")}
+        obj.update(fresh, metadata={**old["metadata"], **meta}, spec={k: v for k, v in spec.items() if v is not None})
+
+    def part(self, spec: Tree, old: Tree) -> Tree:
+        """What is taken from the new spec."""
+        return {}
+
+
+class EphemeralStrategy(_PartStrategy):
+    """Updates of ``pods/ephemeralcontainers``."""
+
+    def part(self, spec: Tree, old: Tree) -> Tree:
+        """Debugging containers."""
+        return {"ephemeralContainers": spec.get("ephemeralContainers")}
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """The spec, and what was there before."""
+        return [*self.validate(context, obj), *validate_ephemeral_update(obj["spec"], old["spec"])]
+
+
+class ResizeStrategy(_PartStrategy):
+    """Updates of ``pods/resize``."""
+
+    def part(self, spec: Tree, old: Tree) -> Tree:
+        """Resources of containers."""
+        return {key: spec.get(key) for key in ("containers", "initContainers", "resources")}
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """The spec, and that nothing else changes."""
+        return [*self.validate(context, obj), *validate_resize(obj, old)]
 
 
 def tolerate(spec: Tree) -> None:

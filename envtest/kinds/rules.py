@@ -185,8 +185,8 @@ def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
     if isinstance(value, str):
         if not re.fullmatch(r"[0-9]+%", value):
             text = (
-                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
-                " or '100%', regex used for validation is '[0-9]+%')"
+                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
+                " regex used for validation is '[0-9]+%')"
             )
             yield problems.invalid_value(field, value, text)
     elif isinstance(value, int):

@@ -9,6 +9,10 @@ from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.storage.ports import Preconditions, Tree
 from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.errors import Cause, ConflictError, Details
+
+SUCCESS: Tree = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+"""The answer of subresources that only do something."""
 
 
 class UpdateStore:
@@ -32,8 +36,16 @@ class UpdateStore:
         return await self._store.update(context, name, transform, validate, uid=uid)
 
 
+class ReadableStore(UpdateStore):
+    """The whole object can be read here too (``pods/ephemeralcontainers``, ``pods/resize``)."""
+
+    async def get(self, context: Context, name: str) -> Tree:
+        """See `Getter`."""
+        return await self._store.get(context, name)
+
+
 class BindingStore:
-    """``pods/binding``: puts a pod on a node, once."""
+    """``pods/binding`` and ``bindings``: puts a pod on a node, once."""
 
     def __init__(self, pods: Store) -> None:
         self._pods = pods
@@ -41,40 +53,68 @@ class BindingStore:
 
     async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
         """See `Creater`."""
-        target = obj.get("target") or {}
-        name = name or obj["metadata"].get("name", "")
-        if not target.get("name"):
-            cause = problems.required("target.name")
-            raise problems.invalid("Binding", "", name, [cause])
+        meta, target = obj["metadata"], obj.get("target") or {}
+        if name and meta.get("name") != name:
+            raise problems.bad_request("name in URL does not match name in Binding object")
+        name = name or meta.get("name", "")
+        for cause in _target_problems(target):
+            raise problems.plain(f"{cause.field}: {cause.message}")
 
         async def bind(current: Tree | None) -> Tree:
             if current is None:
                 raise problems.not_found(self._pods.info, name)
             pod: Tree = copy_tree(current)
-            if pod["spec"].get("nodeName"):
-                why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
-                raise problems.conflict(self._pods.info, name, why)
+            self._check(pod, name)
             pod["spec"]["nodeName"] = target["name"]
-            scheduled = {
-                "type": "PodScheduled",
-                "status": "True",
-                "lastProbeTime": None,
-                "lastTransitionTime": context.timestamp(),
-            }
-            conditions = [c for c in pod["status"].get("conditions") or [] if c.get("type") != "PodScheduled"]
-            pod["status"]["conditions"] = [*conditions, scheduled]
+            for key in ("annotations", "labels"):
+                if meta.get(key):
+                    pod["metadata"][key] = {**(pod["metadata"].get(key) or {}), **meta[key]}
+            put_pod_condition(pod, context, {"type": "PodScheduled", "status": "True"})
             return pod
 
         await validate(obj, None)
-        await self._raw(bind, context, name)
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-
-    async def _raw(self, bind: Transform, context: Context, name: str) -> None:
-        store = Store(self._pods.storage, self._pods.info, _Anything(), prefix=self._pods.prefix)
+        store = Store(self._pods.storage, self._pods.info, Anything(), prefix=self._pods.prefix)
         await store.update(context, name, bind)
+        return dict(SUCCESS)
+
+    @staticmethod
+    def _check(pod: Tree, name: str) -> None:
+        why = ""
+        if pod["metadata"].get("deletionTimestamp"):
+            why = f"pod {name} is being deleted, cannot be assigned to a host"
+        elif pod["spec"].get("nodeName"):
+            why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        elif pod["spec"].get("schedulingGates"):
+            why = f"pod {name} has non-empty .spec.schedulingGates"
+        if why:
+            text = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+            raise ConflictError(text, details=Details(name=name, kind="pods/binding"))
 
 
-class _Anything(Strategy):
+def _target_problems(target: Tree) -> list[Cause]:
+    found = []
+    if target.get("kind") not in (None, "", "Node"):
+        found.append(problems.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        found.append(problems.required("target.name"))
+    return found
+
+
+def put_pod_condition(pod: Tree, context: Context, condition: Tree) -> None:
+    """Set a condition in the pod's status; it begins now unless it was so before."""
+    status = pod.setdefault("status", {})
+    stamp = context.timestamp()
+    made = {"lastProbeTime": None, **condition, "lastTransitionTime": stamp}
+    kept = []
+    for old in status.get("conditions") or []:
+        if old.get("type") != condition["type"]:
+            kept.append(old)
+        elif old.get("status") == condition["status"]:
+            made["lastTransitionTime"] = old.get("lastTransitionTime") or stamp
+    status["conditions"] = [*kept, made]
+
+
+class Anything(Strategy):
     """No rules: the caller knows what it does."""
 
     allow_unconditional_update = True
@@ -90,11 +130,17 @@ class EvictionStore:
 
     async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
         """See `Creater`."""
+        if obj["metadata"].get("name") != name:
+            raise problems.bad_request("name in URL does not match name in Eviction object")
         pod = await self._pods.get(context, name)
         await validate(obj, None)
+        options = obj.get("deleteOptions") or {}
+        if options.get("dryRun"):
+            context.dry_run = True
         if (pod.get("status") or {}).get("phase") not in ("Pending", "Succeeded", "Failed"):
             await self._check_budgets(context, pod)
-        options = obj.get("deleteOptions") or {}
+        if not context.dry_run and not pod["metadata"].get("deletionTimestamp"):
+            await self._tell(context, name)
         asked = options.get("preconditions") or {}
         wanted = DeleteOptions(
             grace=options.get("gracePeriodSeconds"),
@@ -102,7 +148,26 @@ class EvictionStore:
             preconditions=Preconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
         )
         await self._pods.delete(context, name, wanted)
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+        return dict(SUCCESS)
+
+    async def _tell(self, context: Context, name: str) -> None:
+        """The pod says why it goes."""
+        store = Store(self._pods.storage, self._pods.info, Anything(), prefix=self._pods.prefix)
+
+        async def mark(current: Tree | None) -> Tree:
+            if current is None:
+                raise problems.not_found(self._pods.info, name)
+            pod: Tree = copy_tree(current)
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+            put_pod_condition(pod, context, condition)
+            return pod
+
+        await store.update(context, name, mark)
 
     async def _check_budgets(self, context: Context, pod: Tree) -> None:
         from envtest.kinds.budgets import check_budgets  # noqa: PLC0415 - only evictions need it

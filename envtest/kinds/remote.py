@@ -1,0 +1,210 @@
+"""Subresources behind which something runs elsewhere: logs, commands, ports, proxies.
+
+Nothing runs here, so a test says what pods answer, by a `Responder`. Without one they are as far away as on a server
+without nodes: the answer says that they cannot be reached.
+"""
+
+from __future__ import annotations
+
+import inspect
+import ipaddress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from typing import Any
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause, ServiceUnavailableError
+from opsdk.web.request import Query, Request
+from opsdk.web.response import Response, StreamResponse
+
+Logs = Callable[[Tree, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
+"""What a container of a pod has written; a generator is streamed as it comes."""
+
+Proxied = Callable[[Tree, str, Request], "Response | Awaitable[Response]"]
+"""What a pod, service or node answers to a request that is passed on, by the path behind ``proxy``."""
+
+
+class Responders:
+    """What a test lets pods, services and nodes say; None where they cannot be reached."""
+
+    def __init__(self) -> None:
+        self.logs: Logs | None = None
+        self.proxied: Proxied | None = None
+
+
+# ------------------------------------------------------------------ logs
+class LogStore:
+    """``pods/log``."""
+
+    connect_methods = ("GET",)
+    connect_verbs = ("get",)
+
+    def __init__(self, pods: Store, nodes: Store, responders: Responders) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._responders = responders
+
+    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:  # noqa: ARG002
+        """See `Connecter`."""
+        options = log_options(request.query, name)
+        pod = await self._pods.get(context, name)
+        container = choose_container(pod, request.query.get("container"))
+        if not pod["spec"].get("nodeName"):
+            return Response(204, [])
+        if self._responders.logs is None:
+            await far_away(self._nodes, context, pod, f"containerLogs/{context.namespace}/{name}/{container}")
+        written: Any = self._responders.logs(pod, container) if self._responders.logs else b""
+        headers = [("content-type", "text/plain")]
+        if isinstance(written, AsyncGenerator):
+            return StreamResponse(200, headers, chunks=written)
+        found = await written if inspect.isawaitable(written) else written
+        raw: bytes = found.encode() if isinstance(found, str) else found
+        return Response(200, headers, cut(raw, options))
+
+
+def log_options(query: Query, name: str) -> dict[str, int]:
+    """The numbers among the options, checked."""
+    found: dict[str, int] = {}
+    for key in ("tailLines", "sinceSeconds", "limitBytes"):
+        text = query.get(key)
+        if not text:
+            continue
+        try:
+            found[key] = int(text)
+        except ValueError:
+            raise problems.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    causes = list(_log_problems(query, found))
+    if causes:
+        raise problems.invalid("PodLogOptions", "", name, causes)
+    return found
+
+
+def _log_problems(query: Query, found: dict[str, int]) -> Iterator[Cause]:
+    if found.get("tailLines", 0) < 0:
+        yield problems.invalid_value("tailLines", found["tailLines"], "must be greater than or equal to 0")
+    if found.get("limitBytes", 1) < 1:
+        yield problems.invalid_value("limitBytes", found["limitBytes"], "must be greater than 0")
+    if "sinceSeconds" in found and query.get("sinceTime"):
+        text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        yield problems.not_allowed("[]", text)
+    elif found.get("sinceSeconds", 1) < 1:
+        yield problems.invalid_value("sinceSeconds", found["sinceSeconds"], "must be greater than 0")
+    stream = query.get("stream")
+    if stream and stream not in ("All", "Stdout", "Stderr"):
+        yield problems.unsupported("stream", stream, ("All", "Stdout", "Stderr"))
+    elif stream in ("Stdout", "Stderr") and "tailLines" in found:
+        yield problems.not_allowed("[]", "`tailLines` and specific `stream` are mutually exclusive for now")
+
+
+def cut(raw: bytes, options: dict[str, int]) -> bytes:
+    """The last lines, and so many bytes of them."""
+    if "tailLines" in options:
+        wanted = options["tailLines"]
+        lines = raw.splitlines(keepends=True)
+        raw = b"".join(lines[-wanted:]) if wanted else b""
+    return raw[: options["limitBytes"]] if "limitBytes" in options else raw
+
+
+def choose_container(pod: Tree, wanted: str) -> str:
+    """The container that is meant; a pod with several needs to be told."""
+    spec, name = pod["spec"], pod["metadata"]["name"]
+    known: dict[str, list[str]] = {
+        k: [c["name"] for c in spec.get(k) or ()] for k in ("initContainers", "containers", "ephemeralContainers")
+    }
+    everybody = [c for names in known.values() for c in names]
+    if wanted:
+        if wanted not in everybody:
+            raise problems.bad_request(f"container {wanted} is not valid for pod {name}")
+        return wanted
+    if len(everybody) == 1:
+        return everybody[0]
+    first, *more = (f"[{' '.join(names)}]" for key, names in known.items() if names and key != "initContainers")
+    text = f"a container name must be specified for pod {name}, choose one of: "
+    if known["initContainers"]:
+        first = f"[{' '.join([*known['initContainers'], *known['containers']])}]"
+    suffix = f" or one of the ephemeral containers: {more[0]}" if more else ""
+    raise problems.bad_request(f"{text}{first}{suffix}")
+
+
+async def far_away(nodes: Store, context: Context, pod: Tree, path: str) -> None:
+    """The node would have to be asked, and there is none that listens."""
+    name = pod["spec"]["nodeName"]
+    node = await nodes.get(context, name)
+    addresses = (node.get("status") or {}).get("addresses") or []
+    if not addresses:
+        raise problems.plain("no preferred addresses found; known addresses: []")
+    port = (((node.get("status") or {}).get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port", 10250)
+    place = f"{addresses[0].get('address', '')}:{port}"
+    raise problems.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
+
+
+# ------------------------------------------------------------------ commands and ports
+class RunStore:
+    """``pods/exec``, ``pods/attach``, ``pods/portforward``: they need a node, and a client that upgrades."""
+
+    connect_methods = ("GET", "POST")
+    connect_verbs = ("create", "get")
+
+    def __init__(self, pods: Store, nodes: Store, kind: str) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._kind = kind
+
+    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:  # noqa: ARG002
+        """See `Connecter`."""
+        pod = await self._pods.get(context, name)
+        if self._kind != "portforward":
+            choose_container(pod, request.query.get("container"))
+        if not pod["spec"].get("nodeName"):
+            raise problems.bad_request(f"pod {name} does not have a host assigned")
+        if "upgrade" not in request.header("connection").lower():
+            raise problems.bad_request("Upgrade request required")
+        await far_away(self._nodes, context, pod, f"{self._kind}/{context.namespace}/{name}")
+        raise AssertionError("nobody is near")
+
+
+# ------------------------------------------------------------------ proxies
+class ProxyStore:
+    """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: any method, any path behind it."""
+
+    connect_methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+    connect_verbs = ("create", "delete", "get", "patch", "update")
+
+    def __init__(self, main: Store, responders: Responders) -> None:
+        self._main = main
+        self._responders = responders
+
+    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:
+        """See `Connecter`; `name` may be ``https:name:port``."""
+        plain = name.split(":")[1] if name.count(":") == 2 else name.partition(":")[0]
+        obj = await self._main.get(context, plain)
+        if self._responders.proxied is not None:
+            answer = self._responders.proxied(obj, path, request)
+            return await answer if inspect.isawaitable(answer) else answer
+        where = self._where(obj, plain)
+        raise ServiceUnavailableError(f"error trying to reach service: dial tcp {where}: connect: connection refused")
+
+    def _where(self, obj: Tree, name: str) -> str:
+        match self._main.info.resource:
+            case "pods":
+                address = str((obj.get("status") or {}).get("podIP") or "")
+                if not _routable(address):
+                    raise problems.bad_request("address not allowed")
+                return f"{address}:80"
+            case "services":
+                raise ServiceUnavailableError(f'no endpoints available for service "{name}"')
+            case _:
+                found: list[Any] = (obj.get("status") or {}).get("addresses") or []
+                if not found:
+                    raise problems.plain("no preferred addresses found; known addresses: []")
+                return f"{found[0].get('address', '')}:10250"
+
+
+def _routable(address: str) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return not (parsed.is_loopback or parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified)
