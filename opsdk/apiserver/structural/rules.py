@@ -12,7 +12,7 @@ from typing import Any, Final
 from opsdk.apiserver.expressions.bound import Convert, converter
 from opsdk.apiserver.expressions.kubernetes import PER_CALL_LIMIT, RUNTIME_BUDGET
 from opsdk.apiserver.expressions.schemas import Declared, Schema, declare
-from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
+from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.rule import Rule
 from opsdk.apiserver.structural.rule_places import RULES, has_rules
@@ -241,6 +241,10 @@ class _Evaluation:
     run: _Run
 
     @property
+    def _place(self) -> str:
+        return str(self.path) or NO_PATH
+
+    @property
     def _kind(self) -> str:
         """The type, which is shown instead of the value when a rule fails to decide."""
         found: str = self.rule.schema.get("type") or ""
@@ -250,7 +254,7 @@ class _Evaluation:
         """Evaluate; note what is broken."""
         rule = self.rule
         if rule.fault:
-            self._add(invalid(self.path, self._kind, f"rule compile error: {rule.fault}"))
+            self._add(invalid(self._place, self._kind, f"rule compile error: {rule.fault}"))
             return
         if rule.program is None or (rule.uses_old and "oldSelf" not in variables and not rule.optional_old):
             return
@@ -272,7 +276,7 @@ class _Evaluation:
         self.run.budget -= cost
 
     def _stop(self, message: str) -> None:
-        self._add(invalid(self.path, self._kind, message))
+        self._add(invalid(self._place, self._kind, message))
         raise _SpentError
 
     def _add(self, error: FieldError) -> None:
@@ -286,17 +290,17 @@ class _Evaluation:
             self._stop(f"'{text}': {why}: {label}")
         if text.startswith("no such overload"):
             why = "call arguments did not match a supported operator, function or macro signature for rule"
-            self._add(invalid(self.path, self._kind, f"'{text}': {why}: {label}"))
+            self._add(invalid(self._place, self._kind, f"'{text}': {why}: {label}"))
         else:
-            self._add(invalid(self.path, self._kind, f"{text} evaluating rule: {label}"))
+            self._add(invalid(self._place, self._kind, f"{text} evaluating rule: {label}"))
 
     # -------------------------------------------------------------- what to say
     def _broken(self, variables: dict[str, Any]) -> None:
-        path = self.rule.at(self.path)
+        path = str(self.rule.at(self.path)) or NO_PATH
         detail = self._message(variables, path) or self.rule.message
         shown = OMITTED if isinstance(self.value, dict | list) else self.value
         reason = self.rule.reason
-        self._note(FieldError(reason, str(path), shown, "" if reason is FieldErrorType.DUPLICATE else detail))
+        self._note(FieldError(reason, path, shown, "" if reason is FieldErrorType.DUPLICATE else detail))
 
     def _note(self, error: FieldError) -> None:
         """An error, or a warning if it is no news."""
@@ -305,7 +309,7 @@ class _Evaluation:
         else:
             self._add(error)
 
-    def _message(self, variables: dict[str, Any], path: FieldPath) -> str | None:
+    def _message(self, variables: dict[str, Any], path: str) -> str | None:
         """What the rule's own expression says; None if it says nothing that can be shown."""
         program = self.rule.message_program
         if program is None:
