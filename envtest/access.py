@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator, TokenChecker
 from opsdk.apiserver.auth.authorization import Authorizer, Masters, UnionAuthorizer
-from opsdk.apiserver.auth.jwt import SigningKey
+from opsdk.apiserver.auth.jwt import ALGORITHM, SigningKey
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.service_accounts import ISSUER, ServiceAccountTokens
+from opsdk.apiserver.auth.usage import ObservingAuthorizer
+from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.web.response import Response, encode_json
 
+_DISCOVERY = "/.well-known/openid-configuration"
+_KEYS = "/openid/v1/jwks"
+_CACHED = ("cache-control", "public, max-age=3600")
 AUDIENCES = (ISSUER,)
 """The names by which tokens mean this server."""
 
@@ -46,6 +52,7 @@ class Gatekeeper:
         bearer: what takes bearer tokens.
         rbac: knows roles and bindings, whoever decides.
         key: signs tokens of service accounts.
+        authorizer: decides; `observed` is the same for requests, and remembers what they were about.
     """
 
     def __init__(self, access: Access, storage: Storage, clock: Clock) -> None:
@@ -58,6 +65,26 @@ class Gatekeeper:
         self.authenticators: Sequence[Authenticator] = (*access.authenticators, self.bearer)
         self.rbac = RbacAuthorizer(storage)
         self.authorizer: Authorizer = access.authorizer or UnionAuthorizer((Masters(), self.rbac))
+        self.observed = ObservingAuthorizer(self.authorizer)
+
+    def pages(self) -> dict[str, Callable[[Call], Response]]:
+        """How others can check the tokens that this server signs."""
+        return {_DISCOVERY: self._discovery, _KEYS: self._keys}
+
+    @staticmethod
+    def _discovery(call: Call) -> Response:
+        document = {
+            "issuer": ISSUER,
+            "jwks_uri": f"{call.http.scheme}://{call.http.header('host')}{_KEYS}",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [ALGORITHM],
+        }
+        return Response(200, [("content-type", "application/json"), _CACHED], encode_json(document))
+
+    def _keys(self, _: Call) -> Response:
+        media = "application/jwk-set+json"
+        return Response(200, [("content-type", media), _CACHED], encode_json({"keys": [self.key.public()]}))
 
     def find(self, resource: str, namespace: str, name: str) -> Tree | None:
         """An object of the core group as it is now; None where there is none."""

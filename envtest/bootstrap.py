@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol
@@ -9,9 +10,11 @@ from typing import Protocol
 from envtest.kinds.core import label_namespace
 from envtest.tables.rbac import GROUP, bootstrap_policy
 from opsdk.aio.clock import Clock
+from opsdk.apiserver.auth.front_proxy import NAME
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import KeyExistsError, Tree
+from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import AlreadyExistsError
 
 
@@ -58,6 +61,28 @@ def trust_object(data: Mapping[str, str]) -> Tree:
     meta = {"name": TRUST, "namespace": SYSTEM}
     made: Tree = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
     return {**made, "data": dict(data)} if data else made
+
+
+async def publish_trust(plane: Stores, *, clients: bytes, proxies: bytes) -> None:
+    """Say whose certificates clients and proxies have."""
+    wanted = trust_object(
+        {
+            "client-ca-file": clients.decode(),
+            "requestheader-allowed-names": json.dumps([NAME]),
+            "requestheader-client-ca-file": proxies.decode(),
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-uid-headers": '["X-Remote-Uid"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+        }
+    )
+
+    async def transform(current: Tree | None) -> Tree:
+        made: Tree = copy_tree({**(current or wanted), "data": wanted["data"]})
+        return made
+
+    context = Context(namespace=SYSTEM, clock=plane.clock)
+    await plane.stores["/configmaps"].update(context, TRUST, transform, force_create=True)
 
 
 def namespace_object(name: str) -> Tree:

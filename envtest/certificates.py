@@ -43,14 +43,14 @@ class Authority:
         self._key = key
 
     @classmethod
-    def load_or_create(cls, directory: Path | None) -> Authority:
-        """The authority kept in `directory`, a new one (kept there) otherwise."""
-        if directory is not None and (directory / "ca.key").exists():
-            return cls(KeyPair((directory / "ca.crt").read_bytes(), (directory / "ca.key").read_bytes()))
-        made = cls(_self_signed("envtest-ca"))
+    def load_or_create(cls, directory: Path | None, name: str = "ca") -> Authority:
+        """The authority kept in `directory` under `name`, a new one (kept there) otherwise."""
+        if directory is not None and (directory / f"{name}.key").exists():
+            return cls(KeyPair((directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes()))
+        made = cls(_self_signed(f"envtest-{name}"))
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
-            made.pair.write(directory, "ca")
+            made.pair.write(directory, name)
         return made
 
     def serving(self, host: str) -> KeyPair:

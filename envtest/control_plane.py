@@ -146,7 +146,7 @@ class ControlPlane:
             self.core,
             well_known=self._well_known,
             authenticators=self.access.authenticators,
-            authorizer=self.access.authorizer,
+            authorizer=self.access.observed,
             anonymous=self.access.anonymous,
             clock=clock,
         )
@@ -190,12 +190,11 @@ class ControlPlane:
         """End every watch and let go of files."""
         self.storage.close()
 
-    @staticmethod
-    def _well_known(server: Server) -> WellKnown:
+    def _well_known(self, server: Server) -> WellKnown:
         openapi = OpenApi(
             server.groups, [TableSchemas(), CustomSchemas()], title="Kubernetes", version=VERSION["gitVersion"]
         )
-        return WellKnown(server.groups, version=VERSION, openapi=openapi)
+        return WellKnown(server.groups, version=VERSION, openapi=openapi, pages=self.access.pages())
 
     # -------------------------------------------------------------- installing
     def _install_all(self) -> None:

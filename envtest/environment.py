@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from envtest.access import AUDIENCES, Access
+from envtest.bootstrap import publish_trust
 from envtest.control_plane import ControlPlane
 from envtest.controllers.nodes import DEFAULT_STAGES, Stage
 from envtest.controllers.simulation import simulate
+from envtest.users import AuthenticatedUser
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
+from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
+from opsdk.apiserver.auth.usage import ObservingAuthorizer
 from opsdk.apiserver.auth.user import MASTERS, User
+from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.errors import ConfigError
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 
 LOCAL = "http://envtest.local"
 """The host of requests that never leave the process."""
+PROXIES = "front-proxy-ca"
+_PROXY_NAME = f"envtest-{PROXIES}"
 ADMIN = User(name="admin", uid="admin-uid", groups=(MASTERS,))
 
 
@@ -74,7 +81,7 @@ class Environment(Closing):
         self.plane = ControlPlane(
             storage=storage or _open_storage(data_dir),
             access=Access(
-                authenticators=[CertificateAuthenticator()],
+                authenticators=[FrontProxyAuthenticator(_PROXY_NAME), CertificateAuthenticator(but=_PROXY_NAME)],
                 tokens=self.tokens,
                 authorizer=authorizer,
                 anonymous=anonymous,
@@ -86,6 +93,7 @@ class Environment(Closing):
         self._simulated = simulate(self.plane, self.tokens, controllers, stages=stages, certificate=self._certificate)
         self._stack = AsyncExitStack()
         self._authority: Authority | None = None
+        self._proxies: Authority | None = None
 
     def __repr__(self) -> str:
         return f"<Environment of {self.plane!r}>"
@@ -98,9 +106,13 @@ class Environment(Closing):
     @property
     def config(self) -> Config:
         """How clients in this process reach it, as admin."""
+        return self.config_for(self._admin_token)
+
+    def config_for(self, token: str) -> Config:
+        """How clients in this process reach it with a bearer token."""
         from opsdk.rest.config import Config  # noqa: PLC0415 - the server itself needs no client
 
-        return Config(host=LOCAL, token=self._admin_token, app=self.server.app)
+        return Config(host=LOCAL, token=token, app=self.server.app)
 
     @property
     def authority(self) -> Authority:
@@ -111,14 +123,33 @@ class Environment(Closing):
             self._authority = Authority.load_or_create(self._data_dir)
         return self._authority
 
+    @property
+    def proxies(self) -> Authority:
+        """The authority of proxies, whose headers are believed (``X-Remote-User``)."""
+        if self._proxies is None:
+            from envtest.certificates import Authority  # noqa: PLC0415 - as above
+
+            self._proxies = Authority.load_or_create(self._data_dir, PROXIES)
+        return self._proxies
+
     def _certificate(self) -> str:
         return self.authority.pair.cert.decode()
 
-    def add_user(self, user: User) -> str:
-        """A new bearer token for a user."""
+    def add_user(self, user: User | str, *, groups: Sequence[str] = ()) -> AuthenticatedUser:
+        """One more user; what they may do is up to roles and bindings, or to the group ``system:masters``."""
+        made = User(name=user, groups=tuple(groups)) if isinstance(user, str) else user
         token = secrets.token_urlsafe(24)
-        self.tokens.add(token, user)
-        return token
+        self.tokens.add(token, made)
+        return AuthenticatedUser(self, made, token)
+
+    def observed_rbac(self) -> ObservingAuthorizer:
+        """What users have done up to now, and the smallest roles for that: ``env.observed_rbac().of("alice")``."""
+        return self.plane.access.observed
+
+    @property
+    def audit(self) -> AuditLog:
+        """The last requests: who asked for what, with which outcome."""
+        return self.server.audit
 
     async def serve(self, *, host: str = "127.0.0.1", port: int = 0, tls: bool = True) -> WebServer:
         """Listen on a real socket too, until the environment closes; a busy port is a `ConfigError`."""
@@ -126,23 +157,25 @@ class Environment(Closing):
         web = WebServer(self.server.app, options)
         await web.start()
         self._stack.push_async_callback(web.aclose)
+        if tls:
+            await publish_trust(self.plane, clients=self.authority.pair.cert, proxies=self.proxies.pair.cert)
         return web
 
     def _tls(self, host: str) -> Tls:
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
         cert, key = self.authority.serving(host).write(directory, "serving")
         ca = directory / "client-ca.crt"
-        ca.write_bytes(self.authority.pair.cert)
+        ca.write_bytes(self.authority.pair.cert + self.proxies.pair.cert)
         return Tls(cert_file=cert, key_file=key, client_ca_file=ca)
 
     def kubeconfig(self, web: WebServer) -> str:
         """A kubeconfig for the admin of a served environment."""
-        from envtest.kubeconfig import admin_kubeconfig  # noqa: PLC0415 - in-process tests need none
+        from envtest.kubeconfig import user_kubeconfig  # noqa: PLC0415 - in-process tests need none
 
         if web.options.tls is None:
-            return admin_kubeconfig(web.url, token=self._admin_token)
+            return user_kubeconfig(web.url, token=self._admin_token)
         client = self.authority.client("admin", (MASTERS,))
-        return admin_kubeconfig(web.url, ca=self.authority.pair.cert, client=client)
+        return user_kubeconfig(web.url, ca=self.authority.pair.cert, client=client)
 
     async def start(self) -> None:
         """Make the bootstrap objects, start the controllers."""

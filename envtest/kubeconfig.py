@@ -1,4 +1,4 @@
-"""Kubeconfig files for the admin of a local server."""
+"""Kubeconfig files for users of a local server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from envtest.certificates import KeyPair
 
 
-def admin_kubeconfig(server: str, *, ca: bytes = b"", client: KeyPair | None = None, token: str = "") -> str:
+def user_kubeconfig(server: str, *, ca: bytes = b"", client: KeyPair | None = None, token: str = "") -> str:
     """A kubeconfig with one cluster, user and context, all called ``envtest``."""
     cluster = {"server": server}
     if ca:

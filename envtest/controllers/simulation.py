@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from envtest.controllers.accounts import ServiceAccountController
 from envtest.controllers.api import Api
+from envtest.controllers.cluster_roles import ClusterRoleController
 from envtest.controllers.daemonsets import DaemonSetController
 from envtest.controllers.deployments import DeploymentController
 from envtest.controllers.garbage_collector import GarbageCollector
@@ -54,6 +55,7 @@ def _makers(stages: Sequence[Stage] = (), certificate: Callable[[], str] = _no_c
         SliceController,
         EndpointsController,
         VolumeController,
+        ClusterRoleController,
     )
     return {
         **{c.name: c for c in simple},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opsdk.apiserver.storage.ports import Tree
 
@@ -68,6 +68,7 @@ ENDPOINTS = _core("endpoints", "Endpoints")
 SLICES = _grouped("discovery.k8s.io", "endpointslices", "EndpointSlice")
 CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES = _core("persistentvolumes", "PersistentVolume", namespaced=False)
+CLUSTER_ROLES = replace(_grouped("rbac.authorization.k8s.io", "clusterroles", "ClusterRole"), namespaced=False)
 
 
 @dataclass(frozen=True, slots=True)

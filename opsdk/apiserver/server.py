@@ -15,6 +15,7 @@ from opsdk.apiserver.auth.authentication import Authenticator, UnionAuthenticato
 from opsdk.apiserver.auth.authorization import AllowAuthenticated, Authorizer
 from opsdk.apiserver.endpoints import director
 from opsdk.apiserver.endpoints.admit import Admission
+from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.filters import (
@@ -115,6 +116,7 @@ class Server:
 
     Attributes:
         hooks: hear of each answered request.
+        audit: the last requests, with their outcomes.
         filters: may be added to before `app` is used first.
     """
 
@@ -131,11 +133,13 @@ class Server:
         self.delegate = delegate
         self.clock = clock
         self.hooks: list[Hook] = []
+        self.audit = AuditLog()
         self.well_known = (well_known or (lambda server: WellKnown(server.groups)))(self)
         authorizer = authorizer or AllowAuthenticated()
         self.filters = Chain(
             [
                 Named("headers", headers),
+                Named("audit", self.audit),
                 Named("log", request_log(self.hooks)),
                 Named("recover", recover),
                 Named("authenticate", authenticate(UnionAuthenticator(authenticators, anonymous=anonymous))),

@@ -20,7 +20,11 @@ HEALTH_CHECKS = ("ping", "log", "etcd")
 
 
 class WellKnown:
-    """Answers everything besides resources."""
+    """Answers everything besides resources.
+
+    Args:
+        pages: what else there is, by path.
+    """
 
     def __init__(
         self,
@@ -29,7 +33,9 @@ class WellKnown:
         version: Mapping[str, str] | None = None,
         openapi: OpenApi | None = None,
         checks: Sequence[str] = HEALTH_CHECKS,
+        pages: Mapping[str, Callable[[Call], Response]] | None = None,
     ) -> None:
+        self._pages = dict(pages or {})
         self._groups = groups
         self._version = dict(version or {})
         self._openapi = openapi
@@ -38,7 +44,8 @@ class WellKnown:
     def answer(self, call: Call) -> Response | None:
         """The answer, or None where the path is none of these."""
         parts = [p for p in call.info.path.split("/") if p]
-        handler = self._handler(parts)
+        page = self._pages.get(call.info.path)
+        handler = self._handler(parts) if page is None else lambda call, _: page(call)
         if handler is None:
             return None
         if call.info.method not in ("GET", "HEAD") and parts[0] not in ("healthz", "livez", "readyz"):
@@ -116,7 +123,7 @@ class WellKnown:
                 paths.extend(f"/apis/{group.group}/{v.version}" for v in group.versions)
         for kind in ("healthz", "livez", "readyz"):
             paths.extend([f"/{kind}", *(f"/{kind}/{name}" for name in self._checks)])
-        paths.append("/version")
+        paths.extend(["/version", *self._pages])
         if self._openapi is not None:
             paths.extend(["/openapi/v2", "/openapi/v3", *self._openapi.paths()])
         return json_response({"paths": sorted(paths)})

@@ -1,0 +1,54 @@
+"""Users of an environment, and how clients become them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opsdk.apiserver.auth.user import User
+from opsdk.web.serving import WebServer
+
+if TYPE_CHECKING:
+    from envtest.environment import Environment
+    from opsdk.rest.config import Config
+
+
+class AuthenticatedUser:
+    """Somebody whom a server knows.
+
+    Attributes:
+        user: name, uid, groups.
+        token: a bearer token of theirs.
+    """
+
+    def __init__(self, env: Environment, user: User, token: str) -> None:
+        self._env = env
+        self.user = user
+        self.token = token
+
+    def __repr__(self) -> str:
+        return f"<AuthenticatedUser {self.user.name}>"
+
+    @property
+    def config(self) -> Config:
+        """How clients in this process reach the server as this user."""
+        return self._env.config_for(self.token)
+
+    def served(self, web: WebServer) -> Config:
+        """How clients reach a served environment as this user: by certificate, or by token without TLS."""
+        from opsdk.rest.config import Config  # noqa: PLC0415 - the server itself needs no client
+
+        if web.options.tls is None:
+            return Config(host=web.url, token=self.token)
+        authority = self._env.authority
+        pair = authority.client(self.user.name, self.user.groups)
+        return Config(host=web.url, ca_data=authority.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key)
+
+    def kubeconfig(self, web: WebServer) -> str:
+        """The same as the text of a kubeconfig file, for kubectl and clients in other languages."""
+        from envtest.kubeconfig import user_kubeconfig  # noqa: PLC0415 - in-process tests need none
+
+        if web.options.tls is None:
+            return user_kubeconfig(web.url, token=self.token)
+        authority = self._env.authority
+        pair = authority.client(self.user.name, self.user.groups)
+        return user_kubeconfig(web.url, ca=authority.pair.cert, client=pair)

@@ -1,0 +1,43 @@
+"""Users that a trusted proxy vouches for: aggregated servers and API servers know them by headers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import unquote
+
+from opsdk.apiserver.auth.certificates import issuer_of, user_of_certificate
+from opsdk.apiserver.auth.user import User
+from opsdk.web.request import Request
+
+EXTRA = "x-remote-extra-"
+NAME = "front-proxy-client"
+"""The common name of proxies' certificates."""
+
+
+class FrontProxyAuthenticator:
+    """Believes ``X-Remote-User`` and its like of whoever has a certificate of the proxies' own authority.
+
+    Args:
+        issuer: the common name of that authority.
+        names: the common names of its proxies; empty allows every one.
+    """
+
+    def __init__(self, issuer: str, names: Collection[str] = (NAME,)) -> None:
+        self._issuer = issuer
+        self._names = frozenset(names)
+
+    async def authenticate(self, request: Request) -> User | None:
+        """See `Authenticator`."""
+        name = request.header("x-remote-user")
+        if not name or not request.peer_certificate or issuer_of(request.peer_certificate) != self._issuer:
+            return None
+        proxy = user_of_certificate(request.peer_certificate)
+        if proxy is None or (self._names and proxy.name not in self._names):
+            return None
+        extra = {
+            unquote(header.removeprefix(EXTRA)): tuple(request.values(header))
+            for header in request.headers
+            if header.startswith(EXTRA)
+        }
+        groups = tuple(request.values("x-remote-group"))
+        return User(name=name, uid=request.header("x-remote-uid"), groups=groups, extra=extra)

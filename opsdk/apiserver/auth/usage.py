@@ -1,0 +1,169 @@
+"""What users really do, and the smallest roles that let them: learned from an authorizer's questions.
+
+The core is a set of uses; `ObservingAuthorizer` fills it. Names of objects are not kept: a role that lists names
+breaks with the next name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opsdk.apiserver.auth.authorization import Attributes, Authorizer, Decision, RuleResolver, Rules
+from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, Rule
+from opsdk.apiserver.auth.user import User
+
+_LIMIT = 10_000
+_GROUP = "rbac.authorization.k8s.io"
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Use:
+    """A verb on a resource of a group in a namespace (empty: everywhere), or on a path."""
+
+    user: str
+    verb: str
+    namespace: str = ""
+    group: str = ""
+    resource: str = ""
+    path: str = ""
+
+    @classmethod
+    def of(cls, asked: Attributes) -> Use:
+        """The use that a question is about."""
+        user = asked.user.name
+        if not asked.resource_request:
+            return cls(user=user, verb=asked.verb, path=asked.path)
+        resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        # Reading a namespace is asked for in that namespace, but the object belongs to none.
+        namespace = "" if asked.resource == "namespaces" and not asked.group else asked.namespace
+        return cls(user=user, verb=asked.verb, namespace=namespace, group=asked.group, resource=resource)
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{self.verb} {self.path}"
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
+
+
+def minimal_rules(uses: Iterable[Use]) -> list[Rule]:
+    """Rules that allow exactly these uses, namespaces aside: resources with the same verbs stand together."""
+    verbs: dict[tuple[str, str, str], set[str]] = {}
+    for use in uses:
+        verbs.setdefault((use.group, use.resource, use.path), set()).add(use.verb)
+    together: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
+    for (group, resource, path), found in sorted(verbs.items()):
+        together.setdefault((group, bool(path), tuple(sorted(found))), []).append(path or resource)
+    return [
+        Rule(verbs=words, paths=tuple(names)) if is_path else Rule(verbs=words, groups=(group,), resources=tuple(names))
+        for (group, is_path, words), names in together.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserUsage:
+    """What one user did, and what they were refused."""
+
+    user: str
+    allowed: frozenset[Use] = frozenset()
+    denied: frozenset[Use] = frozenset()
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Where; the empty name stands for everywhere."""
+        return sorted({use.namespace for use in self.allowed})
+
+    def role(self, name: str, namespace: str) -> Tree:
+        """The smallest Role for what was done in a namespace."""
+        rules = minimal_rules(u for u in self.allowed if u.namespace == namespace)
+        return _object("Role", name, namespace, rules=[r.wire() for r in rules])
+
+    def cluster_role(self, name: str) -> Tree:
+        """The smallest ClusterRole for what was done outside of namespaces, or in all of them at once."""
+        rules = minimal_rules(u for u in self.allowed if not u.namespace)
+        return _object("ClusterRole", name, rules=[r.wire() for r in rules])
+
+    def manifests(self, name: str) -> list[Tree]:
+        """Roles and their bindings for all that was done, to be applied as they are."""
+        made: list[Tree] = []
+        for namespace in self.namespaces:
+            role = self.role(name, namespace) if namespace else self.cluster_role(name)
+            ref = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
+            content = {"roleRef": ref, "subjects": [_subject(self.user)]}
+            made += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
+        return made
+
+    def exceeds(self, rules: Iterable[Mapping[str, Any]]) -> list[Use]:
+        """What was done that these rules of a role do not allow, namespaces aside: empty where they are enough."""
+        owned = [Rule.of(rule) for rule in rules]
+        asker = User(name=self.user)
+        return sorted(u for u in self.allowed if not any(r.allows(_attributes(u, asker)) for r in owned))
+
+
+def _attributes(use: Use, user: User) -> Attributes:
+    resource, _, subresource = use.resource.partition("/")
+    return Attributes(
+        user=user,
+        verb=use.verb,
+        resource_request=not use.path,
+        group=use.group,
+        resource=resource,
+        subresource=subresource,
+        path=use.path,
+    )
+
+
+def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Tree:
+    meta = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": meta, **content}
+
+
+def _subject(user: str) -> Tree:
+    if not user.startswith(SERVICE_ACCOUNT):
+        return {"apiGroup": _GROUP, "kind": "User", "name": user}
+    namespace, _, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
+    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+
+
+class ObservingAuthorizer:
+    """Passes questions on, and keeps each kind of question once; the first `_LIMIT` of them."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        self._seen: dict[Use, bool] = {}
+
+    def __repr__(self) -> str:
+        return f"<ObservingAuthorizer of {len(self._seen)} uses before {self._authorizer!r}>"
+
+    async def authorize(self, attributes: Attributes) -> Decision:
+        """See `Authorizer`."""
+        decision = await self._authorizer.authorize(attributes)
+        use = Use.of(attributes)
+        if len(self._seen) < _LIMIT or use in self._seen:
+            self._seen[use] = decision.allowed or self._seen.get(use, False)
+        return decision
+
+    async def rules_for(self, user: User, namespace: str) -> Rules:
+        """See `RuleResolver`."""
+        if isinstance(self._authorizer, RuleResolver):
+            return await self._authorizer.rules_for(user, namespace)
+        return Rules(incomplete=True)
+
+    def clear(self) -> None:
+        """Forget what was seen."""
+        self._seen.clear()
+
+    def users(self) -> Sequence[str]:
+        """Who asked for anything."""
+        return sorted({use.user for use in self._seen})
+
+    def of(self, user: str) -> UserUsage:
+        """What one user did up to now."""
+        mine = {use: allowed for use, allowed in self._seen.items() if use.user == user}
+        return UserUsage(
+            user=user,
+            allowed=frozenset(use for use, allowed in mine.items() if allowed),
+            denied=frozenset(use for use, allowed in mine.items() if not allowed),
+        )

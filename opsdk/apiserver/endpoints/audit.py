@@ -1,0 +1,163 @@
+"""What was asked of a server, by whom, with which outcome: a bounded log in the shape of ``audit.k8s.io/v1``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.request_info import RequestInfo
+from opsdk.web.response import Response
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One answered request.
+
+    Attributes:
+        user: who asked; `acting_as` where they acted as somebody else.
+        code: the HTTP status.
+        received: when the request came, on the server's clock; `answered` when its answer began.
+    """
+
+    audit_id: str
+    info: RequestInfo
+    uri: str
+    user: User
+    acting_as: User | None = None
+    code: int
+    received: datetime
+    answered: datetime
+    user_agent: str = ""
+    source: str = ""
+
+    @property
+    def effective(self) -> User:
+        """As whom it was answered."""
+        return self.acting_as or self.user
+
+    @property
+    def verb(self) -> str:
+        """``get``, ``list``, ``watch``, ``create``, ...; the method in lower case for what is no resource."""
+        return self.info.verb
+
+    @property
+    def resource(self) -> str:
+        """``pods`` or ``pods/status``; empty for other paths."""
+        info = self.info
+        return f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+
+    def event(self) -> Tree:
+        """An ``Event`` of ``audit.k8s.io/v1``, of level Metadata."""
+        made: Tree = {
+            "kind": "Event",
+            "apiVersion": "audit.k8s.io/v1",
+            "level": "Metadata",
+            "auditID": self.audit_id,
+            "stage": "ResponseStarted" if self.verb == "watch" and self.code < 400 else "ResponseComplete",
+            "requestURI": self.uri,
+            "verb": self.verb,
+            "user": _user(self.user),
+        }
+        if self.acting_as is not None:
+            made["impersonatedUser"] = _user(self.acting_as)
+        if self.source:
+            made["sourceIPs"] = [self.source]
+        if self.user_agent:
+            made["userAgent"] = self.user_agent
+        if self.info.is_resource:
+            made["objectRef"] = _object_ref(self.info)
+        made["responseStatus"] = {"metadata": {}, "code": self.code}
+        made["requestReceivedTimestamp"] = _stamp(self.received)
+        made["stageTimestamp"] = _stamp(self.answered)
+        return made
+
+
+def _stamp(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _user(user: User) -> Tree:
+    extra = {key: list(values) for key, values in user.extra.items()}
+    found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    return {key: value for key, value in found.items() if value}
+
+
+def _object_ref(info: RequestInfo) -> Tree:
+    found = {
+        "resource": info.resource,
+        "namespace": info.namespace,
+        "name": info.name,
+        "apiGroup": info.group,
+        "apiVersion": info.version,
+        "subresource": info.subresource,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+class AuditLog:
+    """The last `limit` requests, oldest first; a filter of the server.
+
+    Attributes:
+        count: how many there were in all, those that are forgotten included.
+    """
+
+    def __init__(self, *, limit: int = 1000) -> None:
+        self.count = 0
+        self._records: deque[Record] = deque(maxlen=limit)
+
+    def __repr__(self) -> str:
+        return f"<AuditLog of {len(self._records)} of {self.count} requests>"
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(tuple(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def clear(self) -> None:
+        """Forget all; the count stays."""
+        self._records.clear()
+
+    def select(
+        self, *, user: str = "", verb: str = "", resource: str = "", namespace: str = "", name: str = "", code: int = 0
+    ) -> list[Record]:
+        """The records that have all of these; what is not given may be anything."""
+        return [
+            r
+            for r in self._records
+            if (not user or user == r.effective.name)
+            and (not verb or verb == r.verb)
+            and (not resource or resource == r.resource)
+            and (not namespace or namespace == r.info.namespace)
+            and (not name or name == r.info.name)
+            and (not code or code == r.code)
+        ]
+
+    async def __call__(self, call: Call, handler: Handler) -> Response:
+        """See `Filter`; every answer is recorded, refusals too."""
+        received = call.clock.wall()
+        response = await handler(call)
+        query = call.http.query.raw
+        self.count += 1
+        self._records.append(
+            Record(
+                audit_id=call.audit_id,
+                info=call.info,
+                uri=f"{call.info.path}?{query}" if query else call.info.path,
+                user=call.impersonator or call.user,
+                acting_as=call.user if call.impersonator is not None else None,
+                code=response.status,
+                received=received,
+                answered=call.clock.wall(),
+                user_agent=call.http.header("user-agent"),
+                source=call.http.client,
+            )
+        )
+        return response

@@ -1,0 +1,114 @@
+"""The roles learned from what users do allow just that."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.auth.authorization import AllowAuthenticated, Attributes, Decision
+from opsdk.apiserver.auth.rbac import Rule
+from opsdk.apiserver.auth.usage import ObservingAuthorizer, Use, UserUsage, minimal_rules
+from opsdk.apiserver.auth.user import User
+
+USER = User(name="u")
+resource_uses = st.builds(
+    Use,
+    user=st.just("u"),
+    verb=st.sampled_from(["get", "list", "create"]),
+    group=st.sampled_from(["", "apps"]),
+    resource=st.sampled_from(["pods", "pods/log", "deployments"]),
+)
+path_uses = st.builds(
+    Use, user=st.just("u"), verb=st.sampled_from(["get", "post"]), path=st.sampled_from(["/x", "/y/z"])
+)
+uses = st.one_of(resource_uses, path_uses)
+
+
+@given(st.frozensets(uses), uses)
+def test_minimal_rules_allow_exactly_what_was_done(done: frozenset[Use], other: Use) -> None:
+    """Nothing that was done is missing, and nothing else is allowed."""
+    rules = [r.wire() for r in minimal_rules(done)]
+    assert UserUsage(user="u", allowed=done).exceeds(rules) == []
+    asked = UserUsage(user="u", allowed=frozenset({other}))
+    assert (asked.exceeds(rules) == []) == (other in done)
+
+
+@given(st.frozensets(resource_uses, min_size=1), st.data())
+def test_a_missing_verb_is_named(done: frozenset[Use], data: st.DataObject) -> None:
+    """Where the rules lack one thing that was done, exactly that is told."""
+    lost = data.draw(st.sampled_from(sorted(done)))
+    rules = [r.wire() for r in minimal_rules(done - {lost})]
+    assert UserUsage(user="u", allowed=done).exceeds(rules) == [lost]
+
+
+def test_resources_with_the_same_verbs_stand_together() -> None:
+    """One rule for one group and one set of verbs; paths apart."""
+    done = [
+        Use(user="u", verb=verb, resource=resource) for verb in ("list", "get") for resource in ("pods", "configmaps")
+    ]
+    found = minimal_rules([*done, Use(user="u", verb="get", path="/x")])
+    assert set(found) == {
+        Rule(verbs=("get", "list"), groups=("",), resources=("configmaps", "pods")),
+        Rule(verbs=("get",), paths=("/x",)),
+    }
+
+
+async def test_questions_are_kept_once_each_with_their_answers() -> None:
+    """An authorizer's questions are what users do; what was refused and later allowed counts as allowed."""
+
+    class Strict:
+        allowed = False
+
+        async def authorize(self, attributes: Attributes) -> Decision:
+            return Decision(allowed=self.allowed)
+
+    strict = Strict()
+    observer = ObservingAuthorizer(strict)
+    ask = Attributes(user=USER, verb="get", resource="pods", namespace="n")
+    await observer.authorize(ask)
+    assert observer.of("u").denied == {Use(user="u", verb="get", resource="pods", namespace="n")}
+    strict.allowed = True
+    for _ in range(3):
+        await observer.authorize(ask)
+    found = observer.of("u")
+    assert (len(found.allowed), len(found.denied), observer.users()) == (1, 0, ["u"])
+    strict.allowed = False
+    await observer.authorize(ask)
+    assert observer.of("u").allowed == found.allowed
+    observer.clear()
+    assert observer.users() == []
+
+
+async def test_what_is_remembered_is_bounded() -> None:
+    """A client that asks for ever new things does not fill the memory."""
+    observer = ObservingAuthorizer(AllowAuthenticated())
+    for number in range(10_050):
+        await observer.authorize(Attributes(user=USER, verb="get", resource_request=False, path=f"/{number}"))
+    assert len(observer.of("u").allowed) == 10_000
+
+
+def test_manifests_bind_service_accounts_and_users() -> None:
+    """A Role for each namespace, a ClusterRole for the rest, and bindings to who it was."""
+    name = "system:serviceaccount:ns:robot"
+    done = frozenset(
+        {
+            Use(user=name, verb="get", resource="pods", namespace="a"),
+            Use(user=name, verb="list", resource="nodes"),
+        }
+    )
+    found = UserUsage(user=name, allowed=done).manifests("robot")
+    assert [(o["kind"], o["metadata"].get("namespace")) for o in found] == [
+        ("ClusterRole", None),
+        ("ClusterRoleBinding", None),
+        ("Role", "a"),
+        ("RoleBinding", "a"),
+    ]
+    assert found[1]["subjects"] == [{"kind": "ServiceAccount", "name": "robot", "namespace": "ns"}]
+
+
+def test_a_use_reads_well() -> None:
+    """As failing tests print it."""
+    assert str(Use(user="u", verb="get", group="apps", resource="deployments/scale", namespace="n")) == (
+        "get deployments/scale.apps in n"
+    )
+    assert str(Use(user="u", verb="get", path="/x")) == "get /x"
