@@ -87,6 +87,15 @@ async def test_what_is_remembered_is_bounded() -> None:
     assert len(observer.of("u").allowed) == 10_000
 
 
+async def test_what_everybody_may_is_no_use() -> None:
+    """Discovery and questions about oneself need no role."""
+    observer = ObservingAuthorizer(AllowAuthenticated())
+    await observer.authorize(Attributes(user=USER, verb="get", resource_request=False, path="/apis/apps/v1"))
+    group, resource = "authorization.k8s.io", "selfsubjectaccessreviews"
+    await observer.authorize(Attributes(user=USER, verb="create", group=group, resource=resource))
+    assert observer.users() == []
+
+
 def test_manifests_bind_service_accounts_and_users() -> None:
     """A Role for each namespace, a ClusterRole for the rest, and bindings to who it was."""
     name = "system:serviceaccount:ns:robot"
