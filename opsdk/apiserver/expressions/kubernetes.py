@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from opsdk.apiserver.expressions.authorizer import AUTHORIZER_LIBRARY
 from opsdk.apiserver.expressions.formats import FORMAT_LIBRARY
 from opsdk.cel.environment import Environment
 from opsdk.cel.library.lists import KUBERNETES_LISTS, LISTS_LIBRARY, SETS_LIBRARY
@@ -41,5 +42,6 @@ def kubernetes_environment() -> Environment:
             TWO_VARIABLES_LIBRARY,
             SEMVER_LIBRARY,
             LISTS_LIBRARY,
+            AUTHORIZER_LIBRARY,
         ]
     )

@@ -1,0 +1,196 @@
+"""``authorizer``: expressions of admission ask what somebody may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.registry import names
+from opsdk.cel.declarations import CallEstimate, Library, Operand, Overload, Range, Sizes, exactly, method
+from opsdk.cel.library.costs import estimate_unit, unit
+from opsdk.cel.types import BOOL, STRING, Type, opaque
+from opsdk.cel.values import Opaque
+from opsdk.errors import CelEvaluationError
+
+_NAME: Final = "kubernetes.authorization"
+AUTHORIZER: Final = opaque(f"{_NAME}.Authorizer")
+PATH_CHECK: Final = opaque(f"{_NAME}.PathCheck")
+GROUP_CHECK: Final = opaque(f"{_NAME}.GroupCheck")
+RESOURCE_CHECK: Final = opaque(f"{_NAME}.ResourceCheck")
+DECISION: Final = opaque(f"{_NAME}.Decision")
+
+CHECK_COST: Final = 350_000
+"""What asking costs: an expression can ask twice."""
+
+Ask = Callable[[Attributes], Decision]
+"""Decides; it is asked in the middle of an evaluation, and so cannot wait."""
+
+
+class _Question(Opaque):
+    """A question that is being put together."""
+
+    __slots__ = ("ask", "attributes")
+
+    def __init__(self, ask: Ask, attributes: Attributes) -> None:
+        self.ask = ask
+        self.attributes = attributes
+
+    def equals(self, other: Any) -> bool:
+        """The same question."""
+        return type(self) is type(other) and self.attributes == other.attributes
+
+
+class AuthorizerValue(_Question):
+    """What ``authorizer`` is: asks on behalf of a user."""
+
+    __slots__ = ()
+    cel_type: ClassVar[Type] = AUTHORIZER
+
+    @classmethod
+    def of(cls, ask: Ask, user: User) -> AuthorizerValue:
+        """Asks for this user."""
+        return cls(ask, Attributes(user=user, verb=""))
+
+
+class PathCheck(_Question):
+    """About a path that is no resource."""
+
+    __slots__ = ()
+    cel_type: ClassVar[Type] = PATH_CHECK
+
+
+class GroupCheck(_Question):
+    """About an API group."""
+
+    __slots__ = ()
+    cel_type: ClassVar[Type] = GROUP_CHECK
+
+
+class ResourceCheck(_Question):
+    """About a resource."""
+
+    __slots__ = ()
+    cel_type: ClassVar[Type] = RESOURCE_CHECK
+
+    @classmethod
+    def of(cls, ask: Ask, attributes: Attributes) -> ResourceCheck:
+        """``authorizer.requestResource``: about the resource of the request itself."""
+        return cls(ask, replace(attributes, verb=""))
+
+
+class DecisionValue(Opaque):
+    """An answer."""
+
+    __slots__ = ("decision",)
+    cel_type: ClassVar[Type] = DECISION
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+
+    def equals(self, other: Any) -> bool:
+        """The same answer."""
+        return isinstance(other, DecisionValue) and self.decision == other.decision
+
+
+def _service_account(authorizer: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
+    for text, check in ((name, names.dns_subdomain), (namespace, names.dns_label)):
+        faults = check(text)
+        if faults:
+            what = "name" if check is names.dns_subdomain else "namespace"
+            raise CelEvaluationError(f"Invalid service account {what}: {', '.join(faults)}")
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    user = User(name=f"system:serviceaccount:{namespace}:{name}", groups=groups)
+    return AuthorizerValue(authorizer.ask, replace(authorizer.attributes, user=user))
+
+
+def _path(authorizer: AuthorizerValue, path: str) -> PathCheck:
+    if not path.startswith("/"):
+        raise CelEvaluationError("path must not be empty" if not path else "path must start with a slash")
+    return PathCheck(authorizer.ask, replace(authorizer.attributes, path=path, resource_request=False))
+
+
+def _group(authorizer: AuthorizerValue, group: str) -> GroupCheck:
+    return GroupCheck(authorizer.ask, replace(authorizer.attributes, group=group))
+
+
+def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
+    return ResourceCheck(check.ask, replace(check.attributes, resource=resource))
+
+
+def _setting(name: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
+    def refine(check: ResourceCheck, text: str) -> ResourceCheck:
+        changes: dict[str, Any] = {name: text}
+        return ResourceCheck(check.ask, replace(check.attributes, **changes))
+
+    return refine
+
+
+def _check(question: _Question, verb: str) -> DecisionValue:
+    return DecisionValue(question.ask(replace(question.attributes, verb=verb, version="*")))
+
+
+def _check_cost(_: Sequence[Any], __: Any) -> int:
+    return CHECK_COST
+
+
+def _estimate_check(_: Sizes, __: Sequence[Operand]) -> CallEstimate:
+    return CallEstimate(exactly(CHECK_COST))
+
+
+_PER_REQUIREMENT: Final = 50
+"""A requirement of a selector is a list and an object; the shortest takes two characters."""
+
+
+def _selector_range(size: Range) -> Range:
+    return exactly(10) + size.scaled(0.1) + size.scaled(0.5).scaled(_PER_REQUIREMENT)
+
+
+def _selector_cost(args: Sequence[Any], _: Any) -> int:
+    return _selector_range(exactly(len(args[1]))).most
+
+
+def _estimate_selector(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
+    return CallEstimate(_selector_range(sizes.size(operands[1])))
+
+
+_UNIT: Final = {"cost": unit, "estimate": estimate_unit}
+_ASK: Final = {"cost": _check_cost, "estimate": _estimate_check}
+_SELECT: Final = {"cost": _selector_cost, "estimate": _estimate_selector}
+
+
+def _refining(name: str, attribute: str, **costs: Any) -> list[Overload]:
+    return [method(f"resourcecheck_{name}", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _setting(attribute), **costs)]
+
+
+def _answer(name: str, result: Type, read: Callable[[Decision], Any]) -> list[Overload]:
+    return [method(f"decision_{name}", (DECISION,), result, lambda value: read(value.decision), **_UNIT)]
+
+
+AUTHORIZER_LIBRARY: Final = Library(
+    functions={
+        "path": [method("authorizer_path", (AUTHORIZER, STRING), PATH_CHECK, _path, **_UNIT)],
+        "group": [method("authorizer_group", (AUTHORIZER, STRING), GROUP_CHECK, _group, **_UNIT)],
+        "serviceAccount": [
+            method("authorizer_serviceaccount", (AUTHORIZER, STRING, STRING), AUTHORIZER, _service_account, **_UNIT)
+        ],
+        "resource": [method("groupcheck_resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource, **_UNIT)],
+        "subresource": _refining("subresource", "subresource", **_UNIT),
+        "namespace": _refining("namespace", "namespace", **_UNIT),
+        "name": _refining("name", "name", **_UNIT),
+        "fieldSelector": _refining("fieldselector", "field_selector", **_SELECT),
+        "labelSelector": _refining("labelselector", "label_selector", **_SELECT),
+        "check": [
+            method("pathcheck_check", (PATH_CHECK, STRING), DECISION, _check, **_ASK),
+            method("resourcecheck_check", (RESOURCE_CHECK, STRING), DECISION, _check, **_ASK),
+        ],
+        "allowed": _answer("allowed", BOOL, lambda decision: decision.allowed),
+        "reason": _answer("reason", STRING, lambda decision: decision.reason),
+        "errored": _answer("errored", BOOL, lambda decision: bool(decision.error)),
+        "error": _answer("error", STRING, lambda decision: decision.error),
+    },
+    types={one.name: one for one in (AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION)},
+)
+"""Asking the authorizer."""

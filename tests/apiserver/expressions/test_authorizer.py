@@ -1,0 +1,80 @@
+"""Laws of asking the authorizer from expressions."""
+
+from __future__ import annotations
+
+import pytest
+
+from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK, AuthorizerValue, ResourceCheck
+from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
+from opsdk.errors import CelEvaluationError
+
+ENVIRONMENT = kubernetes_environment().extend(
+    variables={"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
+)
+ALICE = User(name="alice")
+
+
+def ask(text: str) -> tuple[object, list[Attributes]]:
+    """The value of an expression, and what the authorizer was asked."""
+    asked: list[Attributes] = []
+
+    def decide(attributes: Attributes) -> Decision:
+        asked.append(attributes)
+        return Decision(attributes.verb == "get", "because")
+
+    own = Attributes(user=ALICE, verb="update", resource="pods", namespace="ns", name="p")
+    variables = {
+        "authorizer": AuthorizerValue.of(decide, ALICE),
+        "authorizer.requestResource": ResourceCheck.of(decide, own),
+    }
+    return ENVIRONMENT.compile(text).evaluate(variables), asked
+
+
+def test_questions_are_put_together() -> None:
+    """Each step adds what it names; the check adds the verb and asks."""
+    check = "authorizer.group('apps').resource('deployments').subresource('scale').namespace('n').name('d')"
+    allowed, (asked,) = ask(f"{check}.check('get').allowed()")
+    assert allowed is True
+    assert (asked.group, asked.resource, asked.subresource, asked.namespace, asked.name, asked.verb) == (
+        ("apps", "deployments", "scale", "n", "d", "get")
+    )
+    assert asked.user == ALICE
+    assert asked.resource_request
+
+
+def test_paths_service_accounts_and_selectors() -> None:
+    """Others may be asked about, and paths that are no resources."""
+    _, (path,) = ask("authorizer.path('/healthz').check('get').allowed()")
+    assert (path.path, path.resource_request) == ("/healthz", False)
+    _, (account,) = ask("authorizer.serviceAccount('ns', 'sa').group('').resource('pods').check('list').allowed()")
+    assert account.user.name == "system:serviceaccount:ns:sa"
+    _, (selected,) = ask(
+        "authorizer.group('').resource('pods').labelSelector('a=b').fieldSelector('x=y').check('list').reason() == ''"
+    )
+    assert (selected.label_selector, selected.field_selector) == ("a=b", "x=y")
+
+
+def test_the_request_itself() -> None:
+    """``authorizer.requestResource`` is a variable of its own."""
+    denied, (asked,) = ask("authorizer.requestResource.check('delete').allowed()")
+    assert denied is False
+    assert (asked.resource, asked.name, asked.verb) == ("pods", "p", "delete")
+
+
+@pytest.mark.parametrize("text", ["authorizer.path('x').check('get')", "authorizer.serviceAccount('N', 'a')"])
+def test_senseless_questions_fail(text: str) -> None:
+    """Relative paths and impossible names are errors."""
+    with pytest.raises(CelEvaluationError):
+        ask(text)
+
+
+def test_asking_is_dear() -> None:
+    """An expression can ask twice, not three times, within its limit."""
+    check = "authorizer.path('/x').check('get').allowed()"
+    two, three = (" && ".join([check] * times) for times in (2, 3))
+    variables = {"authorizer": AuthorizerValue.of(lambda _: Decision(True), ALICE)}
+    assert ENVIRONMENT.compile(two).run(variables, limit=1_000_000).value is True
+    assert ENVIRONMENT.compile(three).run(variables, limit=1_000_000).error is not None
+    assert ENVIRONMENT.compile(two).estimate(lambda _: None).most > 700_000
