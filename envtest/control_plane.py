@@ -31,6 +31,7 @@ from envtest.tables.load import Row, rows, types
 from envtest.webhooks import Services, install
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
+from opsdk.apiserver.admission.webhooks.conditions import Conditions
 from opsdk.apiserver.auth.authorization import RuleResolver
 from opsdk.apiserver.endpoints.admit import AdmissionChain
 from opsdk.apiserver.endpoints.call import Call
@@ -141,7 +142,7 @@ class ControlPlane:
         self.extensions = late.target = self._extensions()
         lifecycle = NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info)
         self.admission.add("NamespaceLifecycle", lifecycle)
-        install(self, self.webhook_client)
+        install(self, self.webhook_client, Conditions(self.access.authorizer))
         self.server = Server(
             self.core,
             well_known=self._well_known,

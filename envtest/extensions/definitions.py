@@ -325,5 +325,9 @@ def _validate_stored(obj: Tree) -> Iterator[Cause]:
         yield problems.invalid_value("status.storedVersions", stored[:1], f"must have the storage version {wanted[-1]}")
     for index, name in enumerate(stored):
         if name not in served:
-            text = "must appear in spec.versions"
+            text = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions"
+                f" until a storage migration ensures no data remains persisted in {name} and removes {name} from"
+                " status.storedVersions"
+            )
             yield problems.invalid_value(f"status.storedVersions[{index}]", name, text)

@@ -295,8 +295,7 @@ class ExtensionServer:
     def _warn(call: Call, defined: _Defined) -> None:
         version = next(v for v in defined.definition["spec"]["versions"] if v["name"] == call.info.version)
         if version.get("deprecated"):
-            kind = defined.definition["spec"]["names"]["kind"]
-            call.warn(version.get("deprecationWarning") or f"{defined.group}/{version['name']} {kind} is deprecated")
+            call.warn(version.get("deprecationWarning") or _deprecation(defined.definition["spec"], version["name"]))
 
     def versions_of(self, info: ResourceInfo) -> Sequence[Installed]:
         """A resource or subresource in every served version, in the definition's order."""
@@ -328,6 +327,18 @@ class ExtensionServer:
             for group, versions in sorted(found.items())
         ]
         return [*made, *self._delegate.groups()]
+
+
+def _deprecation(spec: Tree, version: str) -> str:
+    """What to use instead, where something better is served."""
+    group, kind = spec["group"], spec["names"]["kind"]
+    better = [
+        v["name"]
+        for v in spec["versions"]
+        if v.get("served") and not v.get("deprecated") and version_priority(v["name"]) < version_priority(version)
+    ]
+    instead = f"; use {group}/{min(better, key=version_priority)} {kind}" if better else ""
+    return f"{group}/{version} {kind} is deprecated{instead}"
 
 
 class _Shapes(Mapping[str, Shape]):

@@ -110,15 +110,14 @@ def _named(key: str, field: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ match conditions
 def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Cause]:
-    """Names, each once, and expressions; whether those compile is asked elsewhere."""
+    """Names, each once, and expressions."""
     if len(conditions) > _MAX_CONDITIONS:
         text = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"
         yield Cause(reason="FieldValueTooMany", message=text, field=field)
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         at, name = f"{field}[{index}]", condition.get("name") or ""
-        if not str(condition.get("expression") or "").strip():
-            yield problems.required(f"{at}.expression")
+        yield from _condition(str(condition.get("expression") or ""), f"{at}.expression")
         if not name:
             yield problems.required(f"{at}.name")
             continue
@@ -126,3 +125,14 @@ def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Caus
         if name in seen:
             yield problems.duplicate(f"{at}.name", name)
         seen.add(name)
+
+
+def _condition(expression: str, field: str) -> Iterator[Cause]:
+    from opsdk.apiserver.expressions.admission import compile_condition  # noqa: PLC0415 - CEL takes long to load
+
+    if not expression.strip():
+        yield problems.required(field)
+        return
+    found = compile_condition(expression.strip())
+    if isinstance(found, str):
+        yield problems.invalid_value(field, expression, found)

@@ -1,0 +1,39 @@
+"""Questions to an authorizer, which takes waiting, from expressions, which cannot wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from opsdk.apiserver.auth.authorization import Attributes, Authorizer, Decision
+
+T = TypeVar("T")
+
+
+class _UnansweredError(Exception):
+    def __init__(self, attributes: Attributes) -> None:
+        self.attributes = attributes
+
+
+@dataclass(slots=True)
+class Asking:
+    """The questions of some evaluations and their answers; `ask` is what expressions call."""
+
+    authorizer: Authorizer
+    _known: list[tuple[Attributes, Decision]] = field(default_factory=list)
+
+    def ask(self, attributes: Attributes) -> Decision:
+        """The answer, if there is one yet."""
+        for asked, decision in self._known:
+            if asked == attributes:
+                return decision
+        raise _UnansweredError(attributes)
+
+    async def run(self, evaluate: Callable[[], T]) -> T:
+        """What `evaluate` gives once all its questions are answered; it runs anew for each that has no answer yet."""
+        while True:
+            try:
+                return evaluate()
+            except _UnansweredError as asked:
+                self._known.append((asked.attributes, await self.authorizer.authorize(asked.attributes)))
