@@ -31,6 +31,15 @@ class Outcome:
 class Program:
     """A compiled expression.
 
+    >>> from opsdk.cel.declarations import Range
+    >>> from opsdk.cel.library.standard import STANDARD_LIBRARY
+    >>> from opsdk.cel.types import INT, list_of
+    >>> program = Environment([STANDARD_LIBRARY], variables={"l": list_of(INT)}).compile("l.all(i, i > 0)")
+    >>> program.run({"l": [1, 2]}, limit=1000)
+    Outcome(value=True, error=None, cost=12)
+    >>> program.estimate(lambda path: Range(0, 100)).most
+    502
+
     Attributes:
         type: the type of its value.
         variables: the names of the variables that it uses.

@@ -47,7 +47,8 @@ class UrlValue(Opaque):
         self.text = text
         self.scheme = (parts["scheme"] or "").lower()
         self.host = (parts["host"] or "").rpartition("@")[2]
-        self.path = parts["path"]
+        opaque_part = self.scheme and not text.partition(":")[2].startswith("/")
+        self.path = "" if opaque_part else parts["path"]
         self.query = parts["query"] or ""
 
     def equals(self, other: Any) -> bool:
@@ -214,7 +215,8 @@ def _parse_ip(text: str) -> Address | str:
 def _ip(text: str) -> IpValue:
     found = _parse_ip(text)
     if isinstance(found, str):
-        raise CelEvaluationError(f'IP Address "{text}" parse error during conversion from string: {found}')
+        parse = f'IP Address "{text}" parse error during conversion from string: '
+        raise CelEvaluationError(f"{parse if found.startswith('ParseAddr') else ''}{found}")
     return IpValue(found)
 
 
@@ -240,7 +242,8 @@ def _parse_cidr(text: str) -> Network | str:
 def _cidr(text: str) -> CidrValue:
     found = _parse_cidr(text)
     if isinstance(found, str):
-        raise CelEvaluationError(f"network address parse error during conversion from string: {found}")
+        parse = "network address parse error during conversion from string: "
+        raise CelEvaluationError(f"{parse if found.startswith('netip') else ''}{found}")
     return CidrValue(found)
 
 

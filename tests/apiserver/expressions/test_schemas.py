@@ -1,0 +1,175 @@
+"""Laws of the types and values that schemas give to expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.expressions.bound import converter
+from opsdk.apiserver.expressions.escaping import escape
+from opsdk.apiserver.expressions.schemas import MAX_REQUEST, Declared, declare
+from opsdk.cel.declarations import Range
+from opsdk.cel.values import Timestamp, contains, equal
+
+INTEGER, STRING = {"type": "integer"}, {"type": "string"}
+
+
+def declared(schema: dict[str, Any]) -> Declared:
+    """The type of a schema that has one."""
+    found = declare(schema, "selfType")
+    assert found is not None
+    return found
+
+
+def bound(schema: dict[str, Any], tree: Any) -> Any:
+    """A tree as expressions see it."""
+    return converter(schema, declared(schema).type)(tree)
+
+
+@pytest.mark.parametrize(
+    ("schema", "type_", "most"),
+    [
+        (INTEGER, "int", 0),
+        ({"type": "number"}, "double", 0),
+        ({"type": "boolean"}, "bool", 0),
+        (STRING, "string", MAX_REQUEST - 2),
+        ({**STRING, "maxLength": 10}, "string", 40),
+        ({**STRING, "enum": ["a", "long"]}, "string", 4),
+        ({**STRING, "format": "date-time"}, "timestamp", 32),
+        ({**STRING, "format": "date"}, "timestamp", 12),
+        ({**STRING, "format": "duration"}, "duration", 32),
+        ({**STRING, "format": "byte", "maxLength": 10}, "bytes", 10),
+        ({**STRING, "format": "uuid"}, "string", MAX_REQUEST - 2),
+        ({"x-kubernetes-int-or-string": True}, "dyn", MAX_REQUEST - 2),
+        ({"x-kubernetes-int-or-string": True, "maxLength": 5}, "dyn", 20),
+        ({"type": "array", "items": INTEGER}, "list(int)", (MAX_REQUEST - 2) // 2),
+        ({"type": "array", "items": STRING, "maxItems": 7}, "list(string)", 7),
+        ({"type": "object", "additionalProperties": STRING}, "map(string, string)", (MAX_REQUEST - 2) // 8),
+        ({"type": "object", "additionalProperties": INTEGER, "maxProperties": 3}, "map(string, int)", 3),
+        ({"type": "object", "properties": {"a": INTEGER}}, "selfType", 0),
+    ],
+)
+def test_types_and_sizes(schema: dict[str, Any], type_: str, most: int) -> None:
+    """Each kind of schema has a type and a bound."""
+    found = declared(schema)
+    assert (str(found.type), found.most) == (type_, most)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"x-kubernetes-preserve-unknown-fields": True},
+        {"type": "array"},
+        {"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": True}},
+        {"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}},
+    ],
+)
+def test_what_has_no_type_is_not_seen(schema: dict[str, Any]) -> None:
+    """Expressions only see what a schema describes."""
+    assert declare(schema, "selfType") is None
+    assert list(declared({"type": "object", "properties": {"a": schema, "b": INTEGER}}).fields) == ["b"]
+
+
+def test_required_fields_make_objects_longer() -> None:
+    """The shortest JSON counts what must be there and has no default; so fewer fit into a request."""
+    inner = {
+        "type": "object",
+        "properties": {"name": STRING, "n": {**INTEGER, "default": 1}},
+        "required": ["name", "n"],
+    }
+    found = declared({"type": "array", "items": inner})
+    assert found.element is not None
+    assert found.element.least_bytes == 2 + len("name") + 2 + 4
+    assert found.most == (MAX_REQUEST - 2) // (found.element.least_bytes + 1)
+
+
+def test_paths_lead_to_sizes() -> None:
+    """Estimates ask for sizes by the way to them."""
+    element = {"type": "object", "properties": {"a": {**STRING, "maxLength": 3}}}
+    found = declared({"type": "object", "properties": {"l": {"type": "array", "maxItems": 9, "items": element}}})
+    assert found.size(("self", "l")) == Range(0, 9)
+    assert found.size(("oldSelf", "l", "@items", "a")) == Range(0, 12)
+    assert found.size(("self", "l", "@keys")) == Range(0, 0)
+    assert found.size(("self", "nope")) is None
+    assert found.size(("self", "l", "@items", "a", "@items")) is None
+
+
+@given(st.text(st.sampled_from("ab_-./1 "), max_size=6), st.text(st.sampled_from("ab_-./1 "), max_size=6))
+def test_escaped_names_are_identifiers_and_tell_apart(one: str, other: str) -> None:
+    """What can be escaped is an identifier, and different names stay different."""
+    first, second = escape(one), escape(other)
+    assert first is None or first.isidentifier()
+    assert first is None or (first == second) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("name", "escaped"),
+    [
+        ("a.b", "a__dot__b"),
+        ("a-b", "a__dash__b"),
+        ("a/b", "a__slash__b"),
+        ("a__b", "a__underscores__b"),
+        ("namespace", "__namespace__"),
+        ("self", "self"),
+        ("1a", None),
+        ("ä", None),
+        ("", None),
+    ],
+)
+def test_escaping(name: str, escaped: str | None) -> None:
+    """The server's own spelling."""
+    assert escape(name) == escaped
+
+
+def test_values_are_converted_where_they_are_looked_at() -> None:
+    """Nested formats become what they mean; undeclared fields are not there."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "times": {"type": "array", "items": {**STRING, "format": "date"}},
+            "by": {"type": "object", "additionalProperties": {"type": "number"}},
+        },
+    }
+    value = bound(schema, {"times": ["1970-01-02"], "by": {"a": 1}, "hidden": 1})
+    assert list(value.find("times").value) == [Timestamp(86400 * 10**9)]
+    assert isinstance(value.find("by").value["a"], float)
+    assert not value.find("hidden").has_value
+    assert value.size() == 3
+
+
+KEYED = {
+    "type": "array",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["k"],
+    "items": {"type": "object", "properties": {"k": INTEGER, "v": INTEGER}},
+}
+ELEMENTS = st.dictionaries(st.integers(0, 5), st.integers(0, 3), max_size=5).map(
+    lambda found: [{"k": k, "v": v} for k, v in found.items()]
+)
+
+
+@given(ELEMENTS, ELEMENTS)
+def test_lists_with_keys_add_like_maps(one: list[Any], other: list[Any]) -> None:
+    """Later elements win, order does not matter, nothing is there twice."""
+    left, right = bound(KEYED, one), bound(KEYED, other)
+    merged = {e["k"]: e["v"] for e in one} | {e["k"]: e["v"] for e in other}
+    assert equal(left.plus(right), bound(KEYED, [{"k": k, "v": v} for k, v in reversed(merged.items())]))
+    assert equal(left, bound(KEYED, one[::-1]))
+    assert equal(left, right) is (sorted(map(str, one)) == sorted(map(str, other)))
+
+
+SET = {"type": "array", "x-kubernetes-list-type": "set", "items": INTEGER}
+
+
+@given(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)))
+def test_sets_add_like_sets(one: set[int], other: set[int]) -> None:
+    """Union and equality are those of sets."""
+    left, right = bound(SET, list(one)), bound(SET, sorted(other, reverse=True))
+    assert set(left.plus(right)) == one | other
+    assert len(left.plus(right)) == len(one | other)
+    assert equal(left, right) is (one == other)
+    assert all(contains(left, element) for element in one)
