@@ -13,6 +13,7 @@ from pathlib import Path
 from envtest.environment import Environment
 from envtest.kubeconfig import write_private
 from opsdk.apiserver.auth.authentication import read_token_file
+from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.errors import ConfigError
 
 
@@ -24,6 +25,9 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=6443, help="the TCP port; 0 takes a free one")
     serve.add_argument("--kubeconfig", type=Path, help="write the admin's kubeconfig here")
     serve.add_argument("--token-auth-file", type=Path, help='more users: lines of token,user,uid,"group1,group2"')
+    modes = "who may do what: by roles and bindings, or whoever has credentials everything"
+    serve.add_argument("--authorization-mode", choices=("RBAC", "AlwaysAllow"), default="RBAC", help=modes)
+    serve.add_argument("--no-anonymous-auth", action="store_true", help="answer 401 to requests without credentials")
     serve.add_argument("--data-dir", type=Path, help="keep objects and certificates here")
     words = "simulated controllers: none, cluster (all of them), or names with commas between"
     serve.add_argument("--controllers", default="none", help=words)
@@ -43,6 +47,8 @@ async def serve(options: argparse.Namespace) -> None:
         data_dir=options.data_dir,
         controllers=options.controllers,
         tokens=tokens,
+        authorizer=AllowAuthenticated() if options.authorization_mode == "AlwaysAllow" else None,
+        anonymous=not options.no_anonymous_auth,
         service_range=options.service_cluster_ip_range,
     )
     async with environment as env:

@@ -51,7 +51,7 @@ def ensure_policy(plane: Stores) -> None:
         meta = obj["metadata"]
         owner = {**meta["managedFields"][0], "time": now}
         made = {**meta, "uid": context.new_uid(), "creationTimestamp": now, "managedFields": [owner]}
-        # Who took a role away, or changed it, meant it.
+        # What was changed stays as it is; what was taken away comes back with the next start.
         with suppress(KeyExistsError):
             store.storage.create(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": made})
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from envtest.controllers.loops import Controller, Kit
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import deleting
-from envtest.controllers.writes import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Create, Update, Write
+from envtest.controllers.writes import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Create, Delete, Update, Write
+from opsdk.apiserver.auth.service_accounts import kept_claims
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
 
+Sign = Callable[[Mapping[str, Any]], str]
 ACCOUNT = "default"
+_FOR_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - the type of secrets, none itself
+_ANNOTATION = "kubernetes.io/service-account."
 TRUST = "kube-root-ca.crt"
 
 
@@ -32,6 +38,21 @@ def missing(namespace: str, account: Tree | None, trust: Tree | None, certificat
     elif trust.get("data") != data:
         writes.append(Update(CONFIG_MAPS, {**trust, "data": data}))
     return writes
+
+
+def kept_token(secret: Tree, account: Tree | None, sign: Sign, certificate: str) -> Update | Delete | None:
+    """What a secret for an account's token needs: its content, or to go with the account."""
+    meta = secret["metadata"]
+    uid = (meta.get("annotations") or {}).get(f"{_ANNOTATION}uid", "")
+    if account is None or (uid and uid != account["metadata"]["uid"]):
+        return Delete(SECRETS, secret)
+    data: Tree = dict(secret.get("data") or {})
+    if data.get("token"):
+        return None
+    content = {"ca.crt": certificate, "namespace": meta["namespace"], "token": sign(kept_claims(account, secret))}
+    data.update({key: base64.b64encode(text.encode()).decode() for key, text in content.items()})
+    notes = {**meta["annotations"], f"{_ANNOTATION}uid": account["metadata"]["uid"]}
+    return Update(SECRETS, {**secret, "metadata": {**meta, "annotations": notes}, "data": data})
 
 
 # ------------------------------------------------------------------ shell
@@ -71,4 +92,37 @@ class ServiceAccountController(Controller):
         for wanted in missing(name, account, trust, self._certificate()):
             with suppress(AlreadyExistsError):
                 await self.kit.api.write(wanted)
+        return None
+
+
+class TokenController(Controller):
+    """``serviceaccount-token``: fills secrets of the type that asks for an account's token; `sign` signs claims."""
+
+    name = "serviceaccount-token"
+
+    def __init__(self, kit: Kit, certificate: Callable[[], str], sign: Sign) -> None:
+        super().__init__(kit)
+        self._certificate = certificate
+        self._sign = sign
+
+    def wire(self) -> None:
+        """Secrets, and all of a namespace's where an account of it changes."""
+        self.hub.on(SECRETS, self.add)
+        self.hub.on(SERVICE_ACCOUNTS, self._account)
+
+    def _account(self, event: Event) -> None:
+        for secret in self.hub.in_namespace(SECRETS, event.obj["metadata"]["namespace"]):
+            self.queue.add(SECRETS.key(secret["metadata"]["namespace"], secret["metadata"]["name"]))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        secret = self.hub.get(key)
+        if secret is None or deleting(secret) or secret.get("type") != _FOR_TOKEN:
+            return None
+        meta = secret["metadata"]
+        name = (meta.get("annotations") or {}).get(f"{_ANNOTATION}name", "")
+        account = self.hub.get(SERVICE_ACCOUNTS.key(meta["namespace"], name))
+        wanted = kept_token(secret, account, self._sign, self._certificate())
+        if wanted is not None:
+            await self.kit.api.write(wanted)
         return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from envtest.controllers.accounts import ServiceAccountController
+from envtest.controllers.accounts import ServiceAccountController, Sign, TokenController
 from envtest.controllers.api import Api
 from envtest.controllers.cluster_roles import ClusterRoleController
 from envtest.controllers.daemonsets import DaemonSetController
@@ -43,7 +43,15 @@ def _no_certificate() -> str:
     return ""
 
 
-def _makers(stages: Sequence[Stage] = (), certificate: Callable[[], str] = _no_certificate) -> Mapping[str, Maker]:
+def _no_signature(_: Mapping[str, Any]) -> str:
+    return ""
+
+
+def _makers(
+    stages: Sequence[Stage] = (),
+    certificate: Callable[[], str] = _no_certificate,
+    sign: Sign = _no_signature,
+) -> Mapping[str, Maker]:
     simple = (
         GarbageCollector,
         NamespaceController,
@@ -60,6 +68,7 @@ def _makers(stages: Sequence[Stage] = (), certificate: Callable[[], str] = _no_c
     return {
         **{c.name: c for c in simple},
         ServiceAccountController.name: lambda kit: ServiceAccountController(kit, certificate),
+        TokenController.name: lambda kit: TokenController(kit, certificate, sign),
         KubeletController.name: lambda kit: KubeletController(kit, stages),
     }
 
@@ -105,7 +114,9 @@ def simulate(
         clock=plane.clock,
     )
     names = chosen(wanted)
-    return Runner(kit, [make(kit) for name, make in _makers(stages, certificate).items() if name in names])
+    return Runner(
+        kit, [make(kit) for name, make in _makers(stages, certificate, plane.access.key.sign).items() if name in names]
+    )
 
 
 def _api(plane: ControlPlane, tokens: TokenAuthenticator, manager: str, user: User) -> Api:

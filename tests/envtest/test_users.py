@@ -114,18 +114,19 @@ async def test_proxies_are_believed_by_their_certificates(tmp_path: Path) -> Non
             context = context_for(env, tmp_path, name, proxy=proxy)
             async with httpx.AsyncClient(verify=context, base_url=web.url) as client:
                 answer = await client.post(WHOAMI, json={}, headers=headers)
-                outcomes[name, proxy] = answer.json().get("status", {}) if answer.status_code == 201 else {}
+                outcomes[name, proxy] = answer.json()
         trust = await Caller(env)("GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
         assert trust.json["data"]["client-ca-file"] == env.authority.pair.cert.decode()
         assert json.loads(trust.json["data"]["requestheader-allowed-names"]) == ["front-proxy-client"]
-    assert outcomes["front-proxy-client", True]["userInfo"] == {
+    assert outcomes["front-proxy-client", True]["status"]["userInfo"] == {
         "username": "bob",
         "groups": ["a", "b", "system:authenticated"],
         "extra": {"k": ["v"]},
     }
-    # Anonymous users may not even ask who they are; a client's certificate is the client's.
-    assert outcomes["other", True] == {}
-    assert outcomes["front-proxy-client", False]["userInfo"]["username"] == "front-proxy-client"
+    assert outcomes["other", True]["code"] == 401
+    mine = outcomes["front-proxy-client", False]["status"]["userInfo"]
+    assert (mine["username"], mine["groups"]) == ("front-proxy-client", ["system:masters", "system:authenticated"])
+    assert mine["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("X509SHA256=")
 
 
 @pytest.mark.realtime

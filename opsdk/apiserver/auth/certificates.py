@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 
 from opsdk.apiserver.auth.user import User
+from opsdk.errors import UnauthorizedError
 from opsdk.web.request import Request
+
+_UID = "1.3.6.1.4.1.57683.2"
+"""The part of a subject that holds a user's uid."""
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 class CertificateAuthenticator:
@@ -21,8 +27,10 @@ class CertificateAuthenticator:
     async def authenticate(self, request: Request) -> User | None:
         """By the peer's certificate."""
         raw = request.peer_certificate
-        if not raw or (self._but and issuer_of(raw) == self._but):
+        if not raw:
             return None
+        if self._but and issuer_of(raw) == self._but:
+            raise UnauthorizedError("the certificate is that of a proxy, and vouches for nobody")
         return user_of_certificate(raw)
 
 
@@ -45,4 +53,6 @@ def user_of_certificate(der: bytes) -> User | None:
     subject = x509.load_der_x509_certificate(der).subject
     names = [str(a.value) for a in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     groups = [str(a.value) for a in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    return User(name=names[0], groups=tuple(groups)) if names else None
+    uids = [str(a.value) for a in subject.get_attributes_for_oid(x509.ObjectIdentifier(_UID))]
+    extra = {_CREDENTIAL: (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
+    return User(name=names[0], uid=uids[0] if uids else "", groups=tuple(groups), extra=extra) if names else None

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from opsdk.apiserver.auth.certificates import issuer_of, user_of_certificate
 from opsdk.apiserver.auth.user import User
+from opsdk.errors import UnauthorizedError
 from opsdk.web.request import Request
 
 EXTRA = "x-remote-extra-"
@@ -27,12 +28,15 @@ class FrontProxyAuthenticator:
         self._names = frozenset(names)
 
     async def authenticate(self, request: Request) -> User | None:
-        """See `Authenticator`."""
-        name = request.header("x-remote-user")
-        if not name or not request.peer_certificate or issuer_of(request.peer_certificate) != self._issuer:
+        """See `Authenticator`; a certificate of their authority with another name is wrong."""
+        raw = request.peer_certificate
+        if not raw or issuer_of(raw) != self._issuer:
             return None
-        proxy = user_of_certificate(request.peer_certificate)
+        proxy = user_of_certificate(raw)
         if proxy is None or (self._names and proxy.name not in self._names):
+            raise UnauthorizedError("the certificate has the name of no proxy")
+        name = request.header("x-remote-user")
+        if not name:
             return None
         extra = {
             unquote(header.removeprefix(EXTRA)): tuple(request.values(header))

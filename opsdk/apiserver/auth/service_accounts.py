@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,14 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import UnauthorizedError
 
 ISSUER = "https://kubernetes.default.svc"
+KEPT_ISSUER = "kubernetes/serviceaccount"
+"""The issuer of tokens that are kept in secrets; they have no end."""
 LEEWAY = 60
 """Seconds by which clocks may differ."""
 _ACCOUNTS = "system:serviceaccounts"
 _EXTRA = "authentication.kubernetes.io/"
 _PRIVATE = "kubernetes.io"
+_KEPT = "kubernetes.io/serviceaccount/"
 
 Find = Callable[[str, str, str], Tree | None]
 """The present object by resource, namespace and name."""
@@ -118,6 +122,37 @@ def user_of(claims: Mapping[str, Any], find: Find) -> User:
     return User(name=username, uid=found["metadata"].get("uid", ""), groups=account_groups(namespace), extra=extra)
 
 
+def kept_claims(account: Tree, secret: Tree) -> dict[str, Any]:
+    """What a token says that is kept in a secret."""
+    meta = account["metadata"]
+    return {
+        "iss": KEPT_ISSUER,
+        f"{_KEPT}namespace": meta["namespace"],
+        f"{_KEPT}secret.name": secret["metadata"]["name"],
+        f"{_KEPT}service-account.name": meta["name"],
+        f"{_KEPT}service-account.uid": meta.get("uid", ""),
+        "sub": f"{SERVICE_ACCOUNT}{meta['namespace']}:{meta['name']}",
+    }
+
+
+def user_of_kept(claims: Mapping[str, Any], token: str, find: Find) -> User:
+    """Whose kept token it is; raises unless the secret still holds it and the account is the same."""
+    place, secret, name, uid = (
+        str(claims.get(_KEPT + part, ""))
+        for part in ("namespace", "secret.name", "service-account.name", "service-account.uid")
+    )
+    if claims.get("sub") != f"{SERVICE_ACCOUNT}{place}:{name}":
+        raise UnauthorizedError("sub claim is invalid")
+    found = find("secrets", place, secret)
+    if found is None or (found.get("data") or {}).get("token") != base64.b64encode(token.encode()).decode():
+        raise UnauthorizedError("token does not match server's copy" if found else "token has been invalidated")
+    account = find("serviceaccounts", place, name)
+    if account is None:
+        raise UnauthorizedError(f'serviceaccounts "{name}" not found')
+    _same_uid(account, {"uid": uid}, "service account UID ({}) does not match claim ({})")
+    return User(name=f"{SERVICE_ACCOUNT}{place}:{name}", uid=uid, groups=account_groups(place))
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -159,9 +194,11 @@ class ServiceAccountTokens:
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
         """See `TokenChecker`."""
         found = unverified(token)
-        if found is None or found[1].get("iss") != ISSUER:
+        if found is None or found[1].get("iss") not in (ISSUER, KEPT_ISSUER):
             return None
         claims = self._key.verify(token)
+        if claims["iss"] == KEPT_ISSUER:
+            return Authenticated(user_of_kept(claims, token, self._find), good_for({}, audiences))
         both = good_for(claims, audiences)
         check_times(claims, int(self._clock.wall().timestamp()))
         return Authenticated(user_of(claims, self._find), both)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from opsdk.apiserver.auth.service_accounts import (
     check_times,
     claims_of,
     good_for,
+    kept_claims,
     split_username,
     user_of,
 )
@@ -216,3 +218,43 @@ async def test_tokens_of_others_are_left_to_others() -> None:
 def test_service_accounts_are_told_by_their_names(name: str, wanted: tuple[str, str] | None) -> None:
     """Namespace and name, both there, nothing after them."""
     assert split_username(name) == wanted
+
+
+# ------------------------------------------------------------------ tokens that are kept in secrets
+def kept() -> tuple[str, World]:
+    """A token in a secret of the account."""
+    world = World()
+    token = KEY.sign(kept_claims(ACCOUNT, SECRET))
+    world.objects["secrets", "ns", "s"] = {**SECRET, "data": {"token": base64.b64encode(token.encode()).decode()}}
+    return token, world
+
+
+async def test_a_kept_token_is_good_while_its_secret_holds_it() -> None:
+    """It has no end of its own: the secret is its end, and so is the account."""
+    token, world = kept()
+    checker = ServiceAccountTokens(KEY, world.find, clock=LOOP_CLOCK)
+    found = await checker.check(token, [ISSUER])
+    assert found is not None
+    assert (found.user.name, found.user.uid) == ("system:serviceaccount:ns:robot", "u1")
+    with pytest.raises(UnauthorizedError, match="token audiences"):
+        await checker.check(token, ["elsewhere"])
+    for key, value in (
+        (("secrets", "ns", "s"), {**SECRET, "data": {"token": "b3RoZXI="}}),
+        (("secrets", "ns", "s"), None),
+        (("serviceaccounts", "ns", "robot"), None),
+        (("serviceaccounts", "ns", "robot"), {"metadata": {**ACCOUNT["metadata"], "uid": "another"}}),
+    ):
+        _, world = kept()
+        world.objects.pop(key)
+        if value is not None:
+            world.objects[key] = value
+        with pytest.raises(UnauthorizedError):
+            await ServiceAccountTokens(KEY, world.find, clock=LOOP_CLOCK).check(token, [ISSUER])
+
+
+async def test_a_kept_token_speaks_of_one_account() -> None:
+    """Subject and account must be the same, even if we signed it."""
+    _, world = kept()
+    token = KEY.sign({**kept_claims(ACCOUNT, SECRET), "sub": "system:serviceaccount:ns:other"})
+    with pytest.raises(UnauthorizedError, match="sub claim is invalid"):
+        await ServiceAccountTokens(KEY, world.find, clock=LOOP_CLOCK).check(token, [ISSUER])
