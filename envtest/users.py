@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from opsdk.apiserver.auth.user import User
 from opsdk.web.serving import WebServer
 
 if TYPE_CHECKING:
-    from envtest.environment import Environment
+    from envtest.certificates import Authority
     from opsdk.rest.config import Config
+
+
+class Host(Protocol):
+    """What is needed of an environment."""
+
+    @property
+    def authority(self) -> Authority:
+        """What signs certificates of clients."""
+        ...
+
+    def config_for(self, token: str) -> Config:
+        """How clients in this process reach it with a token."""
+        ...
 
 
 class AuthenticatedUser:
@@ -20,7 +33,7 @@ class AuthenticatedUser:
         token: a bearer token of theirs.
     """
 
-    def __init__(self, env: Environment, user: User, token: str) -> None:
+    def __init__(self, env: Host, user: User, token: str) -> None:
         self._env = env
         self.user = user
         self.token = token
