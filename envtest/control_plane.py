@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
 
@@ -14,6 +14,7 @@ from envtest.extensions.publish import published
 from envtest.extensions.server import ExtensionServer
 from envtest.kinds import service_tokens
 from envtest.kinds.access_reviews import AccessReviews, RulesReviews, oneself, somebody
+from envtest.kinds.autoscalers import OldAutoscalerModel
 from envtest.kinds.core import FinalizeStrategy
 from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
@@ -46,6 +47,13 @@ from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
 from opsdk.web.response import Response
+
+_MODELS: Mapping[tuple[str, str, str], type[TypedModel]] = {
+    ("", "v1", "Event"): EventModel,
+    ("events.k8s.io", "v1", "Event"): EventModel,
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): OldAutoscalerModel,
+}
+"""Kinds that are kept in another version than some are shown in."""
 
 VERSION = {
     "major": "1",
@@ -240,7 +248,7 @@ class ControlPlane:
         name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
         if name is None:
             raise LookupError(f"the tables have no type for {info.kind}")
-        made = EventModel if info.kind == "Event" else TypedModel
+        made = _MODELS.get((info.group, info.version, info.kind), TypedModel)
         defaults = defaults or (None if row.info.kind_group else self.catalogue.defaults_of(row))
         return made(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
 

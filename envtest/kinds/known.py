@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.definitions import defaults as definition_defaults
+from envtest.kinds.autoscalers import AutoscalerStrategy
 from envtest.kinds.catalogue import Catalogue
 from envtest.kinds.core import ClaimStrategy, ConfigMapStrategy, LeaseStrategy, NamespaceStrategy, SecretStrategy
 from envtest.kinds.defaults import DEFAULTS
@@ -43,6 +44,7 @@ def catalogue() -> Catalogue:
             "apps/replicasets": WorkloadStrategy,
             "apps/daemonsets": WorkloadStrategy,
             "apps/statefulsets": StatefulSetStrategy,
+            "autoscaling/horizontalpodautoscalers": AutoscalerStrategy,
             "batch/jobs": JobStrategy,
             "coordination.k8s.io/leases": LeaseStrategy,
             DEFINITIONS: DefinitionStrategy,

@@ -152,6 +152,21 @@ class RunStore:
         self._nodes = nodes
         self._kind = kind
 
+    def connect_options(self, path: str, request: Request) -> Tree:  # noqa: ARG002
+        """See `Connected`."""
+        query = request.query
+        if self._kind == "portforward":
+            ports = [int(port) for text in query.all("ports") for port in text.split(",") if port.isdigit()]
+            made: Tree = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
+            return {**made, "ports": ports} if ports else made
+        made = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
+        made.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _said(query, key)})
+        if query.get("container"):
+            made["container"] = query.get("container")
+        if self._kind == "exec" and query.all("command"):
+            made["command"] = query.all("command")
+        return made
+
     async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:  # noqa: ARG002
         """See `Connecter`."""
         pod = await self._pods.get(context, name)
@@ -165,6 +180,11 @@ class RunStore:
         raise AssertionError("nobody is near")
 
 
+def _said(query: Query, key: str) -> bool:
+    """A boolean option as Go reads it: there, and neither 0 nor false."""
+    return key in query and query.get(key).lower() not in ("0", "false")
+
+
 # ------------------------------------------------------------------ proxies
 class ProxyStore:
     """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: any method, any path behind it."""
@@ -175,6 +195,13 @@ class ProxyStore:
     def __init__(self, main: Store, responders: Responders) -> None:
         self._main = main
         self._responders = responders
+
+    def connect_options(self, path: str, request: Request) -> Tree:
+        """See `Connected`."""
+        kind = {"pods": "Pod", "services": "Service", "nodes": "Node"}[self._main.info.resource]
+        made: Tree = {"kind": f"{kind}ProxyOptions", "apiVersion": "v1"}
+        shown = path or request.query.get("path")
+        return {**made, "path": shown} if shown else made
 
     async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:
         """See `Connecter`; `name` may be ``https:name:port``."""

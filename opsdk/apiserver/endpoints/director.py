@@ -30,7 +30,7 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
     if _connects(served.storage):
         if info.method not in served.storage.connect_methods:
             raise problems.method_not_allowed()
-        return await verb_connect.handle(call, served)
+        return await verb_connect.handle(call, served, admission)
     if not info.verb or info.verb not in served.verbs:
         if not served.model.typed and info.verb:
             raise problems.method_not_supported(served.info, info.verb)

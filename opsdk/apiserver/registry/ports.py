@@ -179,6 +179,15 @@ class Connecter(Protocol):
         ...
 
 
+@runtime_checkable
+class Connected(Protocol):
+    """A `Connecter` whose connections admission is asked about."""
+
+    def connect_options(self, path: str, request: Request) -> Tree:
+        """The options object of a request; `path` is what follows the subresource, with its slashes."""
+        ...
+
+
 def verbs_of(storage: Any) -> tuple[str, ...]:
     """The verbs that a storage can do, as discovery lists them."""
     able = {
