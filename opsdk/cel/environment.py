@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from opsdk.cel.checker import Checked, Scope, check
 from opsdk.cel.declarations import MOST, Library, Range, merged
@@ -81,6 +82,11 @@ class Program:
         return estimate_cost(self._tree, self._checked, hint)
 
 
+def _joined(first: Mapping[str, Type], rest: Mapping[str, Type]) -> Mapping[str, Type]:
+    """Both, asked one after the other; never copied, because they may make up types as they are asked."""
+    return ChainMap(cast("dict[str, Type]", first), cast("dict[str, Type]", rest))
+
+
 class Environment:
     """Variables, types and functions that expressions may use.
 
@@ -99,7 +105,7 @@ class Environment:
     Args:
         libraries: what may be called.
         variables: what may be referred to, and the types.
-        types: what may be constructed or compared with.
+        types: what may be constructed or compared with; looked up as needed, so they need not be countable.
         construct: makes objects of those types.
     """
 
@@ -113,7 +119,8 @@ class Environment:
     ) -> None:
         self._library = merged(libraries)
         self._macros = {**STANDARD, **self._library.macros}
-        self._scope = Scope(variables or {}, {**self._library.types, **(types or {})}, self._library.functions)
+        known = _joined({} if types is None else types, self._library.types)
+        self._scope = Scope(variables or {}, known, self._library.functions)
         self._construct = construct
 
     def extend(
@@ -128,7 +135,7 @@ class Environment:
         other._library, other._macros = self._library, self._macros
         other._scope = Scope(
             {**self._scope.variables, **(variables or {})},
-            {**self._scope.types, **(types or {})},
+            _joined({} if types is None else types, self._scope.types),
             self._scope.functions,
         )
         other._construct = construct or self._construct

@@ -131,6 +131,36 @@ def test_objects_are_constructed_by_their_owner() -> None:
     assert ENVIRONMENT.compile("Point{x: i, label: 'a'}").evaluate({"i": 3}) == {"is": "Point", "x": 3, "label": "a"}
 
 
+class _Endless(dict[str, Type]):
+    """Makes up a type for every name below ``Object``, each with fields of the types below its own name."""
+
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def __contains__(self, name: object) -> bool:
+        return bool(self._prefix) or str(name).split(".")[0] == "Object"
+
+    def __missing__(self, name: str) -> Type:
+        if name not in self:
+            raise KeyError(name)
+        full = f"{self._prefix}{name}"
+        return object_of(full, _Endless(f"{full}.")) if not name[-1].isdigit() else INT
+
+    def get(self, name: str, default: object = None) -> Type | None:  # type: ignore[override]
+        return self[name] if name in self else None  # noqa: SIM401 - a dict's own get does not make up anything
+
+
+def test_types_need_not_be_countable() -> None:
+    """A type may be made up when it is asked for, as objects of admission policies are."""
+    environment = Environment([STANDARD_LIBRARY], types=_Endless(), construct=lambda _, fields: fields)
+    program = environment.compile("Object{spec: Object.spec{a: Object.spec.a{n1: 3}}}")
+    assert program.evaluate({}) == {"spec": {"a": {"n1": 3}}}
+    assert str(program.type) == "Object"
+    with pytest.raises(CelCompileError, match=r"type of field 'spec' is 'Object.spec' but provided type is 'O"):
+        environment.compile("Object{spec: Object.other{}}")
+
+
 SIMPLE = st.sampled_from([types.INT, types.STRING, types.BOOL, types.DOUBLE, types.BYTES])
 TYPES: st.SearchStrategy[Type] = st.recursive(
     SIMPLE, lambda inner: st.one_of(inner.map(list_of), st.builds(map_of, SIMPLE, inner), inner.map(optional_of))

@@ -1,0 +1,87 @@
+"""Validation rules of custom resources, through the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from server_client import MERGE, Caller
+
+from envtest.environment import Environment
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+URL = "/apis/demo.io/v1/namespaces/default/widgets"
+SPEC = f"{CRDS}/widgets.demo.io"
+INTEGER = {"type": "integer"}
+
+
+def definition(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    """A definition of widgets with these schemas."""
+    schema = {"type": "object", "properties": {"spec": spec, "status": status}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "widgets", "kind": "Widget"}
+    return {
+        "metadata": {"name": "widgets.demo.io"},
+        "spec": {
+            "group": "demo.io",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{**version, "subresources": {"status": {}}}],
+        },
+    }
+
+
+def with_rules(*rules: str, **properties: Any) -> dict[str, Any]:
+    """An object's schema with rules."""
+    found: dict[str, Any] = {"type": "object", "properties": properties}
+    return {**found, "x-kubernetes-validations": [{"rule": rule} for rule in rules]} if rules else found
+
+
+def widget(**spec: Any) -> dict[str, Any]:
+    """A widget."""
+    return {"apiVersion": "demo.io/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
+
+
+async def test_rules_hold_for_all_who_write() -> None:
+    """Creating, patching and writing the status go by the rules of the schema."""
+    spec = with_rules("self.min <= self.max", min=INTEGER, max=INTEGER)
+    status = with_rules("!has(oldSelf.size) || self.size >= oldSelf.size", size=INTEGER)
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("POST", CRDS, definition(spec, status))).status == 201
+        refused = await call("POST", URL, widget(min=2, max=1))
+        assert refused.status == 422
+        said = "spec: Invalid value: failed rule: self.min <= self.max"
+        assert refused.json["message"] == f'Widget.demo.io "w" is invalid: {said}'
+        assert (await call("POST", URL, widget(min=1, max=2))).status == 201
+        assert (await call("PATCH", f"{URL}/w", {"spec": {"min": 3}}, content_type=MERGE)).status == 422
+        assert (await call("PATCH", f"{URL}/w/status", {"status": {"size": 2}}, content_type=MERGE)).status == 200
+        assert (await call("PATCH", f"{URL}/w/status", {"status": {"size": 1}}, content_type=MERGE)).status == 422
+
+
+async def test_new_rules_leave_old_objects_alone() -> None:
+    """What a new rule would refuse may stay, with a warning, until somebody touches it."""
+    async with Environment() as env:
+        call = Caller(env)
+        loose = with_rules(min=INTEGER, max=INTEGER)
+        assert (await call("POST", CRDS, definition(loose, with_rules()))).status == 201
+        assert (await call("POST", URL, widget(min=2, max=1))).status == 201
+        strict = definition(with_rules("self.min <= self.max", min=INTEGER, max=INTEGER), with_rules())
+        current = (await call("GET", SPEC)).json
+        current["spec"]["versions"] = strict["spec"]["versions"]
+        assert (await call("PUT", SPEC, current)).status == 200
+        eased = await call("PATCH", f"{URL}/w", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+        assert eased.status == 200
+        assert "spec: Invalid value: failed rule: self.min <= self.max" in eased.headers["warning"]
+        assert (await call("PATCH", f"{URL}/w", {"spec": {"min": 3}}, content_type=MERGE)).status == 422
+
+
+async def test_rules_that_do_not_compile_are_no_definition() -> None:
+    """A definition is refused with the place of the mistake, and nothing is served."""
+    async with Environment() as env:
+        call = Caller(env)
+        answer = await call("POST", CRDS, definition(with_rules("self.nope"), with_rules()))
+        assert answer.status == 422
+        (cause,) = answer.json["details"]["causes"]
+        assert cause["field"] == "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
+        assert "undefined field 'nope'" in cause["message"]
+        assert (await call("GET", URL)).status == 404
