@@ -72,7 +72,7 @@ class TokenRequests:
 
     def _issue(self, context: Context, account: Tree, spec: Tree) -> Tree:
         ref, seconds = spec["boundObjectRef"], int(spec["expirationSeconds"])
-        bound = self._bound(account, ref) if ref else Bound()
+        bound = self._bound(account, ref) if ref is not None else Bound()
         extended = bound.pod is not None and seconds == _PROJECTED and spec["audiences"] == [ISSUER]
         now = context.clock.wall()
         claims = claims_of(

@@ -90,6 +90,10 @@ class Request:
         found = self.repeated.get(name)
         return list(found) if found is not None else [self.headers[name]] if name in self.headers else []
 
+    def texts(self, name: str) -> list[str]:
+        """The same, read as UTF-8: names of people."""
+        return [value.encode("latin-1", "replace").decode("utf-8", "replace") for value in self.values(name)]
+
     async def body(self, limit: int) -> bytes:
         """The whole body; more than `limit` bytes is a `TooLargeError`. A second call returns the same bytes."""
         if self._body is None:

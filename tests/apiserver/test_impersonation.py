@@ -46,6 +46,15 @@ def test_no_headers_name_nobody() -> None:
     assert wanted_user(request(("Impersonate-User", ""))) is None
 
 
+def test_names_are_utf_8_and_the_first_counts() -> None:
+    """Headers are bytes: a name is read as UTF-8, and a second one is not looked at."""
+    name = "zoë".encode().decode("latin-1")
+    found = wanted_user(
+        request(("Impersonate-User", name), ("Impersonate-User", "other"), ("Impersonate-Group", "a, b"))
+    )
+    assert found == User(name="zoë", groups=("a, b",))
+
+
 @pytest.mark.parametrize(
     ("header", "shown"),
     [

@@ -18,7 +18,7 @@ TOKENS = 'admintoken,admin,admin-uid,"system:masters"\nusertoken,alice,alice-uid
 FLOORS = {
     "admission": 169,
     "apply": 146,
-    "auth": 276,
+    "auth": 277,
     "cel": 167,
     "crd": 284,
     "crd-validation": 159,

@@ -310,6 +310,7 @@ async def test_a_token_runs_out() -> None:
             400,
             "cannot bind token to object of type apps/v1, Kind=Deployment",
         ),
+        ({"boundObjectRef": {}}, 400, "cannot bind token to object of type /, Kind="),
         (
             {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "x"}},
             409,
@@ -409,6 +410,14 @@ async def test_bad_reviews_name_the_field(spec: dict[str, Any], field: str) -> N
         answer = await Caller(env)("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": spec})
         assert answer.status == 422
         assert answer.json["details"]["causes"][0]["field"] == field
+
+
+async def test_a_namespace_on_what_lives_in_none_is_forgotten() -> None:
+    """Objects without namespaces lose one that the client has sent; any other metadata on a review is refused."""
+    path, spec = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"resourceAttributes": {"verb": "get"}}
+    async with server() as env:
+        for meta, status in (({"namespace": "x"}, 201), ({"name": "x"}, 422)):
+            assert (await Caller(env)("POST", path, {"metadata": meta, "spec": spec})).status == status
 
 
 async def test_local_reviews_stay_in_their_namespace() -> None:

@@ -84,3 +84,25 @@ def test_the_command_serves_and_stops(tmp_path: Path) -> None:
             assert process.wait(5) == 0
             assert time.monotonic() - began < 2
     assert revisions[0] == revisions[1]
+
+
+@pytest.mark.realtime
+@pytest.mark.timeout(60)
+def test_authorization_can_be_switched_off(tmp_path: Path) -> None:
+    """With AlwaysAllow a user without roles may read everything; without anonymous users, credentials are needed."""
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text("secret,alice,uid\n")
+    command = [sys.executable, "-m", "envtest", "serve", "--port", "0", "--no-tls", "--token-auth-file", str(tokens)]
+    for more, kinds in (
+        ([], ("Status", "ok")),
+        (["--authorization-mode", "AlwaysAllow", "--no-anonymous-auth"], ("NamespaceList", "Status")),
+    ):
+        with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            port = int(process.stdout.readline().strip().rpartition(":")[2])
+            try:
+                listed = json.loads(asyncio.run(request(port, "/api/v1/namespaces", token="secret")))["kind"]
+                health = asyncio.run(request(port, "/healthz"))
+            finally:
+                process.terminate()
+        assert (listed, "ok" if health == "ok" else json.loads(health)["kind"]) == kinds

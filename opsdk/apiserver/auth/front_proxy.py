@@ -35,13 +35,13 @@ class FrontProxyAuthenticator:
         proxy = user_of_certificate(raw)
         if proxy is None or (self._names and proxy.name not in self._names):
             raise UnauthorizedError("the certificate has the name of no proxy")
-        name = request.header("x-remote-user")
+        name = "".join(request.texts("x-remote-user")[:1])
         if not name:
             return None
         extra = {
-            unquote(header.removeprefix(EXTRA)): tuple(request.values(header))
+            unquote(header.removeprefix(EXTRA)): tuple(request.texts(header))
             for header in request.headers
             if header.startswith(EXTRA)
         }
-        groups = tuple(request.values("x-remote-group"))
-        return User(name=name, uid=request.header("x-remote-uid"), groups=groups, extra=extra)
+        groups, uid = tuple(request.texts("x-remote-group")), "".join(request.texts("x-remote-uid")[:1])
+        return User(name=name, uid=uid, groups=groups, extra=extra)

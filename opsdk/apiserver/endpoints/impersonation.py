@@ -42,11 +42,11 @@ def wanted_user(request: Request) -> User | None:
     for name in request.headers:
         if name.startswith(_EXTRA):
             key = unquote(name.removeprefix(_EXTRA)).lower()
-            extra[key] = (*extra.get(key, ()), *request.values(name))
+            extra[key] = (*extra.get(key, ()), *request.texts(name))
     wanted = User(
-        name=request.header("impersonate-user"),
-        uid=request.header("impersonate-uid"),
-        groups=tuple(request.values("impersonate-group")),
+        name="".join(request.texts("impersonate-user")[:1]),
+        uid="".join(request.texts("impersonate-uid")[:1]),
+        groups=tuple(request.texts("impersonate-group")),
         extra=extra,
     )
     if wanted.name:

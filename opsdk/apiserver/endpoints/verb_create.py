@@ -41,6 +41,7 @@ def check_namespace(call: Call, served: Installed, obj: Tree) -> None:
     """The body's namespace is that of the path; an empty one is filled in."""
     meta = obj.setdefault("metadata", {})
     if not served.info.namespaced:
+        meta.pop("namespace", None)
         return
     found = meta.get("namespace") or call.info.namespace
     if found != call.info.namespace:

@@ -1,0 +1,128 @@
+"""Several ways to prove who one is, and several that decide, together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from opsdk.apiserver.auth.authentication import (
+    Authenticated,
+    BearerAuthenticator,
+    TokenAuthenticator,
+    UnionAuthenticator,
+)
+from opsdk.apiserver.auth.authorization import Attributes, Decision, Masters, Rules, UnionAuthorizer
+from opsdk.apiserver.auth.user import ANONYMOUS, User
+from opsdk.errors import UnauthorizedError
+from opsdk.web.request import Query, Request
+from opsdk.web.types import Message
+
+ALICE, BOB = User(name="alice"), User(name="bob", groups=("system:masters",))
+
+
+async def nothing() -> Message:
+    """No body."""
+    return {"type": "http.disconnect"}
+
+
+def request(authorization: str = "") -> Request:
+    """A request with credentials."""
+    headers = {"authorization": authorization} if authorization else {}
+    return Request("GET", "/", Query(), headers, nothing)
+
+
+class Picky:
+    """Knows one kind of token, and refuses it."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
+        if token.startswith(self.kind):
+            raise UnauthorizedError(f"{self.kind} is no good")
+        return None
+
+
+BEARER = BearerAuthenticator(
+    [Picky("x"), TokenAuthenticator({"t": ALICE, "xt": BOB}, audiences=["a"])], audiences=["a"]
+)
+
+
+@pytest.mark.parametrize(
+    ("sent", "wanted"),
+    [
+        ("", ANONYMOUS.name),
+        ("Basic YTpi", ANONYMOUS.name),
+        ("Bearer", ANONYMOUS.name),
+        ("Bearer ", ANONYMOUS.name),
+        ("Bearer t", "alice"),
+        ("bEARER t and more", "alice"),
+        ("Bearer xt", "bob"),
+        ("Bearer u", ""),
+        ("Bearer x", ""),
+    ],
+)
+async def test_who_it_is(sent: str, wanted: str) -> None:
+    """A known token is its user, whatever other checkers say; an unknown one is wrong; the rest is no credentials."""
+    union = UnionAuthenticator([BEARER])
+    if wanted:
+        found = await union.authenticate(request(sent))
+        assert found.name == wanted
+        assert ("system:authenticated" in found.groups) == (found is not ANONYMOUS)
+    else:
+        with pytest.raises(UnauthorizedError, match="Unauthorized"):
+            await union.authenticate(request(sent))
+
+
+async def test_a_wrong_proof_does_not_spoil_a_good_one() -> None:
+    """One way may fail as long as another succeeds."""
+
+    class Wrong:
+        async def authenticate(self, request: Request) -> User | None:
+            raise UnauthorizedError("no")
+
+    union = UnionAuthenticator([Wrong(), BEARER])
+    assert (await union.authenticate(request("Bearer t"))).name == "alice"
+    with pytest.raises(UnauthorizedError):
+        await union.authenticate(request())
+
+
+async def test_reasons_are_told_together() -> None:
+    """A review hears every reason once; a token for other audiences is simply not known."""
+    for token, audiences, text in (
+        ("u", ["a"], "invalid bearer token"),
+        ("x", ["a"], "[invalid bearer token, x is no good]"),
+        ("t", ["other"], "invalid bearer token"),
+    ):
+        with pytest.raises(UnauthorizedError) as caught:
+            await BEARER.check(token, audiences)
+        assert caught.value.message == text
+    assert (await BEARER.check("t", ["other", "a"])).audiences == ("a",)
+
+
+class Says:
+    """Always decides the same."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+
+    async def authorize(self, attributes: Attributes) -> Decision:
+        return self.decision
+
+    async def rules_for(self, user: User, namespace: str) -> Rules:
+        return Rules(rules=[{"verbs": [namespace]}], error="partly")
+
+
+async def test_the_first_yes_or_firm_no_counts() -> None:
+    """Masters pass before anybody is asked; a firm no stops; where nobody has an opinion all reasons are told."""
+    no, firm = Decision(allowed=False, reason="one", error="e"), Decision(allowed=False, denied=True)
+    yes = Decision(allowed=True)
+    ask = Attributes(user=ALICE, verb="get")
+    assert (await UnionAuthorizer([Says(no), Says(yes), Says(firm)]).authorize(ask)).allowed
+    assert await UnionAuthorizer([Says(no), Says(firm), Says(yes)]).authorize(ask) == firm
+    nobody = await UnionAuthorizer([Says(no), Says(Decision(allowed=False, reason="two"))]).authorize(ask)
+    assert nobody == Decision(allowed=False, reason="one\ntwo", error="e")
+    union = UnionAuthorizer([Masters(), Says(firm)])
+    assert (await union.authorize(Attributes(user=BOB, verb="get"))).allowed
+    assert await union.rules_for(BOB, "n") == Rules(rules=[{"verbs": ["n"]}], error="partly")

@@ -1,0 +1,76 @@
+"""The authorizer that follows a storage."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import KeyNotFoundError
+
+GROUP = "rbac.authorization.k8s.io"
+PLACES = ("", "n", "m")
+ASKED = [
+    Attributes(user=User(name="u", groups=("g",)), verb=verb, resource="pods", namespace=place)
+    for verb in ("get", "list")
+    for place in PLACES
+]
+
+
+def role(place: str, name: str, verbs: list[str]) -> tuple[str, dict[str, Any]]:
+    """Key and object of a role; cluster roles have no place."""
+    prefix = f"{GROUP}/roles/{place}/" if place else f"{GROUP}/clusterroles/"
+    rules = [{"verbs": verbs, "apiGroups": [""], "resources": ["pods"]}] if verbs else None
+    return f"{prefix}{name}", {"metadata": {"name": name, "namespace": place}, "rules": rules}
+
+
+def binding(place: str, name: str, kind: str, to: str, who: str) -> tuple[str, dict[str, Any]]:
+    """Key and object of a binding."""
+    prefix = f"{GROUP}/rolebindings/{place}/" if place else f"{GROUP}/clusterrolebindings/"
+    subjects = [{"kind": "User" if who == "u" else "Group", "name": who}]
+    meta = {"name": name, "namespace": place}
+    return f"{prefix}{name}", {"metadata": meta, "roleRef": {"kind": kind, "name": to}, "subjects": subjects}
+
+
+places, names = st.sampled_from(PLACES), st.sampled_from(["a", "b"])
+objects = st.one_of(
+    st.builds(role, places, names, st.lists(st.sampled_from(["get", "list"]), max_size=2)),
+    st.builds(
+        binding, places, names, st.sampled_from(["Role", "ClusterRole"]), names, st.sampled_from(["u", "g", "x"])
+    ),
+)
+writes = st.lists(st.tuples(objects, st.booleans()), max_size=25)
+
+
+@given(writes)
+def test_following_writes_is_reading_anew(history: list[tuple[tuple[str, dict[str, Any]], bool]]) -> None:
+    """After any creations, changes and removals it decides as one that reads the storage for the first time."""
+    storage = MemoryStorage()
+    follower = RbacAuthorizer(storage)
+    for (key, obj), gone in history:
+        follower.policy.decide(ASKED[0])
+        with suppress(KeyNotFoundError):
+            storage.delete(key)
+        if not gone:
+            storage.create(key, obj)
+        fresh = RbacAuthorizer(storage)
+        for asked in ASKED:
+            assert follower.policy.decide(asked) == fresh.policy.decide(asked)
+            place = asked.namespace
+            assert follower.policy.rules_for(asked.user, place) == fresh.policy.rules_for(asked.user, place)
+
+
+async def test_nothing_is_read_before_somebody_asks() -> None:
+    """An authorizer that is never asked costs a start nothing."""
+
+    class Unread(MemoryStorage):
+        def list(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError("nobody asked yet")
+
+    assert repr(RbacAuthorizer(Unread())) == "<RbacAuthorizer by roles yet to be read>"
