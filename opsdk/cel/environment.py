@@ -79,7 +79,10 @@ class Program:
 
     def estimate(self, hint: SizeHint) -> Range:
         """Between what and what the cost lies, where `hint` knows the sizes of variables."""
-        return estimate_cost(self._tree, self._checked, hint)
+        try:
+            return estimate_cost(self._tree, self._checked, hint)
+        except RecursionError:
+            return Range(0, MOST)
 
 
 def _joined(first: Mapping[str, Type], rest: Mapping[str, Type]) -> Mapping[str, Type]:

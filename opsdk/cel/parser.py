@@ -345,17 +345,16 @@ class _Parser:
         self._advance()
 
     def _int(self, token: Token, sign: str, at: int) -> Expr:
-        value = int(sign + token.text, 0 if "x" in token.text else 10)
-        if not -(2**63) <= value < 2**63:
+        value = _number(sign + token.text)
+        if value is None or not -(2**63) <= value < 2**63:
             self._issue(token.at, "invalid int literal")
         return Literal(value, INT, id=next(self._ids), at=at)
 
     def _uint(self, token: Token) -> Expr:
-        text = token.text[:-1]
-        value = int(text, 16 if "x" in text else 10)
-        if value >= 2**64:
+        value = _number(token.text[:-1])
+        if value is None or value >= 2**64:
             self._issue(token.at, "invalid uint literal")
-        return Literal(UInt(value), UINT, id=next(self._ids), at=token.at)
+        return Literal(UInt(value or 0), UINT, id=next(self._ids), at=token.at)
 
     def _string(self, token: Token) -> Expr:
         try:
@@ -384,6 +383,16 @@ class _Parser:
             if expanded is not None:
                 return expanded
         return Call(function, target, args, id=next(self._ids), at=at)
+
+
+_MOST_DIGITS: Final = 100
+"""Beyond that no integer is in range; nobody has to read it to know."""
+
+
+def _number(text: str) -> int | None:
+    if len(text) > _MOST_DIGITS:
+        return None
+    return int(text, 16 if "x" in text else 10)
 
 
 def _shown(token: Token) -> str:

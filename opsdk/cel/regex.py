@@ -50,6 +50,8 @@ def compile_regex(pattern: str) -> Pattern:
         compiled: Pattern = re2.compile(pattern, options)
     except re2.error as error:
         raise UsageError(_message(error)) from error
+    except UnicodeError as error:
+        raise UsageError("error parsing regexp: invalid UTF-8") from error
     return compiled
 
 

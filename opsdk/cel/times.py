@@ -13,6 +13,8 @@ from opsdk.cel.values import Duration, Timestamp
 from opsdk.errors import CelEvaluationError
 
 _SECOND: Final = 10**9
+_LONGEST: Final = 1000
+"""How long the text of a duration may be; more digits say nothing."""
 _UNITS: Final = {
     "ns": 1,
     "us": 10**3,
@@ -35,7 +37,7 @@ def parse_duration(text: str) -> Duration | None:
     """
     if text in ("0", "+0", "-0"):
         return Duration(0)
-    if not _WHOLE.fullmatch(text):
+    if len(text) > _LONGEST or not _WHOLE.fullmatch(text):
         return None
     total = sum(math.trunc(Fraction(_number(number)) * _UNITS[unit]) for number, unit in _DURATION.findall(text))
     signed = -total if text[0] == "-" else total
@@ -133,7 +135,7 @@ def in_zone(timestamp: Timestamp, zone: str) -> dt.datetime:
 def _zone(name: str) -> dt.tzinfo:
     if ":" in name:
         found = _OFFSET.fullmatch(name)
-        if found is None:
+        if found is None or len(name) > _LONGEST:
             raise CelEvaluationError(f'strconv.Atoi: parsing "{name.partition(":")[0]}": invalid syntax')
         minutes = (int(found[2]) * 60 + int(found[3])) * (-1 if found[1] == "-" else 1)
         if abs(minutes) >= 24 * 60:

@@ -205,6 +205,8 @@ def test_long_texts_are_refused() -> None:
         ("for", "1:1: reserved identifier: for"),
         ("9223372036854775808", "1:1: invalid int literal"),
         ("18446744073709551616u", "1:1: invalid uint literal"),
+        ("9" * 5000, "1:1: invalid int literal"),
+        ("0x" + "f" * 5000 + "u", "1:1: invalid uint literal"),
         ("has(a)", "1:5: invalid argument to has() macro"),
         ("[1].all(a.b, true)", "1:10: argument must be a simple name"),
         ("[1].map(1, true)", "1:9: argument is not an identifier"),

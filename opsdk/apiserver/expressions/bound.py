@@ -258,6 +258,8 @@ def _date(text: str) -> Any:
 
 _WORDS: Final = re.compile(r"(?i)([0-9]+)\s*([a-zµ]+)")
 _SECOND: Final = 10**9
+_LONGEST: Final = 1000
+"""How long the text of a duration may be; more digits say nothing."""
 _UNITS: Final = (
     ("nanoseconds nanosecond nanos nano ns", 1),
     ("microseconds microsecond micros micro us µs", 10**3),
@@ -275,7 +277,7 @@ def _duration(text: str) -> Duration:
     found = parse_duration(text)
     if found is not None:
         return found
-    pieces = _WORDS.findall(text)
+    pieces = _WORDS.findall(text) if len(text) <= _LONGEST else []
     if not pieces or any(unit.lower() not in _UNIT for _, unit in pieces):
         raise CelEvaluationError(f'Invalid duration format "{text}"')
     return Duration(sum(int(count) * _UNIT[unit.lower()] for count, unit in pieces))

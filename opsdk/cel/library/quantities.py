@@ -135,7 +135,7 @@ def _order_of(prerelease: str) -> tuple[Any, ...]:
     """Such that a prerelease is before its release, and numbers are before names."""
     if not prerelease:
         return (1,)
-    parts = [(0, int(one), "") if one.isdigit() else (1, 0, one) for one in prerelease.split(".")]
+    parts = [(0, len(one), one) if one.isdigit() else (1, 0, one) for one in prerelease.split(".")]
     return (0, *parts)
 
 

@@ -102,6 +102,20 @@ def test_what_cannot_be_parsed_says_why(text: str, error: str) -> None:
     assert error in str(caught.value)
 
 
+LONG = "9" * 10_000
+
+
+@pytest.mark.parametrize(
+    "text", [LONG, f"{LONG}h", f"1.0.0-{LONG}", f"{LONG}.{LONG}.{LONG}", f"10.0.0.0/{LONG}", f"+{LONG}:00"]
+)
+def test_no_number_is_too_long(text: str) -> None:
+    """Thousands of digits are no number, or a very large one; never a crash."""
+    for parse in ("duration", "quantity", "semver", "ip", "cidr", "int", "uint", "double", "url", "timestamp"):
+        ENVIRONMENT.compile(f"dyn({parse}(s)) == 1").run({"s": text})
+    ENVIRONMENT.compile("timestamp(0).getHours(s) == 1").run({"s": text})
+    assert ENVIRONMENT.compile("semver('1.0.0-2').isLessThan(semver(s))").run({"s": f"1.0.0-{LONG}"}).value is True
+
+
 NUMBERS = st.decimals(-1000, 1000, allow_nan=False, allow_infinity=False, places=3)
 
 
