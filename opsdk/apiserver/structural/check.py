@@ -304,6 +304,10 @@ def _nested(schema: Schema, path: FieldPath) -> Errors:
         for keyword in keywords:
             if schema.get(keyword):
                 yield forbidden(path.child(keyword), f"must be {state} to be structural")
+    if schema.get(RULES):
+        yield forbidden(path.child(RULES), "must be empty to be structural")
+    if "metadata" in (schema.get("properties") or {}):
+        yield forbidden(path.child("properties").key("metadata"), "must not be specified in a nested context")
 
 
 def _completeness(schema: Schema, path: FieldPath) -> Errors:

@@ -140,10 +140,6 @@ def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
         if has_rules(below):
             at = place.path.child("properties").key(name)
             yield from _check(below, place.below(at, schema, correlated=not atomic), total)
-    for index, below in enumerate(schema.get("allOf") or ()):
-        if has_rules(below):
-            at = place.path.child("allOf").index(index)
-            yield from _check({**schema, **below, "allOf": ()}, replace(place, path=at), total)
     if isinstance(items, Mapping) and has_rules(items):
         correlated = schema.get("x-kubernetes-list-type") == "map"
         at = place.path.child("items")

@@ -15,7 +15,6 @@ def has_rules(schema: Mapping[str, Any]) -> bool:
 
 def _children(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from (schema.get("properties") or {}).values()
-    yield from schema.get("allOf") or ()
     for keyword in ("items", "additionalProperties"):
         if isinstance(schema.get(keyword), Mapping):
             yield schema[keyword]

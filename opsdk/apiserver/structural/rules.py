@@ -115,14 +115,12 @@ class RuleTree:
     """The rules of a schema and of all below it.
 
     Args:
-        schema: has the types.
-        validations: has the rules; differs from `schema` inside ``allOf``.
+        schema: has types and rules.
         resource: whether values are whole objects.
     """
 
-    def __init__(self, schema: Schema, *, validations: Schema | None = None, resource: bool = False) -> None:
+    def __init__(self, schema: Schema, *, resource: bool = False) -> None:
         self._schema = schema
-        self._from = schema if validations is None else validations
         self._resource = resource
 
     @cached_property
@@ -137,36 +135,23 @@ class RuleTree:
     @cached_property
     def rules(self) -> Sequence[Rule]:
         """The rules of this level."""
-        written = self._from.get(RULES) or ()
+        written = self._schema.get(RULES) or ()
         if not written or self._declared is None:
             return ()
         return [Rule(one, self._declared, self._schema) for one in written]
 
-    def _below(self, keyword: str) -> RuleTree | None:
-        schema, validations = self._schema.get(keyword), self._from.get(keyword)
-        return _tree(schema, validations)
-
     @cached_property
     def _items(self) -> RuleTree | None:
-        return self._below("items")
+        return _tree(self._schema.get("items"))
 
     @cached_property
     def _additional(self) -> RuleTree | None:
-        return self._below("additionalProperties")
+        return _tree(self._schema.get("additionalProperties"))
 
     @cached_property
     def _properties(self) -> Mapping[str, RuleTree]:
-        known = self._schema.get("properties") or {}
-        found = {name: _tree(known.get(name), below) for name, below in (self._from.get("properties") or {}).items()}
+        found = {name: _tree(below) for name, below in (self._schema.get("properties") or {}).items()}
         return {name: tree for name, tree in found.items() if tree is not None}
-
-    @cached_property
-    def _all_of(self) -> Sequence[RuleTree]:
-        return [
-            RuleTree(self._schema, validations=one, resource=self._resource)
-            for one in self._from.get("allOf") or ()
-            if has_rules(one)
-        ]
 
     # -------------------------------------------------------------- evaluating
     def evaluate(self, value: Any, old: Any, path: FieldPath, *, ratchet: bool = True) -> Broken:
@@ -182,8 +167,6 @@ class RuleTree:
             return
         if self.rules:
             self._apply(value, old, path, before, run)
-        for tree in self._all_of:
-            tree._visit(value, old, path, _Before(None, before.nearest), run)  # noqa: SLF001 - the same class
         if isinstance(value, list) and self._items is not None:
             was = old_elements(old, self._schema)
             for at, element in enumerate(value):
@@ -212,11 +195,10 @@ class RuleTree:
             _Evaluation(rule, value, path, before, run).apply(variables)
 
 
-def _tree(schema: Any, validations: Any) -> RuleTree | None:
-    if not isinstance(schema, Mapping) or not isinstance(validations, Mapping) or not has_rules(validations):
+def _tree(schema: Any) -> RuleTree | None:
+    if not isinstance(schema, Mapping) or not has_rules(schema):
         return None
-    resource = bool(schema.get("x-kubernetes-embedded-resource"))
-    return RuleTree(schema, validations=validations, resource=resource)
+    return RuleTree(schema, resource=bool(schema.get("x-kubernetes-embedded-resource")))
 
 
 class _Run:

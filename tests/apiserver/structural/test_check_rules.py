@@ -173,6 +173,17 @@ def test_defaults_must_keep_the_rules() -> None:
     assert check(obj(a=broken)) == [f"{SPEC}.properties[a].default: Invalid value: 5: small"]
 
 
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_logic_has_no_rules(keyword: str) -> None:
+    """Only the trunk of a schema may have rules; and logic does not restrict metadata."""
+    nested = {"x-kubernetes-validations": [{"rule": "true"}], "properties": {"metadata": {}}}
+    path = f"{SPEC}.{keyword}[0]"
+    assert check({**obj(metadata=obj()), keyword: [nested]}) == [
+        f"{path}.x-kubernetes-validations: Forbidden: must be empty to be structural",
+        f"{path}.properties[metadata]: Forbidden: must not be specified in a nested context",
+    ]
+
+
 def test_what_has_no_type_has_no_rules() -> None:
     """Where nothing is known of a value, nothing can be asked."""
     (error,) = check(

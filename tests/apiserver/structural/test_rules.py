@@ -321,17 +321,6 @@ def test_rules_as_people_write_them(schema: Tree, rule: str, good: Tree, bad: Tr
     assert check(with_rules(schema, {"rule": rule, "message": "m"}), bad) == ["spec: Invalid value: m"]
 
 
-def test_rules_inside_all_of() -> None:
-    """Logic may have rules too; types are those of the schema around it."""
-    schema = {
-        **obj(a=INTEGER),
-        "allOf": [with_rules({}, "self.a > 0"), {"properties": {"a": with_rules({}, "self < 9")}}],
-    }
-    assert check(schema, {"a": 5}) == []
-    assert check(schema, {"a": 0}) == ["spec: Invalid value: failed rule: self.a > 0"]
-    assert check(schema, {"a": 9}) == ["spec.a: Invalid value: 9: failed rule: self < 9"]
-
-
 def test_embedded_objects_have_names() -> None:
     """Where whole objects are embedded, their kind and names are known; other fields need a schema."""
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
