@@ -27,9 +27,10 @@ _WORDS: Final = (
 RESERVED: Final = frozenset(_WORDS.split())
 """Words that are no names of variables."""
 
-_OPERAND: Final = (
-    "'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER"
+_EXPECTED: Final = (
+    "[ ] { } ( ) . , - ! ? true false null NUM_FLOAT NUM_INT NUM_UINT STRING BYTES IDENTIFIER"  # as messages list them
 )
+_NOT_OPERANDS: Final = frozenset("])},?")
 _STARTS: Final = frozenset({"[", "{", "(", ".", "-", "!", "true", "false", "null"})
 _LEVELS: Final = (
     ("<", "<=", ">=", ">", "==", "!=", "in"),
@@ -79,6 +80,7 @@ class _Parser:
         self._issues = issues
         self._ids = count(1)
         self._depth = 0
+        self._instead = ""
 
     # -------------------------------------------------------------- tokens
     @property
@@ -91,6 +93,7 @@ class _Parser:
     def _advance(self) -> Token:
         token = self._token
         self._next = min(self._next + 1, len(self._tokens) - 1)
+        self._instead = ""
         return token
 
     def _accept(self, *symbols: str) -> Token | None:
@@ -189,6 +192,7 @@ class _Parser:
             self._deeper()
             optional = self._accept("?") is not None
             if mark.text == "[":
+                self._instead = "" if optional else "?"
                 index = self._expr()
                 self._expect("]")
                 operand = self._call(mark.at, "_[?_]" if optional else "_[_]", operand, index)
@@ -213,7 +217,7 @@ class _Parser:
         return self._expand(paren.at, field, operand, self._arguments())
 
     def _unexpected(self, form: str) -> None:
-        shown = "<EOF>" if self._token.kind is Kind.END else self._token.text
+        shown = "" if self._token.kind is Kind.END else self._token.text
         self._syntax(form.format(shown))
         raise _StoppedError
 
@@ -222,6 +226,7 @@ class _Parser:
         args: list[Expr] = []
         if self._accept(")"):
             return ()
+        self._instead = ")"
         args.append(self._expr())
         while self._accept(","):
             args.append(self._expr())
@@ -247,6 +252,7 @@ class _Parser:
         opening = self._advance()
         elements: list[Expr] = []
         optional: set[int] = set()
+        self._instead = "],?"
         while not self._token.is_("]"):
             if self._accept("?"):
                 optional.add(len(elements))
@@ -259,6 +265,7 @@ class _Parser:
     def _map(self) -> Expr:
         opening = self._advance()
         entries: list[Entry] = []
+        self._instead = "},?"
         while not self._token.is_("}"):
             optional = self._accept("?") is not None
             key = self._expr()
@@ -339,10 +346,15 @@ class _Parser:
         following = self._peek()
         starts = following.is_(*_STARTS) or following.kind not in (Kind.SYMBOL, Kind.END, Kind.ESCAPED)
         kind = "extraneous" if starts and self._token.kind is not Kind.END else "mismatched"
-        self._syntax(f"{kind} input {_shown(self._token)} expecting {{{_OPERAND}}}")
+        self._syntax(f"{kind} input {_shown(self._token)} expecting {{{self._expected()}}}")
         if kind == "mismatched":
             raise _StoppedError
         self._advance()
+
+    def _expected(self) -> str:
+        """What could stand here: an operand, or what ends the list that just began."""
+        allowed = [one for one in _EXPECTED.split() if one not in _NOT_OPERANDS or one in self._instead]
+        return ", ".join(one if one.isupper() else f"'{one}'" for one in allowed)
 
     def _int(self, token: Token, sign: str, at: int) -> Expr:
         value = _number(sign + token.text)
