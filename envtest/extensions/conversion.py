@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -222,7 +223,7 @@ class VersionCodec:
         self._kept = kept
         self._schemas = schemas
         self._decoded = IdentityCache[Tree](limit=_SEEN)
-        self.seen = IdentityCache[Tree](limit=_SEEN)
+        self.seen = IdentityCache[asyncio.Future[Tree]](limit=_SEEN)
 
     def __repr__(self) -> str:
         return f"<VersionCodec of {self._version} over {self._kept}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -22,8 +23,8 @@ class Codec(Protocol):
         ...
 
     @property
-    def seen(self) -> IdentityCache[Tree]:
-        """What `read` made of objects for one watcher, for the others."""
+    def seen(self) -> IdentityCache[asyncio.Future[Tree]]:
+        """What `read` makes of objects for one watcher, for the others."""
         ...
 
 
@@ -47,12 +48,24 @@ class DecodingWatch:
             self._busy = False
 
     async def _read(self, obj: Tree | None) -> Tree | None:
+        """In the store's version; who comes while another watcher converts the object waits for that."""
         if obj is None:
             return None
-        shown = self._codec.seen.get(obj)
-        if shown is None:
+        seen = self._codec.seen
+        while (pending := seen.get(obj)) is not None:
+            await asyncio.wait((pending,))
+            if not pending.cancelled() and pending.exception() is None:
+                return pending.result()
+            if seen.get(obj) is pending:
+                break
+        mine: asyncio.Future[Tree] = asyncio.get_running_loop().create_future()
+        seen.put(obj, mine)
+        try:
             [shown] = await self._codec.read([obj])
-            self._codec.seen.put(obj, shown)
+        except BaseException:
+            mine.cancel()
+            raise
+        mine.set_result(shown)
         return shown
 
     @property

@@ -259,4 +259,4 @@ def _why(obj: Any, operation: Tree, otherwise: str) -> str:
 
 def _probe(parent: str) -> list[Tree]:
     """A patch that fits wherever something stands at `parent`."""
-    return [{"op": "copy", "from": parent, "path": "/probe"}] if parent else []
+    return [{"op": "move", "from": parent, "path": "/probe"}] if parent else []

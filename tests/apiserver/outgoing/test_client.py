@@ -1,0 +1,167 @@
+"""Calls to webhooks over real sockets and TLS, and what they say when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.outgoing import client as module
+from opsdk.apiserver.outgoing.client import CallError, HookClient
+from opsdk.apiserver.outgoing.target import TargetError, target_of
+from opsdk.apiserver.outgoing.words import refusal
+from tests.rest.servers import Pair, Server, always, answer, in_turn, make_ca
+
+pytestmark = pytest.mark.realtime
+OK = answer(200, b'{"ok":true}', Content_Type="application/json")
+
+
+def bundle(pair: Pair) -> str:
+    """For a ``caBundle``."""
+    return base64.b64encode(pair.cert).decode()
+
+
+async def test_one_kept_connection_serves_many_calls(tmp_path: Path) -> None:
+    """The request is a POST of JSON with the timeout in its query; the connection is used again."""
+    ca = make_ca()
+    tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
+    async with Server(always(OK), tls) as server, HookClient() as client:
+        target = target_of({"url": f"{server.host}/check/", "caBundle": bundle(ca)})
+        for _ in range(3):
+            assert await client.post(target, {"a": 1}, timeout=7) == {"ok": True}
+        assert server.accepted == 1
+        seen = server.seen[0]
+        assert (seen.method, seen.target) == ("POST", "/check?timeout=7s")
+        assert (json.loads(seen.body), seen.header("content-type")) == ({"a": 1}, "application/json")
+        await client.aclose()
+
+
+async def test_a_bundle_may_hold_the_servers_own_certificate(tmp_path: Path) -> None:
+    """It is trusted for being there, whoever signed it."""
+    pair = make_ca().issue("hook", "127.0.0.1")
+    async with Server(always(OK), pair.server_context(tmp_path)) as server, HookClient() as client:
+        target = target_of({"url": server.host, "caBundle": bundle(pair)})
+        assert await client.post(target, {}, timeout=5) == {"ok": True}
+        await client.aclose()
+
+
+async def test_a_connection_that_was_closed_meanwhile_is_no_failure(tmp_path: Path) -> None:
+    """A kept connection that the server ends is replaced by a fresh one."""
+    ca = make_ca()
+    tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
+    async with Server(in_turn(OK, None, OK), tls) as server, HookClient() as client:
+        target = target_of({"url": server.host, "caBundle": bundle(ca)})
+        await client.post(target, {}, timeout=5)
+        assert await client.post(target, {}, timeout=5) == {"ok": True}
+        assert server.accepted == 2
+        await client.aclose()
+
+
+async def test_failures_read_as_those_of_go(tmp_path: Path) -> None:
+    """Nobody listens, nobody signed, another name, no TLS, cut, nonsense."""
+    ca, other = make_ca(), make_ca("other")
+
+    async def said(server_ca: Pair, name: str, data: bytes | None, *, trusted: Pair) -> str:
+        context = server_ca.issue("hook", name).server_context(tmp_path)
+        async with Server(in_turn(data), context) as server, HookClient() as client:
+            target = target_of({"url": f"https://127.0.0.1:{server.port}/x", "caBundle": bundle(trusted)})
+            with pytest.raises(CallError) as caught:
+                await client.post(target, {}, timeout=5)
+            await client.aclose()
+            return str(caught.value).replace(str(server.port), "PORT")
+
+    lead = 'Post "https://127.0.0.1:PORT/x?timeout=5s": '
+    untrusted = f"{lead}tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    assert await said(ca, "127.0.0.1", OK, trusted=other) == untrusted
+    wrong = await said(ca, "10.9.8.7", OK, trusted=ca)
+    assert wrong.startswith(f"{lead}tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1")
+    assert await said(ca, "127.0.0.1", None, trusted=ca) in {f"{lead}EOF", f"{lead}read: connection reset by peer"}
+    async with HookClient() as client:
+        with pytest.raises(CallError, match=r"dial tcp 127\.0\.0\.1:1: connect: connection refused"):
+            await client.post(target_of({"url": "https://127.0.0.1:1/x"}), {}, timeout=5)
+        with pytest.raises(CallError, match='service "s" not found'):
+            await client.post(target_of({"service": {"name": "s", "namespace": "n"}}), {}, timeout=5)
+
+
+async def test_a_server_without_tls_is_told_apart() -> None:
+    """It answers the greeting with plain HTTP."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server, HookClient() as client:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(CallError, match="http: server gave HTTP response to HTTPS client"):
+            await client.post(target_of({"url": f"https://127.0.0.1:{port}"}), {}, timeout=5)
+
+
+async def test_an_answer_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook cannot fill the server's memory."""
+    monkeypatch.setattr(module, "MAX_ANSWER", 1000)
+    ca = make_ca()
+    tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
+    async with Server(always(answer(200, b"x" * 100_000)), tls) as server, HookClient() as client:
+        with pytest.raises(CallError, match="response body too large"):
+            await client.post(target_of({"url": server.host, "caBundle": bundle(ca)}), {}, timeout=5)
+        await client.aclose()
+
+
+async def test_a_service_is_called_where_it_resolves_to_by_its_own_name(tmp_path: Path) -> None:
+    """The address comes from the resolver; the certificate must be for ``name.namespace.svc``."""
+    ca = make_ca()
+    tls = ca.issue("hook", "s.n.svc").server_context(tmp_path)
+    places: list[int] = []
+    async with (
+        Server(always(OK), tls) as server,
+        HookClient(resolve=lambda _, __, ___: ("127.0.0.1", places[0])) as client,
+    ):
+        places.append(server.port)
+        config = {"service": {"name": "s", "namespace": "n", "path": "/p"}, "caBundle": bundle(ca)}
+        assert await client.post(target_of(config), {}, timeout=5) == {"ok": True}
+        assert server.seen[0].header("host") == "s.n.svc:443"
+        await client.aclose()
+
+
+@pytest.mark.parametrize("text", ["###", base64.b64encode(b"no certificate").decode()])
+def test_a_bundle_that_holds_nothing_is_no_target(text: str) -> None:
+    """It is said before anybody is called."""
+    with pytest.raises(TargetError, match="unable to parse bytes as PEM block"):
+        target_of({"url": "https://a", "caBundle": text})
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "why"),
+    [
+        (
+            500,
+            "application/json",
+            b"{}",
+            'an error on the server ("unknown") has prevented the request from succeeding',
+        ),
+        (500, "text/plain", b" oops\n", 'an error on the server ("oops") has prevented the request from succeeding'),
+        (404, "text/plain", b"x", "the server could not find the requested resource"),
+        (302, "", b"", "the server responded with the status code 302 but did not return more details"),
+        (403, "text/plain", b"go away", "go away"),
+        (500, "application/json", b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"m"}', "m"),
+    ],
+)
+def test_other_answers_than_success_have_their_words(status: int, kind: str, body: bytes, why: str) -> None:
+    """Those of client-go."""
+    assert refusal(status, kind, body) == why
+
+
+@given(st.text(alphabet="/ab", max_size=8))
+def test_a_path_has_one_slash_in_front_and_none_behind(path: str) -> None:
+    """However it is written, and empty parts are left out."""
+    made = target_of({"service": {"name": "s", "namespace": "n", "path": path}}).path
+    assert made.startswith("/")
+    assert "//" not in made
+    assert made == "/" or not made.endswith("/")
