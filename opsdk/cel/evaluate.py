@@ -173,7 +173,7 @@ class _Compiler:
     def _dispatch(self, name: str, overloads: Sequence[Overload], arguments: Sequence[Expr]) -> Callable[..., Any]:
         """The function to call; where types are only known at run time, the one that then fits."""
         if len(overloads) == 1 and not any(self._is_dyn(argument) for argument in arguments):
-            return overloads[0].call
+            return _guarded(name, overloads[0])
 
         def choose(*values: Any) -> Any:
             for overload in overloads:
@@ -538,6 +538,21 @@ def _fits(param: Type, value: Any) -> bool:
         return True
     found = type_of(value)
     return found.kind is param.kind and (param.kind is not Kind.OPAQUE or found.name == param.name)
+
+
+def _guarded(name: str, overload: Overload) -> Callable[..., Any]:
+    """The function; types were checked, but a variable may be null or not what it was declared to be."""
+    call, params = overload.call, overload.params
+
+    def attempt(*values: Any) -> Any:
+        try:
+            return call(*values)
+        except (TypeError, AttributeError):
+            if all(map(_fits, params, values)):
+                raise
+            raise _unmatched(name, values) from None
+
+    return attempt
 
 
 def _unmatched(name: str, values: Sequence[Any]) -> CelEvaluationError:

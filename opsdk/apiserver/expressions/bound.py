@@ -193,16 +193,18 @@ def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert
         schema = with_metadata(schema)
     match schema.get("type"):
         case "array":
-            return _nullable(_list_converter(schema, type_))
+            return _only(list, _list_converter(schema, type_))
         case "object" if type_.params:
             convert = converter(schema["additionalProperties"], type_.params[1])
-            return _itself if convert is _itself else _nullable(lambda tree: BoundMap(tree, convert))
+            return _itself if convert is _itself else _only(dict, lambda tree: BoundMap(tree, convert))
         case "object":
-            return _object_converter(schema, type_)
+            return _only(dict, _object_converter(schema, type_))
+        case "integer":
+            return _integer
         case "number":
             return _number
         case "string":
-            return _nullable(_STRINGS.get(schema.get("format") or "", _itself))
+            return _only(str, _STRINGS.get(schema.get("format") or "", _itself))
     return _itself
 
 
@@ -212,7 +214,7 @@ def _object_converter(schema: Schema, type_: Type) -> Convert:
     def convert(tree: Any) -> Any:
         if not made:
             made.append(_ObjectShape(schema, type_))
-        return None if tree is None else BoundObject(tree, made[0])
+        return BoundObject(tree, made[0])
 
     return convert
 
@@ -225,6 +227,8 @@ def _list_converter(schema: Schema, type_: Type) -> Convert:
         case "map":
             keys = [escape(key) or key for key in schema.get("x-kubernetes-list-map-keys") or ()]
             return lambda tree: BoundMapList(tree, convert, keys)
+    if convert is _integer:
+        return lambda tree: list(map(_integer, tree)) if float in map(type, tree) else tree
     return _itself if convert is _itself else lambda tree: BoundList(tree, convert)
 
 
@@ -232,10 +236,15 @@ def _itself(tree: Any) -> Any:
     return tree
 
 
-def _nullable(convert: Convert) -> Convert:
+def _only(python: type, convert: Convert) -> Convert:
+    """Converts what has the form that the schema asks for; nulls, and what was stored under another schema, stay."""
     if convert is _itself:
         return convert
-    return lambda tree: None if tree is None else convert(tree)
+    return lambda tree: convert(tree) if isinstance(tree, python) else tree
+
+
+def _integer(tree: Any) -> Any:
+    return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
 
 
 def _number(tree: Any) -> Any:

@@ -82,7 +82,7 @@ class Rule:
         text = self.written.get("messageExpression") or ""
         if not text.strip() or self.program is None:
             return None
-        program = self._compile(text, optional=False, prefix="messageExpression ")
+        program = self._compile(text, optional=self.optional_old, prefix="messageExpression ")
         if isinstance(program, Program) and program.type.kind is not Kind.STRING:
             return "messageExpression must evaluate to a string"
         return program

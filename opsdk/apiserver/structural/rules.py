@@ -294,7 +294,8 @@ class _Evaluation:
     def _message(self, variables: dict[str, Any], path: str) -> str | None:
         """What the rule's own expression says; None if it says nothing that can be shown."""
         program = self.rule.message_program
-        if program is None:
+        if program is None or (self.rule.optional_old and "oldSelf" in program.variables):
+            # The server gives messages the old value itself, never an optional: what was compiled for one fails.
             return None
         outcome = program.run(variables if self.rule.uses_old else {"self": variables["self"]}, limit=PER_CALL_LIMIT)
         if outcome.cost > self.run.budget:

@@ -77,6 +77,37 @@ def test_nulls_have_no_rules() -> None:
     assert check(with_rules(obj(a={**INTEGER, "nullable": True}), "dyn(self.a) == null"), {"a": None}) == []
 
 
+DATE = {**STRING, "format": "date-time"}
+SET = {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}
+MISFITS: list[tuple[Tree, str, Any, Any]] = [
+    (STRING, "self.a.size() > oldSelf.a.size()", "x", 5),
+    (STRING, "self.a + oldSelf.a == 'x' || oldSelf.a.startsWith('x')", "x", 5),
+    (STRING, "oldSelf.a.matches('x') || oldSelf.a.upperAscii() == 'X'", "x", [1]),
+    (SET, "oldSelf.a.all(x, x in self.a) && oldSelf.a == self.a", ["x"], "no list"),
+    (obj(b=STRING), "oldSelf.a.b == self.a.b", {"b": "x"}, [1]),
+    (SET, "oldSelf.a + self.a == self.a", ["x"], 7),
+    (DATE, "oldSelf.a < self.a", "2024-01-01T00:00:00Z", 7),
+    (INTEGER, "oldSelf.a + 1 == self.a", 1, "x"),
+    ({**INTEGER, "nullable": True}, "self.a + 1 > 0 && oldSelf.a == 1", None, 1),
+    ({**STRING, "nullable": True}, "self.a.matches('x') && oldSelf.a == ''", None, ""),
+    ({**obj(b=STRING), "nullable": True}, "has(self.a.b) && has(oldSelf.a.b)", None, {}),
+    ({**SET, "nullable": True}, "self.a.all(x, true) && oldSelf.a == []", None, []),
+]
+
+
+@pytest.mark.parametrize(("schema", "rule", "new", "old"), MISFITS, ids=[rule for _, rule, _, _ in MISFITS])
+def test_values_that_do_not_fit_are_errors_of_the_rule(schema: Tree, rule: str, new: Any, old: Any) -> None:
+    """Nulls, and what was stored under another schema, are no overload that a function has; never a crash."""
+    (error,) = check(with_rules(obj(a=schema), rule), {"a": new}, {"a": old})
+    assert error.startswith("spec: Invalid value: ")
+
+
+def test_whole_numbers_are_integers() -> None:
+    """``1.0`` in an integer's field is one."""
+    schema = with_rules(obj(a=INTEGER, l={"type": "array", "items": INTEGER}), "self.a + self.l[0] == 3 && 2 in self.l")
+    assert check(schema, {"a": 1.0, "l": [2.0]}) == []
+
+
 def test_int_or_string_is_known_at_run_time() -> None:
     """What static types do not tell is told when it is evaluated."""
     either = {"x-kubernetes-int-or-string": True}
@@ -179,6 +210,14 @@ def test_optional_old_values() -> None:
     assert check(schema, {"a": 2}) == ["spec.a: Invalid value: 2: m"]
     assert check(schema, {"a": 2}, {"a": 2}) == []
     assert check(schema, {"a": 1}, {"a": 2}) == ["spec.a: Invalid value: 1: m"]
+
+
+def test_messages_never_see_optional_old_values() -> None:
+    """They compile with them, as the rule does, but the server falls back to the plain message."""
+    rule = {"rule": "oldSelf.hasValue() && self > 1", "optionalOldSelf": True, "message": "plain"}
+    schema = obj(a=with_rules(INTEGER, {**rule, "messageExpression": "'was ' + string(oldSelf.orValue(0))"}))
+    assert check(schema, {"a": 1}, {"a": 2}) == ["spec.a: Invalid value: 1: plain"]
+    assert check(schema, {"a": 1}) == ["spec.a: Invalid value: 1: plain"]
 
 
 # ------------------------------------------------------------------ what may stay wrong
