@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from envtest.access import AUDIENCES, Access
 from envtest.bootstrap import publish_trust
 from envtest.control_plane import ControlPlane
+from envtest.controllers.api import Api
 from envtest.controllers.nodes import DEFAULT_STAGES, Stage
 from envtest.controllers.simulation import simulate
 from envtest.users import AuthenticatedUser
@@ -26,12 +27,13 @@ from opsdk.apiserver.auth.usage import ObservingAuthorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.ports import Storage, Tree
 from opsdk.errors import ConfigError
 from opsdk.web.serving import ServeOptions, Tls, WebServer
 
 if TYPE_CHECKING:
     from envtest.certificates import Authority
+    from envtest.install import Webhooks, WebhookServing
     from opsdk.rest.config import Config
 
 LOCAL = "http://envtest.local"
@@ -59,8 +61,16 @@ class Environment(Closing):
         anonymous: let requests without credentials in as ``system:anonymous``; the bootstrap roles show those health
             and version only.
         service_range: where services get their addresses from; the default has room for 254.
+        crds: definitions of custom resources that are served from the start, such as `opsdk.api.crd.crd_for` makes.
+        crd_paths: files and directories with more of them; other kinds in them are passed over.
+        webhooks: admission webhooks that are called from the start.
         clock: timestamps, timeouts, bookmarks follow it.
+
+    Attributes:
+        webhook_serving: where the webhook server has to listen, with which certificate; None without `webhooks`.
     """
+
+    webhook_serving: WebhookServing | None = None
 
     def __init__(
         self,
@@ -73,8 +83,12 @@ class Environment(Closing):
         anonymous: bool = True,
         storage: Storage | None = None,
         service_range: str = "10.0.0.0/24",
+        crds: Sequence[Tree] = (),
+        crd_paths: Sequence[Path | str] = (),
+        webhooks: Webhooks | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
+        self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         self._data_dir = data_dir
         self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=AUDIENCES)
@@ -184,6 +198,22 @@ class Environment(Closing):
         self._stack.push_async_callback(self.plane.webhook_client.aclose)
         self._stack.push_async_callback(self._simulated.aclose)
         await self._simulated.start()
+        if self._crds or self._crd_paths or self._webhooks:
+            await self._install()
+
+    async def _install(self) -> None:
+        from envtest import install  # noqa: PLC0415 - most tests install nothing
+
+        installer = install.Installer(Api(self.server, token=self._admin_token, manager="envtest"))
+        options, serving = self._webhooks, None
+        if options is not None:
+            client = self.plane.webhook_client
+            serving = install.prepare(options, client, self._stack, lambda: self.authority)
+        self.webhook_serving = serving
+        await installer.definitions([*self._crds, *install.read_objects(self._crd_paths, [install.CRD])], serving)
+        if options is not None and serving is not None:
+            kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+            await installer.webhooks([*options.objects, *install.read_objects(options.paths, kinds)], serving)
 
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""
@@ -192,7 +222,11 @@ class Environment(Closing):
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.aclose()
+            raise
         return self
 
 

@@ -40,16 +40,17 @@ class Api:
         match wanted:
             case Create(obj=obj, subresource=subresource):
                 path = resource.path(namespace, name if subresource else "", subresource)
-                return await self._send("POST", path, obj)
+                return await self.send("POST", path, obj)
             case Update(obj=obj, subresource=subresource):
-                return await self._send("PUT", resource.path(namespace, name, subresource), obj)
+                return await self.send("PUT", resource.path(namespace, name, subresource), obj)
             case Patch(patch=patch, subresource=subresource):
-                return await self._send("PATCH", resource.path(namespace, name, subresource), patch, media=_MERGE)
+                return await self.send("PATCH", resource.path(namespace, name, subresource), patch, media=_MERGE)
             case Delete():
-                return await self._send("DELETE", resource.path(namespace, name), _options(wanted))
+                return await self.send("DELETE", resource.path(namespace, name), _options(wanted))
 
-    async def _send(self, method: str, path: str, body: Tree, *, media: str = _JSON) -> Tree:
-        raw = msgspec.json.encode(body)
+    async def send(self, method: str, path: str, body: Tree | None = None, *, media: str = _JSON) -> Tree:
+        """One request; the object that the server answers with, or the `ApiError` it refuses with."""
+        raw = b"" if body is None else msgspec.json.encode(body)
 
         async def receive() -> Message:
             return {"type": "http.request", "body": raw, "more_body": False}
