@@ -27,7 +27,7 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.pod_owner import Plan
 from envtest.controllers.writes import DEPLOYMENTS, PODS, REPLICA_SETS, Create, Delete, Patch, Update, Write
-from envtest.kinds.workloads import selects
+from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
 
 _DONE = "NewReplicaSetAvailable"

@@ -24,7 +24,7 @@ from envtest.controllers.objects import (
     with_status,
 )
 from envtest.controllers.writes import NODES, PODS, Create, Delete, Update, Write
-from envtest.kinds.workloads import selects
+from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
 

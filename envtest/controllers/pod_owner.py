@@ -10,7 +10,7 @@ from envtest.controllers.loops import Controller
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import controlled_by, controller_of, deleting, is_active, owner_reference
 from envtest.controllers.writes import PODS, Patch, Resource, Write
-from envtest.kinds.workloads import selects
+from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
 
 

@@ -13,7 +13,7 @@ from opsdk.apiserver.storage.ports import Tree
 
 _GENERATION = frozenset(
     {
-        "controllerrevisions", "cronjobs", "customresourcedefinitions", "daemonsets", "deployments", "flowschemas",
+        "cronjobs", "customresourcedefinitions", "daemonsets", "deployments", "flowschemas",
         "ingresses", "ingressclasses", "jobs", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
         "mutatingwebhookconfigurations", "networkpolicies", "poddisruptionbudgets", "pods", "priorityclasses",
         "prioritylevelconfigurations", "replicasets", "replicationcontrollers", "statefulsets",

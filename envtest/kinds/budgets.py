@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envtest.kinds.workloads import selects
+from envtest.kinds.workload_rules import selects
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import ListQuery

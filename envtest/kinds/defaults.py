@@ -61,6 +61,8 @@ def stateful_set(obj: Tree) -> None:
 
 def daemon_set(obj: Tree) -> None:
     """One pod at a time."""
+    meta = obj.setdefault("metadata", {})
+    meta["annotations"] = {"deprecated.daemonset.template.generation": "0", **(meta.get("annotations") or {})}
     spec = obj.setdefault("spec", {})
     template(spec)
     strategy = spec.setdefault("updateStrategy", {})

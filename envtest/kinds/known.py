@@ -9,14 +9,16 @@ from envtest.kinds.catalogue import Catalogue
 from envtest.kinds.core import ClaimStrategy, ConfigMapStrategy, LeaseStrategy, NamespaceStrategy, SecretStrategy
 from envtest.kinds.defaults import DEFAULTS
 from envtest.kinds.events import EventStrategy
+from envtest.kinds.jobs import CronJobStrategy, JobStrategy
 from envtest.kinds.pods import PodStrategy
 from envtest.kinds.printers import PRINTERS
 from envtest.kinds.rbac import BindingStrategy, RoleStrategy
 from envtest.kinds.services import ServiceStrategy
 from envtest.kinds.webhooks import WebhookStrategy
 from envtest.kinds.workloads import (
-    JobStrategy,
+    DaemonSetStrategy,
     ReplicationControllerStrategy,
+    RevisionStrategy,
     StatefulSetStrategy,
     WorkloadStrategy,
 )
@@ -42,10 +44,12 @@ def catalogue() -> Catalogue:
             "/replicationcontrollers": ReplicationControllerStrategy,
             "apps/deployments": WorkloadStrategy,
             "apps/replicasets": WorkloadStrategy,
-            "apps/daemonsets": WorkloadStrategy,
+            "apps/daemonsets": DaemonSetStrategy,
+            "apps/controllerrevisions": RevisionStrategy,
             "apps/statefulsets": StatefulSetStrategy,
             "autoscaling/horizontalpodautoscalers": AutoscalerStrategy,
             "batch/jobs": JobStrategy,
+            "batch/cronjobs": CronJobStrategy,
             "coordination.k8s.io/leases": LeaseStrategy,
             DEFINITIONS: DefinitionStrategy,
             f"{HOOKS}/mutatingwebhookconfigurations": WebhookStrategy,

@@ -14,6 +14,7 @@ from typing import Any
 
 from envtest.kinds.quantities import canonical
 from envtest.tables.load import Types
+from envtest.tables.plain import is_plain
 from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.errors import DecodeError
 
@@ -261,7 +262,6 @@ _KEEP_EMPTY = frozenset(
         "apiGroup", "storageClassName", "ingressClassName", "loadBalancerClass", "volumeName", "runtimeClassName",
         "holderIdentity", "strategy", "volumeAttributesClassName", "timeZone", "preemptionPolicy", "hostnameOverride",
         "deprecationWarning",
-
     }
 )  # fmt: skip
 
@@ -278,11 +278,15 @@ class _Field:
     """An object whose keys are data."""
     plain: type | None
     """A value of this very type is read as it is."""
+    zeroless: bool
+    """A number or truth value that is left out where it is zero."""
 
     def empty(self, key: str, value: Any) -> bool:
         """Whether the encoder leaves the value out."""
         if isinstance(value, str):
             return not value and key not in _KEEP_EMPTY
+        if self.zeroless:
+            return not value
         if isinstance(value, dict):
             return not value and self.map
         return isinstance(value, list) and not value
@@ -302,30 +306,31 @@ class Struct:
         required = frozenset(schema.get("required", ()))
         self._fields = {
             key: self._field(
-                key,
                 inner,
                 plans,
                 required=key in required or (self._short in _ROLES and key == "rules"),
                 condition=self._short.endswith("Condition"),
+                zeroless=is_plain(self._short, key),
             )
             for key, inner in schema.get("properties", {}).items()
         }
         self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
 
     @staticmethod
-    def _field(key: str, schema: Mapping[str, Any], plans: Plans, *, required: bool, condition: bool) -> _Field:
+    def _field(schema: Mapping[str, Any], plans: Plans, *, required: bool, condition: bool, zeroless: bool) -> _Field:
         plan, go_type = plans.of(schema)
         default = schema.get("default")
         struct = default == {}
         zero = _GONE
-        if struct and key != "metadata":
+        if struct:
             zero = {}
         elif default is not None and not isinstance(default, dict) and not default:
             zero = default
         elif (condition and go_type == "v1.Time") or (required and schema.get("type") == "array"):
             # These are written even where nothing was given, unlike most.
             zero = None
-        return _Field(plan, required, struct, zero, "additionalProperties" in schema, _PLAIN_TYPES.get(plan))
+        is_map = "additionalProperties" in schema
+        return _Field(plan, required, struct, zero, is_map, _PLAIN_TYPES.get(plan), zeroless)
 
     def __call__(self, value: Any, reading: Reading) -> Any:
         """Read one object."""
@@ -337,7 +342,13 @@ class Struct:
             known = self._fields.get(key)
             if known is not None and type(part) is known.plain:
                 # Nothing to complain about, so nobody needs to know where it stands.
-                if part or part is False or known.required or known.struct or key in _KEEP_EMPTY:
+                if (
+                    part
+                    or (part is False and not known.zeroless)
+                    or known.required
+                    or known.struct
+                    or key in _KEEP_EMPTY
+                ):
                     made[key] = part
                 continue
             path.append(key)

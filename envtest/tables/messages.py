@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from envtest.tables.plain import is_plain
 from opsdk.apiserver.protobuf import Field, Reader
 
 _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggregator": "kube_aggregator"}
@@ -45,5 +46,5 @@ def message_of(schema: str) -> str:
     return name
 
 
-READER = Reader(fields_of)
+READER = Reader(fields_of, is_plain)
 """Reads the bodies of built-in kinds."""

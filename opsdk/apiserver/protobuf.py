@@ -143,29 +143,21 @@ _SPECIAL: Mapping[str, Callable[[bytes], Any]] = {
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,
 }
-# Numbers and truth values behind pointers: there, zero means something; elsewhere it means that nothing was given.
-_POINTERS = frozenset(
-    {
-        "activeDeadlineSeconds", "allocateLoadBalancerNodePorts", "allowPrivilegeEscalation", "allowVolumeExpansion",
-        "attachRequired", "automountServiceAccountToken", "averageUtilization", "backoffLimit",
-        "backoffLimitPerIndex", "blockOwnerDeletion", "completions", "controller", "defaultMode",
-        "deletionGracePeriodSeconds", "enableServiceLinks", "expirationSeconds", "failedJobsHistoryLimit", "fsGroup",
-        "gracePeriodSeconds", "hostUsers", "immutable", "leaseDurationSeconds", "leaseTransitions", "manualSelector",
-        "maxFailedIndexes", "minReplicas", "mode", "optional", "orphanDependents", "parallelism", "partition",
-        "podInfoOnMount", "priority", "privileged", "progressDeadlineSeconds", "publishNotReadyAddresses", "ready",
-        "readOnlyRootFilesystem", "replicas", "requiresRepublish", "revisionHistoryLimit", "runAsGroup", "runAsNonRoot",
-        "runAsUser", "serving", "setHostnameAsFQDN", "shareProcessNamespace", "stabilizationWindowSeconds", "started",
-        "startingDeadlineSeconds", "storageCapacity", "successfulJobsHistoryLimit", "suspend", "terminating",
-        "terminationGracePeriodSeconds", "timeoutSeconds", "tolerationSeconds", "ttlSecondsAfterFinished",
-    }
-)  # fmt: skip
 
 
 class Reader:
-    """Reads messages by a table."""
+    """Reads messages by a table.
 
-    def __init__(self, messages: Messages) -> None:
+    Args:
+        messages: the fields of a message by their numbers.
+        is_plain: whether zero in a field of a message means that nothing was given; elsewhere a zero is kept.
+    """
+
+    def __init__(
+        self, messages: Messages, is_plain: Callable[[str, str], bool] = lambda _message, _field: True
+    ) -> None:
         self._messages = messages
+        self._is_plain = is_plain
 
     def read(self, data: bytes, message: str) -> dict[str, Any]:
         """One message as a tree; fields that the table does not know are passed over."""
@@ -173,6 +165,7 @@ class Reader:
         if fields is None:
             raise DecodeError(f"proto: unknown message {message}")
         made: dict[str, Any] = {}
+        short = message.rpartition(".")[2]
         for number, wire, raw in _parts(data):
             known = fields.get(number)
             if known is None:
@@ -184,7 +177,7 @@ class Reader:
                 made.setdefault(known.name, []).extend(self._values(raw, wire, known.type))
             else:
                 value = self._value(raw, known.type)
-                if value or known.name in _POINTERS or isinstance(value, (dict, str)):
+                if value or isinstance(value, (dict, str)) or not self._is_plain(short, known.name):
                     made[known.name] = value
         return made
 

@@ -36,7 +36,7 @@ def validate(strategy: Strategy, meta: Tree, namespace: str) -> list[Cause]:
 def _validate_common(meta: Tree) -> list[Cause]:
     return [
         *_labels(meta.get("labels") or {}, "metadata.labels"),
-        *_annotations(meta.get("annotations") or {}),
+        *annotation_causes(meta.get("annotations") or {}, "metadata.annotations"),
         *_owners(meta.get("ownerReferences") or []),
         *_finalizers(meta.get("finalizers") or []),
     ]
@@ -71,15 +71,16 @@ def _labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
 
 def annotation_problems(found: Mapping[str, str]) -> list[Cause]:
     """What is wrong with annotations."""
-    return list(_annotations(found))
+    return list(annotation_causes(found, "metadata.annotations"))
 
 
-def _annotations(found: Mapping[str, str]) -> Iterator[Cause]:
+def annotation_causes(found: Mapping[str, str], field: str) -> Iterator[Cause]:
+    """What is wrong with annotations that stand under `field`."""
     for key in sorted(found):
         for text in names.qualified_name(key.lower()):
-            yield problems.invalid_value("metadata.annotations", key, text)
+            yield problems.invalid_value(field, key, text)
     if sum(len(k.encode()) + len(v.encode()) for k, v in found.items()) > _ANNOTATIONS_LIMIT:
-        yield problems.too_long("metadata.annotations", _ANNOTATIONS_LIMIT)
+        yield problems.too_long(field, _ANNOTATIONS_LIMIT)
 
 
 def _owners(owners: list[Tree]) -> Iterator[Cause]:

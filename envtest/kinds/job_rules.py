@@ -1,0 +1,265 @@
+"""What jobs and cron jobs may be, and what may become of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from envtest.kinds import rules
+from envtest.kinds.schedule import ScheduleError, parse
+from envtest.kinds.workload_rules import MISMATCH, selects, template_labels, understood, validate_pod_template
+from opsdk.apiserver import problems
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.errors import Cause
+
+UID = "batch.kubernetes.io/controller-uid"
+NAME = "batch.kubernetes.io/job-name"
+_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+_IMMUTABLE = "field is immutable"
+
+
+def validate_job(obj: Tree) -> Iterator[Cause]:
+    """A job of its own: with a selector."""
+    spec = obj["spec"]
+    yield from _generated(obj)
+    yield from validate_job_spec(spec, "spec")
+    selector = spec.get("selector")
+    if selector is None:
+        yield problems.required("spec.selector")
+        return
+    yield from rules.label_selector(selector, "spec.selector")
+    labels = template_labels(spec)
+    if understood(selector) and not selects(selector, labels):
+        yield problems.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
+
+
+def _generated(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    selector = spec.get("selector")
+    if spec.get("manualSelector") or selector is None:
+        return
+    wanted = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
+    wanted |= {"controller-uid": wanted[UID], "job-name": wanted[NAME]}
+    labels = template_labels(spec)
+    for key, value in wanted.items():
+        if key in (UID, NAME) and labels.get(key) != value:
+            where = f"spec.template.metadata.labels[{key}]"
+            if key not in labels:
+                yield problems.required(where, f"must be '{value}'")
+            else:
+                yield problems.invalid_value(where, labels[key], f"must be '{value}'")
+    if understood(selector) and not selects(selector, wanted):
+        yield problems.invalid_value("spec.selector", selector, "`selector` not auto-generated")
+
+
+def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
+    """A job's spec, also in the template of a cron job."""
+    for key in (*_COUNTS, "backoffLimitPerIndex", "maxFailedIndexes"):
+        yield from rules.not_negative(spec.get(key), f"{path}.{key}")
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        yield problems.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    mode = spec.get("completionMode")
+    if mode not in (None, "NonIndexed", "Indexed"):
+        yield problems.unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
+    if mode == "Indexed":
+        if spec.get("completions") is None:
+            yield problems.required(f"{path}.completions", "when completion mode is Indexed")
+    else:
+        for key in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if spec.get(key) is not None:
+                yield problems.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
+    policy = spec.get("podReplacementPolicy")
+    if policy not in (None, "Failed", "TerminatingOrFailed"):
+        yield problems.unsupported(f"{path}.podReplacementPolicy", policy, ("Failed", "TerminatingOrFailed"))
+    yield from validate_pod_template(spec.get("template") or {}, f"{path}.template")
+    yield from _restart(spec, f"{path}.template.spec.restartPolicy")
+
+
+def _restart(spec: Tree, path: str) -> Iterator[Cause]:
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy", "")
+    if policy in ("", "Always"):
+        yield problems.required(path, 'valid values: "OnFailure", "Never"')
+    elif policy not in ("OnFailure", "Never"):
+        yield problems.unsupported(path, policy, ("OnFailure", "Never"))
+    elif spec.get("podFailurePolicy") is not None and policy != "Never":
+        yield problems.invalid_value(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
+
+
+def validate_job_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """Most of a job's spec stays."""
+    spec, before = obj["spec"], old["spec"]
+    now, then = spec.get("completions"), before.get("completions")
+    if now != then:
+        if spec.get("completionMode") != "Indexed":
+            yield problems.invalid_value("spec.completions", now, _IMMUTABLE)
+        elif now != spec.get("parallelism") or then != before.get("parallelism"):
+            text = "can only be modified in tandem with spec.parallelism"
+            yield problems.invalid_value("spec.completions", now, text)
+    if spec.get("selector") != before.get("selector"):
+        yield problems.invalid_value("spec.selector", spec.get("selector"), _IMMUTABLE)
+    waiting = before.get("suspend") and not (old.get("status") or {}).get("startTime")
+    if _fixed_template(spec, waiting=bool(waiting)) != _fixed_template(before, waiting=bool(waiting)):
+        yield problems.invalid_value("spec.template", spec.get("template"), _IMMUTABLE)
+    for key in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+        if spec.get(key) != before.get(key):
+            yield problems.invalid_value(f"spec.{key}", spec.get(key), _IMMUTABLE)
+
+
+def _fixed_template(spec: Tree, *, waiting: bool) -> Tree:
+    """What stays of the template; as long as a job waits to begin, where its pods run may change."""
+    template: Tree = copy_tree(spec.get("template") or {})
+    if waiting:
+        for key in ("labels", "annotations"):
+            (template.get("metadata") or {}).pop(key, None)
+        pod = template.get("spec") or {}
+        for key in ("nodeSelector", "affinity", "tolerations", "schedulingGates"):
+            pod.pop(key, None)
+        for key in ("containers", "initContainers"):
+            for container in pod.get(key) or ():
+                container.pop("resources", None)
+    return template
+
+
+# ------------------------------------------------------------------ status of jobs
+def _has(job: Tree, kind: str) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == kind and c.get("status") == "True" for c in conditions)
+
+
+def _finished(job: Tree) -> bool:
+    return _has(job, "Complete") or _has(job, "Failed")
+
+
+def _omitted(text: str) -> Cause:
+    return Cause(reason="FieldValueInvalid", message=f"Invalid value: {text}", field="status.conditions")
+
+
+def validate_job_status(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """What a status may say; rules about what did not change do not hold for what is there already."""
+    status, before = obj.get("status") or {}, old.get("status") or {}
+    changed = {key for key in (*status, *before) if status.get(key) != before.get(key)}
+    for key in ("active", "succeeded", "failed", "ready", "terminating"):
+        yield from rules.not_negative(status.get(key), f"status.{key}")
+    yield from _ending(obj, old, changed)
+    yield from _finish(obj, old, changed)
+    if changed & {"ready", "active"} and (status.get("ready") or 0) > (status.get("active") or 0):
+        text = "cannot set more ready pods than active"
+        yield problems.invalid_value("status.ready", status["ready"], text)
+    elif changed & {"ready", "active"} and status.get("ready") is not None and (status.get("active") or 0) < 0:
+        yield problems.invalid_value("status.ready", status["ready"], "cannot set more ready pods than active")
+    yield from _disabled(obj, old)
+    yield from _decreased(status, before, old)
+
+
+def _ending(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
+    """Conditions that exclude or need one another, and when it was complete."""
+    status = obj.get("status") or {}
+    complete, failed = _has(obj, "Complete"), _has(obj, "Failed")
+    completed = complete != _has(old, "Complete")
+    if (completed or failed != _has(old, "Failed")) and complete and failed:
+        yield _omitted("cannot set Complete=True and Failed=true conditions")
+    if completed and complete and _has(obj, "FailureTarget"):
+        yield _omitted("cannot set Complete=True and FailureTarget=true conditions")
+    ended = status.get("completionTime")
+    if completed or "completionTime" in changed:
+        if ended and not complete:
+            text = "cannot set completionTime when there is no Complete=True condition"
+            yield problems.invalid_value("status.completionTime", ended, text)
+        elif complete and not ended:
+            yield problems.required("status.completionTime", "completionTime is required for Complete jobs")
+    if changed & {"startTime", "completionTime"} and ended and status.get("startTime") and ended < status["startTime"]:
+        text = "completionTime cannot be set before startTime"
+        yield problems.invalid_value("status.completionTime", ended, text)
+    if failed and not _has(old, "Failed") and not _has(obj, "FailureTarget"):
+        yield _omitted("cannot set Failed=True condition without the FailureTarget=true condition")
+    if complete and completed and not _has(obj, "SuccessCriteriaMet"):
+        yield _omitted("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+
+
+def _finish(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
+    """What is finished has nothing running."""
+    status = obj.get("status") or {}
+    if not _finished(obj):
+        return
+    fresh = not _finished(old)
+    for key in ("active", "terminating"):
+        if (fresh or key in changed) and (status.get(key) or 0) > 0:
+            yield problems.invalid_value(f"status.{key}", status[key], f"{key}>0 is invalid for finished job")
+    if (fresh or "startTime" in changed) and not status.get("startTime"):
+        yield problems.required("status.startTime", "startTime is required for finished job")
+    uncounted = status.get("uncountedTerminatedPods") or {}
+    if (fresh or "uncountedTerminatedPods" in changed) and any(uncounted.values()):
+        text = "uncountedTerminatedPods needs to be empty for finished job"
+        yield problems.invalid_value("status.uncountedTerminatedPods", uncounted, text)
+
+
+def _disabled(obj: Tree, old: Tree) -> Iterator[Cause]:
+    for kind in ("Failed", "Complete", "FailureTarget"):
+        if _has(old, kind) and not _has(obj, kind):
+            yield _omitted(f"cannot disable the terminal {kind}=True condition")
+    if _has(old, "SuccessCriteriaMet") and not _has(obj, "SuccessCriteriaMet"):
+        yield _omitted("cannot disable the SuccessCriteriaMet=True condition")
+
+
+def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: Tree) -> Iterator[Cause]:
+    elastic = old["spec"].get("completionMode") == "Indexed" and old["spec"].get("completions") == old["spec"].get(
+        "parallelism"
+    )
+    for key in ("failed",) if elastic else ("failed", "succeeded"):
+        if (status.get(key) or 0) < (before.get(key) or 0):
+            text = f"cannot decrease the {key} counter"
+            yield problems.invalid_value(f"status.{key}", status.get(key) or 0, text)
+    ended = status.get("completionTime")
+    if before.get("completionTime") and ended and ended != before["completionTime"]:
+        yield problems.invalid_value("status.completionTime", ended, "completionTime cannot be mutated")
+
+
+# ------------------------------------------------------------------ cron jobs
+_CONCURRENCY = ("Allow", "Forbid", "Replace")
+
+
+def validate_cron_job(obj: Tree) -> Iterator[Cause]:
+    """A cron job's spec."""
+    spec, name = obj["spec"], obj["metadata"].get("name", "")
+    yield from _schedule(spec, "spec.schedule")
+    yield from rules.not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
+    yield from rules.one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
+    yield from _zone(spec.get("timeZone"), "spec.timeZone")
+    yield from validate_job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+    for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        yield from rules.not_negative(spec.get(key), f"spec.{key}")
+    if len(name) > 52:
+        yield problems.invalid_value("metadata.name", name, "must be no more than 52 characters")
+
+
+def _schedule(spec: Tree, path: str) -> Iterator[Cause]:
+    text = spec.get("schedule", "")
+    if not text:
+        yield problems.required(path)
+        return
+    if "TZ" in text:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        if spec.get("timeZone") is not None:
+            why = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+        yield problems.invalid_value(path, text, why)
+        return
+    try:
+        parse(text)
+    except ScheduleError as error:
+        yield problems.invalid_value(path, text, str(error))
+
+
+def _zone(name: str | None, path: str) -> Iterator[Cause]:
+    if name is None:
+        return
+    if not name:
+        yield problems.invalid_value(path, name, "timeZone must be nil or non-empty string")
+    elif name.lower() == "local":
+        text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        yield problems.invalid_value(path, name, text)
+    else:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            yield problems.invalid_value(path, name, f"unknown time zone {name}")

@@ -1,0 +1,80 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Jobs and cron jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envtest.kinds.base import TableStrategy
+from envtest.kinds.job_rules import (
+    UID,
+    validate_cron_job,
+    validate_job,
+    validate_job_spec,
+    validate_job_status,
+    validate_job_update,
+)
+from envtest.kinds.pod_rules import pod_spec_warnings
+from envtest.tables.load import Row
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+
+class JobStrategy(TableStrategy):
+    """The selector is made from the uid."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.default_propagation = "Orphan"
+        self.selectable = {"status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """Labels for its pods, and the selector that finds them."""
+        super().prepare_for_create(context, obj)
+        spec, uid, name = obj["spec"], obj["metadata"]["uid"], obj["metadata"].get("name", "")
+        spec.setdefault("manualSelector", False)
+        if spec["manualSelector"]:
+            return
+        given = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        inherits = (obj["metadata"].get("labels") or {}) == given
+        meta = spec.setdefault("template", {}).setdefault("metadata", {})
+        labels = meta.setdefault("labels", {})
+        for prefix in ("", "batch.kubernetes.io/"):
+            labels.setdefault(f"{prefix}job-name", name)
+            labels.setdefault(f"{prefix}controller-uid", uid)
+        selector = spec.setdefault("selector", {})
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), UID: uid}
+        if inherits:
+            # A job without labels of its own has those of its pods.
+            obj["metadata"]["labels"] = dict(labels)
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """Numbers, selector, template."""
+        return list(validate_job(obj))
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """Selector, completions and template stay."""
+        return [*validate_job_spec(obj["spec"], "spec"), *validate_job_update(obj, old)]
+
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """What is finished stays so."""
+        return list(validate_job_status(obj, old))
+
+    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+        """Of a template that is new."""
+        if old is not None:
+            return ()
+        template = obj["spec"].get("template") or {}
+        return list(pod_spec_warnings(template.get("spec") or {}, "spec.template.spec"))
+
+
+class CronJobStrategy(TableStrategy):
+    """A schedule and the template of a job."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """See the class."""
+        return list(validate_cron_job(obj))

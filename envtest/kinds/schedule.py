@@ -1,0 +1,162 @@
+"""When cron jobs run: five fields, or a word for common ones. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+_MONTHS = {
+    "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6,
+    "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12,
+}  # fmt: skip
+_DAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+_WORDS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_EVERY = re.compile(r"(\d+(?:\.\d+)?)(h|m|s|ms)")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_HORIZON = timedelta(days=5 * 366)
+
+
+class ScheduleError(ValueError):
+    """The text is no schedule; it says why in the words of the real server's parser."""
+
+
+class _Bounds(NamedTuple):
+    low: int
+    high: int
+    names: dict[str, int]
+
+
+_FIELDS = (
+    _Bounds(0, 59, {}),
+    _Bounds(0, 23, {}),
+    _Bounds(1, 31, {}),
+    _Bounds(1, 12, _MONTHS),
+    _Bounds(0, 6, _DAYS),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Minutes, hours, days of the month, months, days of the week (Sunday is 0); or a period in seconds.
+
+    If both sorts of days are restricted, either is enough.
+    """
+
+    minutes: frozenset[int] = frozenset()
+    hours: frozenset[int] = frozenset()
+    days: frozenset[int] = frozenset()
+    months: frozenset[int] = frozenset()
+    weekdays: frozenset[int] = frozenset()
+    any_day: bool = False
+    any_weekday: bool = False
+    period: float = 0.0
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first time after `after`, on the clock of its zone; None where there is none within five years."""
+        if self.period:
+            return (after + timedelta(seconds=self.period)).replace(microsecond=0)
+        at = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
+        end = after + _HORIZON
+        while at < end:
+            if at.month not in self.months or not self._on(at):
+                at = (at + timedelta(days=1)).replace(hour=0, minute=0)
+            elif at.hour not in self.hours:
+                at = (at + timedelta(hours=1)).replace(minute=0)
+            elif at.minute not in self.minutes:
+                at += timedelta(minutes=1)
+            else:
+                return at
+        return None
+
+    def _on(self, at: datetime) -> bool:
+        day, weekday = at.day in self.days, at.isoweekday() % 7 in self.weekdays
+        return day and weekday if self.any_day or self.any_weekday else day or weekday
+
+
+def parse(text: str) -> Schedule:
+    """Read a schedule; `ScheduleError` for anything else.
+
+    >>> parse("*/15 0 1,15 * MON-FRI").minutes == {0, 15, 30, 45}
+    True
+    """
+    if not text.strip():
+        raise ScheduleError("empty spec string")
+    if text.startswith("@"):
+        return _descriptor(text)
+    fields = text.split()
+    if len(fields) != 5:
+        raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
+    minutes, hours, days, months, weekdays = (_field(f, b) for f, b in zip(fields, _FIELDS, strict=True))
+    return Schedule(
+        minutes=minutes,
+        hours=hours,
+        days=days,
+        months=months,
+        weekdays=weekdays,
+        any_day=fields[2] in ("*", "?"),
+        any_weekday=fields[4] in ("*", "?"),
+    )
+
+
+def _descriptor(text: str) -> Schedule:
+    if text in _WORDS:
+        return parse(_WORDS[text])
+    if text.startswith("@every "):
+        raw = text.removeprefix("@every ")
+        parts = _EVERY.findall(raw)
+        if not parts or "".join(a + b for a, b in parts) != raw:
+            raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{raw}"')
+        return Schedule(period=max(1.0, sum(float(amount) * _UNITS[unit] for amount, unit in parts)))
+    raise ScheduleError(f"unrecognized descriptor: {text}")
+
+
+def _field(text: str, bounds: _Bounds) -> frozenset[int]:
+    return frozenset().union(*(_range(part, bounds) for part in text.split(",") if part))
+
+
+def _range(text: str, bounds: _Bounds) -> frozenset[int]:
+    span, *steps = text.split("/")
+    low_text, *highs = span.split("-")
+    if low_text in ("*", "?"):
+        low, high = bounds.low, bounds.high
+    else:
+        low = _number(low_text, bounds)
+        if len(highs) > 1:
+            raise ScheduleError(f"too many hyphens: {text}")
+        high = _number(highs[0], bounds) if highs else low
+    if len(steps) > 1:
+        raise ScheduleError(f"too many slashes: {text}")
+    step = _number(steps[0], _Bounds(0, 0, {})) if steps else 1
+    if steps and not highs:
+        high = bounds.high
+    if low < bounds.low:
+        raise ScheduleError(f"beginning of range ({low}) below minimum ({bounds.low}): {text}")
+    if high > bounds.high:
+        raise ScheduleError(f"end of range ({high}) above maximum ({bounds.high}): {text}")
+    if low > high:
+        raise ScheduleError(f"beginning of range ({low}) beyond end of range ({high}): {text}")
+    if step == 0:
+        raise ScheduleError(f"step of range should be a positive number: {text}")
+    return frozenset(range(low, high + 1, step))
+
+
+def _number(text: str, bounds: _Bounds) -> int:
+    named = bounds.names.get(text.lower())
+    if named is not None:
+        return named
+    if not re.fullmatch(r"[-+]?[0-9]{1,9}", text):
+        raise ScheduleError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
+    number = int(text)
+    if number < 0:
+        raise ScheduleError(f"negative number ({number}) not allowed: {text}")
+    return number
