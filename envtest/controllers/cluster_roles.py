@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from envtest.controllers.loops import Controller
 from envtest.controllers.mirror import Event
 from envtest.controllers.writes import CLUSTER_ROLES, Update
-from envtest.kinds.workloads import selects
+from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
 
 

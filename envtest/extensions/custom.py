@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -164,8 +165,8 @@ class CustomStrategy(HasStatusRules):
         return [error.cause for error in self._schema.validate(obj, old, warn=context.warn)]
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
-        """By the schema too."""
-        return self.validate_update(context, obj, old)
+        """By the schema too, whose messages begin below the status."""
+        return [_below_status(cause) for cause in self.validate_update(context, obj, old)]
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
         """Finalizers should have a path."""
@@ -180,6 +181,11 @@ class CustomStrategy(HasStatusRules):
     async def after_delete(self, context: Context, obj: Tree) -> None:
         """The definition may be waiting for this."""
         await self._gone(context)
+
+
+def _below_status(cause: Cause) -> Cause:
+    below = cause.field.removeprefix("status.")
+    return replace(cause, message=cause.message.replace(f"{cause.field} in body", f"{below} in body"))
 
 
 def _selectable(path: str) -> Callable[[Tree], str]:

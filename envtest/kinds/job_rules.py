@@ -31,7 +31,8 @@ def validate_job(obj: Tree) -> Iterator[Cause]:
     yield from rules.label_selector(selector, "spec.selector")
     labels = template_labels(spec)
     if understood(selector) and not selects(selector, labels):
-        yield problems.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
+        shown = dict(sorted(labels.items())) or None
+        yield problems.invalid_value("spec.template.metadata.labels", shown, MISMATCH)
 
 
 def _generated(obj: Tree) -> Iterator[Cause]:

@@ -20,13 +20,17 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
+_ORPHANS = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
+    " propagationPolicy=Orphan to suppress this warning"
+)
+
 
 class JobStrategy(TableStrategy):
     """The selector is made from the uid."""
 
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
-        self.default_propagation = "Orphan"
         self.selectable = {"status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
@@ -48,6 +52,14 @@ class JobStrategy(TableStrategy):
         if inherits:
             # A job without labels of its own has those of its pods.
             obj["metadata"]["labels"] = dict(labels)
+
+    def propagation(self, context: Context, obj: Tree, asked: str) -> str:
+        """Pods outlive their job unless somebody says otherwise."""
+        found = obj["metadata"].get("finalizers") or ()
+        if asked or {"orphan", "foregroundDeletion"} & set(found):
+            return asked
+        context.warn(_ORPHANS)
+        return "Orphan"
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """Numbers, selector, template."""

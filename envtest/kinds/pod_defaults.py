@@ -31,6 +31,16 @@ def pod(obj: Tree) -> None:
     for container in containers(spec):
         _requests_from_limits(container)
     pod_spec(spec)
+    _addresses(obj.get("status") or {})
+
+
+def _addresses(status: Tree) -> None:
+    """The one address is the first of the many."""
+    one, many = status.get("podIP"), status.get("podIPs")
+    if one and (not many or many[0].get("ip") != one):
+        status["podIPs"] = [{"ip": one}]
+    elif many and not one:
+        status["podIP"] = many[0].get("ip", "")
 
 
 def containers(spec: Tree) -> Iterator[Tree]:

@@ -43,7 +43,8 @@ def mark(context: Context, strategy: Strategy, current: Tree, options: DeleteOpt
     grace = strategy.grace(current, options)
     obj: Tree = copy_tree(current)
     meta = obj["metadata"]
-    finalizers = _finalizers(meta.get("finalizers") or [], options.propagation)
+    propagation = strategy.propagation(context, current, options.propagation)
+    finalizers = _finalizers(meta.get("finalizers") or [], propagation)
     if not meta.get("deletionTimestamp"):
         finalizers.extend(f for f in strategy.finalizers_on_delete(obj) if f not in finalizers)
     if finalizers:

@@ -41,7 +41,6 @@ class Strategy:
     graceful: bool = False
     custom: bool = False
     selectable: Mapping[str, FieldGetter] = {}
-    default_propagation: str = "Background"
     status_keeps: Sequence[str] = ("ownerReferences",)
 
     @property
@@ -93,6 +92,10 @@ class Strategy:
     # -------------------------------------------------------------- deleting
     def check_delete(self, context: Context, obj: Tree) -> None:
         """Raise where this object must stay."""
+
+    def propagation(self, context: Context, obj: Tree, asked: str) -> str:
+        """What becomes of dependents: as asked, or the default of the kind where nothing was asked."""
+        return asked
 
     def grace(self, obj: Tree, options: DeleteOptions) -> int:
         """Seconds between the mark and the removal; 0 removes at once."""
