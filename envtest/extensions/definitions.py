@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from envtest.extensions.conversion import validate_conversion
+from envtest.extensions.conversion import bundle_is_bad, validate_conversion
 from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
-from envtest.extensions.naming import APPROVAL, condition, protected, put_condition
+from envtest.extensions.naming import APPROVAL, condition, is_true, protected, put_condition
 from envtest.kinds.base import TableStrategy
+from envtest.kinds.client_config import has_known_version
 from envtest.kinds.pod_defaults import put
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
@@ -77,7 +78,7 @@ class DefinitionStrategy(TableStrategy):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """Names, versions, schemas, columns."""
-        return [*_validate_approval(obj, None), *_validate_name(obj), *self._rules(obj)]
+        return [*_validate_approval(obj, None), *_validate_name(obj), *self._rules(obj), *_conversion(obj, None)]
 
     @staticmethod
     def _rules(obj: Tree) -> list[Cause]:
@@ -89,7 +90,6 @@ class DefinitionStrategy(TableStrategy):
             *_validate_versions(spec),
             *_validate_names(spec.get("names") or {}),
             *_validate_stored(obj),
-            *validate_conversion(spec.get("conversion") or {}, "spec.conversion"),
         ]
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
@@ -105,7 +105,7 @@ class DefinitionStrategy(TableStrategy):
             for field, now, was in fixed
             if now != was
         ]
-        return [*self._rules(obj), *found, *_validate_approval(obj, old)]
+        return [*self._rules(obj), *_conversion(obj, old), *found, *_validate_approval(obj, old)]
 
     # -------------------------------------------------------------- deleting
     def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:
@@ -137,6 +137,18 @@ class DefinitionStrategy(TableStrategy):
     async def _tell(self, context: Context, obj: Tree) -> None:
         if self.listener is not None:
             await self.listener.changed(context, obj["metadata"]["name"])
+
+
+def _conversion(obj: Tree, old: Tree | None) -> Iterator[Cause]:
+    """What an old definition got away with stays allowed."""
+    before: Tree = {} if old is None else old["spec"].get("conversion") or {}
+    known = (before.get("webhook") or {}).get("conversionReviewVersions")
+    yield from validate_conversion(
+        obj["spec"].get("conversion") or {},
+        "spec.conversion",
+        recognized=not known or has_known_version(known),
+        check_bundle=old is not None and is_true(old, "Established") and not bundle_is_bad(before),
+    )
 
 
 def _storage_versions(obj: Tree) -> list[str]:

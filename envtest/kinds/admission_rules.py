@@ -9,7 +9,7 @@ from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
-_OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 _MAX_CONDITIONS = 64
 

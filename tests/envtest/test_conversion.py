@@ -279,3 +279,25 @@ def test_the_webhook_of_these_tests_is_its_own_inverse() -> None:
     there = convert("", {"objects": [obj], "desiredAPIVersion": f"{GROUP}/v2"})["convertedObjects"]
     back = convert("", {"objects": there, "desiredAPIVersion": f"{GROUP}/v1"})["convertedObjects"]
     assert json.dumps(back) == json.dumps([obj])
+
+
+async def test_a_bad_bundle_is_refused_once_the_definition_is_served() -> None:
+    """It may come with a new definition and stay, but a good one is not replaced by it."""
+    hook = {"clientConfig": {"url": f"{URL}/convert"}}
+    bad = {"clientConfig": {"url": f"{URL}/convert", "caBundle": "bm9uZQ=="}}
+    change = {"spec": {"conversion": {"webhook": bad}}}
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition(version("v1", "size"), version("v2", "size"), webhook=True, **hook))
+        refused = await call("PATCH", f"{CRDS}/things.{GROUP}", change, content_type=MERGE)
+        assert refused.status == 422
+        assert refused.json["details"]["causes"][0]["field"] == "spec.conversion.webhookClientConfig.caBundle"
+    async with Environment() as env:
+        call = Caller(env)
+        made = await call("POST", CRDS, definition(version("v1", "size"), version("v2", "size"), webhook=True, **bad))
+        assert made.status == 201
+        kept = await call("PATCH", f"{CRDS}/things.{GROUP}", change, content_type=MERGE)
+        assert kept.status == 200
+        await call("POST", V1, thing("a", "v1", size=1))
+        said = (await call("GET", f"{V2}/a")).json["message"]
+        assert said == "unable to load root certificates: unable to parse bytes as PEM block"
