@@ -182,6 +182,7 @@ class ControlPlane:
         services = self.stores["/services"]
         assert isinstance(services.strategy, ServiceStrategy)
         services.strategy.pool.range = self._service_range
+        services.strategy.addresses = self.stores["networking.k8s.io/ipaddresses"]
         for obj in services.list_now("", ListQuery()).items:
             services.strategy.pool.take(obj)
 

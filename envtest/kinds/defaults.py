@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envtest.kinds.core import label_namespace, secret_strings
 from envtest.kinds.pod_defaults import pod, put, template
+from envtest.kinds.service_rules import externally_accessible
 from envtest.kinds.typed import Defaults
 from opsdk.apiserver.storage.ports import Tree
 
@@ -126,12 +127,15 @@ def service(obj: Tree) -> None:
         put(port, protocol="TCP", targetPort=port.get("port", 0))
         if port["targetPort"] in ("", 0):
             port["targetPort"] = port.get("port", 0)
-    if spec["type"] in ("NodePort", "LoadBalancer"):
+    if externally_accessible(spec):
         put(spec, externalTrafficPolicy="Cluster")
     if spec["type"] in ("NodePort", "LoadBalancer", "ClusterIP"):
         put(spec, internalTrafficPolicy="Cluster")
     if spec["type"] == "LoadBalancer":
         put(spec, allocateLoadBalancerNodePorts=True)
+        for point in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
+            if point.get("ip"):
+                put(point, ipMode="VIP")
 
 
 def secret(obj: Tree) -> None:

@@ -7,11 +7,20 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 
 from envtest.kinds.base import TableStrategy
+from envtest.kinds.service_rules import (
+    externally_accessible,
+    is_headless,
+    validate_change,
+    validate_families,
+    validate_service,
+    validate_status,
+)
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
 from opsdk.errors import Cause
 
 DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
@@ -19,6 +28,8 @@ DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
 FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
 # The first addresses are left to those who ask for a certain one.
 _LEFT_FREE = 16
+_PORTS_LEFT_FREE = 86
+_NO_DUAL = "this cluster is not configured for dual-stack services"
 
 
 class Pool:
@@ -30,6 +41,7 @@ class Pool:
         self.ports: dict[int, str] = {}
         self._taken: dict[str, tuple[list[str], list[int]]] = {}
         self._next = _LEFT_FREE
+        self._next_port = _PORTS_LEFT_FREE
 
     def address(self) -> str:
         """A free address: the one after the last, round and round."""
@@ -42,17 +54,21 @@ class Pool:
                 return address
         raise problems.internal(f"failed to allocate a serviceIP: range {self.range} is full")
 
-    def port(self) -> int:
-        """A free node port."""
-        for port in range(FIRST_NODE_PORT, LAST_NODE_PORT + 1):
-            if port not in self.ports:
+    def port(self, taken: set[int]) -> int:
+        """A free node port that is not in `taken` either: one that was free for long."""
+        count = LAST_NODE_PORT - FIRST_NODE_PORT + 1
+        for step in range(count):
+            place = (self._next_port + step) % count
+            port = FIRST_NODE_PORT + place
+            if port not in self.ports and port not in taken:
+                self._next_port = place + 1
                 return port
         raise problems.internal("failed to allocate a nodePort: range is full")
 
     def take(self, obj: Tree) -> None:
         """Everything a service has is in use."""
         spec, uid = obj.get("spec") or {}, obj["metadata"]["uid"]
-        addresses = [a for a in spec.get("clusterIPs") or () if a != "None"]
+        addresses = list(own_addresses(spec))
         ports = list(used_ports(spec))
         self.addresses |= dict.fromkeys(addresses, uid)
         self.ports |= dict.fromkeys(ports, uid)
@@ -72,6 +88,11 @@ class Pool:
                 del self.ports[port]
 
 
+def own_addresses(spec: Tree) -> Iterator[str]:
+    """The addresses that a service holds."""
+    yield from (a for a in spec.get("clusterIPs") or () if a != "None")
+
+
 def used_ports(spec: Tree) -> Iterator[int]:
     """The node ports of a service."""
     for port in spec.get("ports") or ():
@@ -81,12 +102,24 @@ def used_ports(spec: Tree) -> Iterator[int]:
         yield spec["healthCheckNodePort"]
 
 
+def _wants_ports(spec: Tree) -> bool:
+    kind = spec.get("type")
+    return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
+
+
 class ServiceStrategy(TableStrategy):
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        addresses: where an ``IPAddress`` is kept for each address in use; set when the server has that kind.
+    """
+
+    addresses: Store | None = None
 
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.pool = Pool()
+        self._automatic: set[str] = set()
         self.selectable = {
             "spec.clusterIP": lambda obj: str((obj.get("spec") or {}).get("clusterIP", "")),
             "spec.type": lambda obj: str((obj.get("spec") or {}).get("type", "")),
@@ -100,170 +133,224 @@ class ServiceStrategy(TableStrategy):
         """No balancer yet."""
         return {"loadBalancer": {}}
 
-    # -------------------------------------------------------------- create
+    # -------------------------------------------------------------- allocation
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
-        """Families, addresses, ports; what they are is settled before validation, kept after storing."""
+        """Families, addresses, ports: chosen before validation, kept after storing."""
         super().prepare_for_create(context, obj)
-        self._allocate(obj, None)
+        spec = obj["spec"]
+        if spec.get("clusterIP") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        self._allocate(obj)
 
-    def _allocate(self, obj: Tree, old: Tree | None) -> None:
+    def _allocate(self, obj: Tree) -> None:
         spec = obj["spec"]
         if spec.get("type") == "ExternalName":
-            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
-                spec.pop(key, None)
             return
+        self._families(obj)
         if not spec.get("clusterIP"):
-            before = ((old or {}).get("spec") or {}).get("clusterIP")
-            spec["clusterIP"] = before or self.pool.address()
-        if not spec.get("clusterIPs") or spec["clusterIPs"][0] != spec["clusterIP"]:
-            spec["clusterIPs"] = [spec["clusterIP"], *(spec.get("clusterIPs") or [])[1:]]
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        self._allocate_ports(spec, old)
+            self._automatic.add(obj["metadata"]["uid"])
+            spec["clusterIP"] = self.pool.address()
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        else:
+            self._check_addresses(obj)
+        if _wants_ports(spec):
+            self._ports(obj)
 
-    def _allocate_ports(self, spec: Tree, old: Tree | None) -> None:
-        wants = spec.get("type") == "NodePort" or (
-            spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
-        )
-        if not wants:
+    def _refuse(self, obj: Tree, *causes: Cause) -> None:
+        if causes:
+            raise problems.invalid("Service", "", obj["metadata"].get("name", ""), causes)
+
+    def _families(self, obj: Tree) -> None:
+        """One stack is all there is; a service without selector may speak of two, because nobody serves it here."""
+        spec = obj["spec"]
+        self._refuse(obj, *validate_families(spec))
+        if is_headless(spec) and not spec.get("selector"):
+            if not spec.get("ipFamilies"):
+                single = spec.get("ipFamilyPolicy") == "SingleStack"
+                spec["ipFamilies"] = ["IPv4"] if single else ["IPv4", "IPv6"]
+            spec.setdefault("ipFamilyPolicy", "RequireDualStack")
             return
-        before = {
-            (p.get("port"), p.get("protocol")): p.get("nodePort")
-            for p in ((old or {}).get("spec") or {}).get("ports") or ()
-        }
-        taken: set[int] = set(used_ports(spec))
-        for port in spec.get("ports") or ():
-            if port.get("nodePort"):
-                continue
-            found = before.get((port.get("port"), port.get("protocol")))
-            while found is None or (found in taken and found not in before.values()):
-                found = next(
-                    n for n in range(FIRST_NODE_PORT, LAST_NODE_PORT + 1) if n not in self.pool.ports and n not in taken
-                )
-            taken.add(found)
-            port["nodePort"] = found
+        families = spec.get("ipFamilies") or []
+        if not spec.get("ipFamilyPolicy"):
+            many = len(families) == 2 or len(spec.get("clusterIPs") or ()) == 2
+            spec["ipFamilyPolicy"] = "RequireDualStack" if many else "SingleStack"
+        found = []
+        if spec["ipFamilyPolicy"] == "RequireDualStack":
+            found.append(problems.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
+        found.extend(
+            problems.invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+            for index, family in enumerate(families)
+            if family != "IPv4"
+        )
+        self._refuse(obj, *found)
+        spec.setdefault("ipFamilies", ["IPv4"])
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
-        """Ports and addresses."""
-        return [*_validate_ports(obj["spec"]), *_validate_address(obj["spec"]), *self._validate_free(obj)]
+    def _check_addresses(self, obj: Tree) -> None:
+        uid = obj["metadata"].get("uid")
+        for address in own_addresses(obj["spec"]):
+            why = ""
+            if ipaddress.ip_address(address) not in self.pool.range:
+                why = "the provided network does not match the current range"
+            elif self.pool.addresses.get(address, uid) != uid:
+                why = "provided IP is already allocated"
+            if why:
+                shown = obj["spec"]["clusterIPs"]
+                text = f"failed to allocate IP {address}: {why}"
+                self._refuse(obj, problems.invalid_value("spec.clusterIPs", shown, text))
 
-    def _validate_free(self, obj: Tree) -> Iterator[Cause]:
+    def _ports(self, obj: Tree) -> None:
         spec, uid = obj["spec"], obj["metadata"].get("uid")
-        for index, address in enumerate(spec.get("clusterIPs") or ()):
-            owner = self.pool.addresses.get(address)
-            if owner is not None and owner != uid:
-                text = f"failed to allocate IP {address}: provided IP is already allocated"
-                yield problems.invalid_value("spec.clusterIPs", [address], text)
-            elif address != "None" and not self._in_range(address):
-                text = f"failed to allocate IP {address}: the provided IP ({address}) is not in the valid range."
-                text += f" The range of valid IPs is {self.pool.range}"
-                yield problems.invalid_value("spec.clusterIPs", [address], text)
-            if index:
-                break
+        taken: set[tuple[int, str]] = set()
+        numbers: set[int] = set()
         for index, port in enumerate(spec.get("ports") or ()):
             number = port.get("nodePort")
-            if number and self.pool.ports.get(number, uid) != uid:
-                field = f"spec.ports[{index}].nodePort"
-                yield problems.invalid_value(field, number, "provided port is already allocated")
+            if not number:
+                continue
+            path, why = f"spec.ports[{index}].nodePort", ""
+            if not FIRST_NODE_PORT <= number <= LAST_NODE_PORT:
+                valid = f"{FIRST_NODE_PORT}-{LAST_NODE_PORT}"
+                why = f"provided port is not in the valid range. The range of valid ports is {valid}"
+            elif self.pool.ports.get(number, uid) != uid or (number, port.get("protocol", "")) in taken:
+                why = "provided port is already allocated"
+            if why:
+                self._refuse(obj, problems.invalid_value(path, number, why))
+            taken.add((number, port.get("protocol", "")))
+            numbers.add(number)
+        for port in spec.get("ports") or ():
+            if not port.get("nodePort"):
+                port["nodePort"] = self.pool.port(numbers)
+                numbers.add(port["nodePort"])
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """See the rules."""
+        return list(validate_service(obj["spec"]))
 
     # -------------------------------------------------------------- update
     def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """What was allocated stays, as far as the type allows."""
         super().prepare_for_update(context, obj, old)
         spec, before = obj["spec"], old["spec"]
-        if spec.get("type") != "ExternalName" and before.get("type") != "ExternalName":
+        _drop_by_type(spec, before)
+        _synchronize(spec, before)
+        if "ExternalName" not in (spec.get("type"), before.get("type")):
             for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
                 if not spec.get(key) and before.get(key):
                     spec[key] = before[key]
-        self._allocate(obj, old)
+        if _wants_ports(spec) and _wants_ports(before):
+            _keep_ports(spec, before)
+        self._allocate(obj)
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The address stays."""
-        found: list[Cause] = []
-        before, now = old["spec"].get("clusterIPs") or [], obj["spec"].get("clusterIPs") or []
-        if before and now and before[0] != now[0]:
-            text = "may not change once set"
-            found.append(problems.invalid_value("spec.clusterIPs[0]", now, text))
-        return [*found, *self.validate(context, obj)]
+        return [*validate_change(obj["spec"], old["spec"]), *self.validate(context, obj)]
+
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """Only balancers have one."""
+        return list(validate_status(obj))
 
     # -------------------------------------------------------------- side effects
     def before_create(self, context: Context, obj: Tree) -> None:
-        """Nobody else gets these."""
+        """Nobody else gets these; admission may have taken its time, so a chosen address may be gone meanwhile."""
+        uid, spec = obj["metadata"]["uid"], obj["spec"]
+        automatic = uid in self._automatic
+        self._automatic.discard(uid)
+        if automatic and self.pool.addresses.get(spec["clusterIP"], uid) != uid:
+            spec["clusterIP"] = self.pool.address()
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        if spec.get("type") != "ExternalName":
+            self._check_addresses(obj)
         self.pool.take(obj)
+
+    async def after_create(self, context: Context, obj: Tree) -> None:
+        """Its addresses are objects too."""
+        self._publish(context, obj, set())
 
     async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """What it has now, it has."""
         self.pool.release(old)
         self.pool.take(obj)
+        self._withdraw(set(own_addresses(old["spec"])) - set(own_addresses(obj["spec"])))
+        self._publish(context, obj, set(own_addresses(old["spec"])))
 
     async def after_delete(self, context: Context, obj: Tree) -> None:
         """Free again."""
         self.pool.release(obj)
+        self._withdraw(set(own_addresses(obj["spec"])))
 
-    def _in_range(self, address: str) -> bool:
-        try:
-            return ipaddress.ip_address(address) in self.pool.range
-        except ValueError:
-            return True
+    def _publish(self, context: Context, obj: Tree, known: set[str]) -> None:
+        if self.addresses is None:
+            return
+        meta = obj["metadata"]
+        for address in own_addresses(obj["spec"]):
+            if address in known:
+                continue
+            made = {
+                "kind": "IPAddress",
+                "apiVersion": "networking.k8s.io/v1",
+                "metadata": {
+                    "name": address,
+                    "uid": context.new_uid(),
+                    "creationTimestamp": context.timestamp(),
+                    "labels": {
+                        "ipaddress.kubernetes.io/ip-family": "IPv4",
+                        "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+                    },
+                },
+                "spec": {"parentRef": {"resource": "services", "namespace": meta["namespace"], "name": meta["name"]}},
+            }
+            try:
+                self.addresses.storage.create(self.addresses.key("", address), made)
+            except KeyExistsError:
+                continue  # somebody made one by hand: it is theirs
 
-
-def _validate_address(spec: Tree) -> Iterator[Cause]:
-    kind = spec.get("type")
-    if kind not in ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"):
-        allowed = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
-        yield problems.unsupported("spec.type", kind, sorted(allowed))
-    if kind == "ExternalName":
-        name = spec.get("externalName", "")
-        if not name:
-            yield problems.required("spec.externalName")
-        else:
-            for text in names.dns_subdomain(name.rstrip(".")):
-                yield problems.invalid_value("spec.externalName", name, text)
-    address = spec.get("clusterIP", "")
-    if address and address != "None":
-        try:
-            ipaddress.ip_address(address)
-        except ValueError:
-            text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-            yield problems.invalid_value("spec.clusterIPs[0]", address, text)
-    if spec.get("sessionAffinity") not in ("None", "ClientIP"):
-        yield problems.unsupported("spec.sessionAffinity", spec.get("sessionAffinity"), ["ClientIP", "None"])
-
-
-def _validate_ports(spec: Tree) -> Iterator[Cause]:
-    ports = spec.get("ports") or []
-    headless = spec.get("clusterIP") == "None"
-    if not ports and not headless and spec.get("type") != "ExternalName":
-        yield problems.required("spec.ports")
-    seen: set[str] = set()
-    keys: set[tuple[object, object]] = set()
-    for index, port in enumerate(ports):
-        field = f"spec.ports[{index}]"
-        name, number = port.get("name", ""), port.get("port", 0)
-        if not name and len(ports) > 1:
-            yield problems.required(f"{field}.name")
-        elif name:
-            for text in names.dns_label(name):
-                yield problems.invalid_value(f"{field}.name", name, text)
-            if name in seen:
-                yield problems.duplicate(f"{field}.name", name)
-            seen.add(name)
-        yield from _validate_port(port, field, spec.get("type", ""))
-        key = (number, port.get("protocol"))
-        if key in keys:
-            yield problems.duplicate(field, {"protocol": port.get("protocol"), "port": number, "targetPort": 0})
-        keys.add(key)
+    def _withdraw(self, gone: set[str]) -> None:
+        if self.addresses is None:
+            return
+        for address in sorted(gone):
+            try:
+                self.addresses.storage.delete(self.addresses.key("", address))
+            except KeyNotFoundError:
+                continue
 
 
-def _validate_port(port: Tree, field: str, kind: str) -> Iterator[Cause]:
-    number, node_port = port.get("port", 0), port.get("nodePort")
-    if not 1 <= number <= 65535:
-        yield problems.invalid_value(f"{field}.port", number, "must be between 1 and 65535, inclusive")
-    if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
-        yield problems.unsupported(f"{field}.protocol", port.get("protocol"), ["SCTP", "TCP", "UDP"])
-    if node_port and kind in ("ClusterIP", "ExternalName"):
-        yield problems.not_allowed(f"{field}.nodePort", "may not be used when `type` is 'ClusterIP'")
-    elif node_port and not FIRST_NODE_PORT <= node_port <= LAST_NODE_PORT:
-        valid = f"{FIRST_NODE_PORT}-{LAST_NODE_PORT}"
-        text = f"provided port is not in the valid range. The range of valid ports is {valid}"
-        yield problems.invalid_value(f"{field}.nodePort", node_port, text)
+def _drop_by_type(spec: Tree, old: Tree) -> None:
+    """What the old type needed and the new one does not goes, unless it was changed on purpose."""
+    kind, before = spec.get("type"), old.get("type")
+    if kind == "ExternalName" and before != "ExternalName":
+        _drop_same(spec, old, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        spec.pop("internalTrafficPolicy", None)
+    if _wants_ports(old) and not _wants_ports(spec) and set(used_ports(spec)) <= set(used_ports(old)):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+    if externally_accessible(old) and not externally_accessible(spec):
+        _drop_same(spec, old, "externalTrafficPolicy")
+    if before == "LoadBalancer" and kind != "LoadBalancer":
+        _drop_same(spec, old, "allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
+
+
+def _drop_same(spec: Tree, old: Tree, *keys: str) -> None:
+    for key in keys:
+        if spec.get(key) == old.get(key):
+            spec.pop(key, None)
+
+
+def _synchronize(spec: Tree, old: Tree) -> None:
+    """Who changes the one address means the list too."""
+    same_list = (spec.get("clusterIPs") or []) == (old.get("clusterIPs") or [])
+    if spec.get("clusterIP") == old.get("clusterIP") or not same_list:
+        return
+    if spec.get("clusterIP"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    else:
+        spec.pop("clusterIPs", None)
+
+
+def _keep_ports(spec: Tree, old: Tree) -> None:
+    """Ports keep their node ports by their names."""
+    taken = set(used_ports(spec))
+    known = {port.get("name", ""): port.get("nodePort") for port in old.get("ports") or ()}
+    for port in spec.get("ports") or ():
+        found = known.get(port.get("name", ""))
+        if not port.get("nodePort") and found and found not in taken:
+            port["nodePort"] = found
+            taken.add(found)
