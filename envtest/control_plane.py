@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
 
+from envtest import policies
 from envtest.access import Access, Gatekeeper
 from envtest.bootstrap import bootstrap
 from envtest.extensions.custom import CustomModel
@@ -150,7 +151,8 @@ class ControlPlane:
         self.extensions = late.target = self._extensions()
         lifecycle = NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info)
         self.admission.add("NamespaceLifecycle", lifecycle)
-        install(self, self.webhook_client, Conditions(self.access.authorizer))
+        hooks = install(self, self.webhook_client, Conditions(self.access.authorizer))
+        policies.install(self, hooks, self.access.authorizer)
         self.server = Server(
             self.core,
             well_known=self._well_known,

@@ -109,15 +109,15 @@ def _named(key: str, field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ match conditions
-def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Cause]:
-    """Names, each once, and expressions."""
+def validate_conditions(conditions: Sequence[Tree], field: str, *, params: bool = False) -> Iterator[Cause]:
+    """Names, each once, and expressions; `params` says whether these may refer to parameters."""
     if len(conditions) > _MAX_CONDITIONS:
         text = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"
         yield Cause(reason="FieldValueTooMany", message=text, field=field)
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         at, name = f"{field}[{index}]", condition.get("name") or ""
-        yield from _condition(str(condition.get("expression") or ""), f"{at}.expression")
+        yield from _condition(str(condition.get("expression") or ""), f"{at}.expression", params=params)
         if not name:
             yield problems.required(f"{at}.name")
             continue
@@ -127,12 +127,12 @@ def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Caus
         seen.add(name)
 
 
-def _condition(expression: str, field: str) -> Iterator[Cause]:
+def _condition(expression: str, field: str, *, params: bool) -> Iterator[Cause]:
     from opsdk.apiserver.expressions.admission import compile_condition  # noqa: PLC0415 - CEL takes long to load
 
     if not expression.strip():
         yield problems.required(field)
         return
-    found = compile_condition(expression.strip())
+    found = compile_condition(expression.strip(), params=params)
     if isinstance(found, str):
-        yield problems.invalid_value(field, expression, found)
+        yield problems.invalid_value(field, expression.strip(), found)

@@ -11,6 +11,7 @@ from envtest.kinds.defaults import DEFAULTS
 from envtest.kinds.events import EventStrategy
 from envtest.kinds.jobs import CronJobStrategy, JobStrategy
 from envtest.kinds.pods import PodStrategy
+from envtest.kinds.policies import PolicyBindingStrategy, PolicyStrategy
 from envtest.kinds.printers import PRINTERS
 from envtest.kinds.rbac import BindingStrategy, RoleStrategy
 from envtest.kinds.services import ServiceStrategy
@@ -54,6 +55,10 @@ def catalogue() -> Catalogue:
             DEFINITIONS: DefinitionStrategy,
             f"{HOOKS}/mutatingwebhookconfigurations": WebhookStrategy,
             f"{HOOKS}/validatingwebhookconfigurations": WebhookStrategy,
+            f"{HOOKS}/mutatingadmissionpolicies": PolicyStrategy,
+            f"{HOOKS}/validatingadmissionpolicies": PolicyStrategy,
+            f"{HOOKS}/mutatingadmissionpolicybindings": PolicyBindingStrategy,
+            f"{HOOKS}/validatingadmissionpolicybindings": PolicyBindingStrategy,
             f"{RBAC}/roles": RoleStrategy,
             f"{RBAC}/clusterroles": RoleStrategy,
             f"{RBAC}/rolebindings": BindingStrategy,

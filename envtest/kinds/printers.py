@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from envtest.kinds import policy_printers
 from envtest.kinds.printing import AGE, NAME, Cells, KindPrinter, age, since
 from envtest.kinds.scale import selector_text
 from opsdk.apiserver.resources import Column, Printer
@@ -267,20 +268,6 @@ def _webhooks(obj: Tree, now: float) -> list[Any]:
     return [_name(obj), len(obj.get("webhooks") or []), age(obj, now)]
 
 
-def _policy(obj: Tree, now: float) -> list[Any]:
-    spec = _spec(obj)
-    kind = spec.get("paramKind") or {}
-    params = f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else "<unset>"
-    return [_name(obj), len(spec.get("validations") or []), params, age(obj, now)]
-
-
-def _policy_binding(obj: Tree, now: float) -> list[Any]:
-    spec = _spec(obj)
-    ref = spec.get("paramRef") or {}
-    params = f"{ref.get('namespace', '*')}/{ref.get('name', '*')}" if ref else "<unset>"
-    return [_name(obj), spec.get("policyName", ""), params, age(obj, now)]
-
-
 def _made(*columns: Column | str, cells: Cells) -> KindPrinter:
     return KindPrinter([NAME, *(c if isinstance(c, Column) else _text(c) for c in columns)], cells)
 
@@ -359,11 +346,6 @@ PRINTERS: dict[str, Printer] = {
     "rbac.authorization.k8s.io/clusterrolebindings": _BINDING,
     "admissionregistration.k8s.io/validatingwebhookconfigurations": _WEBHOOKS,
     "admissionregistration.k8s.io/mutatingwebhookconfigurations": _WEBHOOKS,
-    "admissionregistration.k8s.io/validatingadmissionpolicies": _made(
-        _count("Validations"), "ParamKind", AGE, cells=_policy
-    ),
-    "admissionregistration.k8s.io/validatingadmissionpolicybindings": _made(
-        "PolicyName", "ParamRef", AGE, cells=_policy_binding
-    ),
+    **policy_printers.PRINTERS,
 }
 """By ``group/resource``."""

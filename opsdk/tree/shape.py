@@ -173,9 +173,16 @@ class Shape:
                 value[name] = self.field(name).zero(known.get(name))
             elif default is not None and (not default or name in self.required):
                 value[name] = type(default)()
-            elif name in self.required:
+            elif name in self.required and not self._omits_empty:
                 value[name] = None
         return value
+
+    @property
+    def _omits_empty(self) -> bool:
+        """Whether even required fields are left out while they are empty: else required texts have defaults."""
+        declared = (self._properties.get(name) or {} for name in self.required)
+        texts = [schema for schema in declared if schema.get("type") == "string"]
+        return bool(texts) and all(schema.get("default") is None for schema in texts)
 
 
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})

@@ -33,6 +33,7 @@ FLOORS = {
     "namespaces": 30,
     "negotiation": 55,
     "patch": 107,
+    "policy": 128,
     "subresources": 21,
     "validation": 28,
     "watch": 68,

@@ -15,21 +15,37 @@ from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 _GROUP = "admissionregistration.k8s.io"
-_EXEMPT = frozenset(
+_POLICIES = frozenset(
     {
-        "validatingwebhookconfigurations",
-        "mutatingwebhookconfigurations",
         "validatingadmissionpolicies",
         "validatingadmissionpolicybindings",
         "mutatingadmissionpolicies",
         "mutatingadmissionpolicybindings",
     }
 )
+_EXEMPT = _POLICIES | {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
+_REVIEWS = frozenset(
+    {
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    }
+)
 
 
 def exempt(resource: GroupVersionResource) -> bool:
-    """Whether nobody may stand in the way of writing it: else a mistake there could not be mended."""
+    """Whether no webhook may stand in the way of writing it: else a mistake there could not be mended."""
     return resource.group == _GROUP and resource.resource in _EXEMPT
+
+
+def policy_exempt(resource: GroupVersionResource) -> bool:
+    """The same for policies, which may well judge configurations of webhooks, but no questions about permissions."""
+    if resource.group == _GROUP:
+        return resource.resource in _POLICIES
+    return (resource.group, resource.resource) in _REVIEWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +113,10 @@ class Rule:
                 for resource, sub in self.resources
             )
         )
+
+    def means(self, asked: Asked, name: str) -> bool:
+        """Whether the rule means this request for an object of this name."""
+        return self.matches(asked) and (not self.names or name in self.names)
 
     def _scope(self, asked: Asked) -> bool:
         if self.scope == "*":

@@ -101,6 +101,14 @@ class Review:
         """Empty for the resource itself."""
         return self.served.info.subresource
 
+    @property
+    def shown_name(self) -> str:
+        """What refusals call the object: before it has a name, by what its name will be made of."""
+        if self.name:
+            return self.name
+        meta: Tree = (self.obj or {}).get("metadata") or {}
+        return str(meta.get("name") or meta.get("generateName") or "Unknown")
+
     def warn(self, text: str) -> None:
         """Tell the client something."""
         self.call.warn(text)

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK
 from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
+from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, construct
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.cel.environment import Environment, Program
-from opsdk.cel.types import BOOL, DYN, STRING, Kind, list_of, map_of, object_of
+from opsdk.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, object_of
 from opsdk.errors import CelCompileError
 
 _KIND: Final = object_of("kubernetes.GroupVersionKind", {"group": STRING, "version": STRING, "kind": STRING})
@@ -37,30 +38,82 @@ REQUEST: Final = object_of(
         "options": DYN,
     },
 )
+_TEXTS: Final = map_of(STRING, STRING)
+_CONDITION: Final = object_of(
+    "kubernetes.NamespaceCondition",
+    {"status": STRING, "type": STRING, "lastTransitionTime": TIMESTAMP, "message": STRING, "reason": STRING},
+)
+_METADATA: Final = object_of(
+    "kubernetes.NamespaceMetadata",
+    {
+        "name": STRING,
+        "generateName": STRING,
+        "namespace": STRING,
+        "labels": _TEXTS,
+        "annotations": _TEXTS,
+        "UID": STRING,
+        "creationTimestamp": TIMESTAMP,
+        "deletionGracePeriodSeconds": INT,
+        "deletionTimestamp": TIMESTAMP,
+        "generation": INT,
+        "resourceVersion": STRING,
+        "finalizers": list_of(STRING),
+    },
+)
+_SPEC: Final = object_of("kubernetes.NamespaceSpec", {"finalizers": list_of(STRING)})
+_STATUS: Final = object_of("kubernetes.NamespaceStatus", {"conditions": list_of(_CONDITION), "phase": STRING})
+NAMESPACE: Final = object_of("kubernetes.Namespace", {"metadata": _METADATA, "spec": _SPEC, "status": _STATUS})
+_TYPES: Final = (_KIND, _RESOURCE, _USER, REQUEST, _CONDITION, _METADATA, _SPEC, _STATUS, NAMESPACE)
+
 MATCH_BUDGET: Final = 2_500_000
 """What all match conditions of one webhook or policy may cost."""
 
 
 @cache
-def admission_environment() -> Environment:
-    """All libraries and variables but parameters and a policy's own variables."""
-    variables = {"object": DYN, "oldObject": DYN, "namespaceObject": DYN, "request": REQUEST}
-    return kubernetes_environment().extend(
-        variables={**variables, "authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK},
-        types={type_.name: type_ for type_ in (_KIND, _RESOURCE, _USER, REQUEST)},
-    )
+def admission_environment(*, params: bool = False, authorizer: bool = True, patches: bool = False) -> Environment:
+    """All libraries and variables but a policy's own; with `patches`, what makes up mutations."""
+    variables = {"object": DYN, "oldObject": DYN, "namespaceObject": NAMESPACE, "request": REQUEST}
+    if params:
+        variables["params"] = DYN
+    if authorizer:
+        variables |= {"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
+    made = kubernetes_environment().extend(variables=variables, types={type_.name: type_ for type_ in _TYPES})
+    return made.extend(types=MUTATION_TYPES, construct=construct) if patches else made
+
+
+def compile_typed(environment: Environment, expression: str, wanted: tuple[Type, ...]) -> Program | str:
+    """The program of an expression, or what is wrong with it; any type will do where none is wanted.
+
+    >>> compile_typed(admission_environment(), "1", (BOOL,))
+    'must evaluate to bool but got int'
+    """
+    try:
+        program = environment.compile(expression)
+    except CelCompileError as error:
+        found = str(error)
+        return found if found.startswith("program instantiation") else f"compilation failed: {found}"
+    if wanted and program.type not in wanted:
+        shown = [runtime_text(one) for one in wanted]
+        text = shown[0] if len(shown) == 1 else f"one of [{' '.join(shown)}]"
+        return f"must evaluate to {text} but got {runtime_text(program.type)}"
+    return program
+
+
+def runtime_text(type_: Type) -> str:
+    """A type as the server's own messages show it.
+
+    >>> runtime_text(list_of(TIMESTAMP))
+    'list(google.protobuf.Timestamp)'
+    """
+    if not type_.params:
+        return type_.runtime_name
+    return f"{type_.name}({', '.join(map(runtime_text, type_.params))})"
 
 
 @cache
-def compile_condition(expression: str) -> Program | str:
-    """The program of a condition, or what is wrong with it."""
-    try:
-        program = admission_environment().compile(expression)
-    except CelCompileError as error:
-        return f"compilation failed: {error}"
-    if program.type.kind not in (Kind.BOOL, Kind.DYN):
-        return "must evaluate to bool"
-    return program
+def compile_condition(expression: str, *, params: bool = False) -> Program | str:
+    """The program of a match condition, or what is wrong with it."""
+    return compile_typed(admission_environment(params=params), expression, (BOOL,))
 
 
 def request_variable(request: Tree) -> dict[str, Any]:

@@ -9,7 +9,8 @@ _WORDS: Final = (
     "true false null in as break const continue else for function if import let loop package namespace return var void"
     " while"
 )
-_RESERVED: Final = frozenset(_WORDS.split())
+RESERVED: Final = frozenset(_WORDS.split())
+"""What no identifier can be."""
 _ESCAPABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _SPECIAL: Final = re.compile(r"__|[./-]")
 _NAMES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
@@ -23,6 +24,6 @@ def escape(name: str) -> str | None:
     """
     if not _ESCAPABLE.fullmatch(name):
         return None
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     return _SPECIAL.sub(lambda match: _NAMES[match[0]], name)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsdk.api.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apiserver import problems
+from opsdk.apiserver.admission.views import Invocation
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints import documents
 from opsdk.apiserver.endpoints.admit import Review
@@ -27,16 +27,6 @@ class AnswerError(Exception):
 
 
 # ------------------------------------------------------------------ the question
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
-    """How one webhook sees a review: of which version, with which objects."""
-
-    kind: GroupVersionKind
-    resource: GroupVersionResource
-    obj: Tree | None
-    old: Tree | None
-
-
 def question(review: Review, seen: Invocation, *, uid: str, version: str) -> Tree:
     """The AdmissionReview that is sent."""
     request: Tree = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from opsdk.api.selectors import Selector
-from opsdk.apiserver.admission.matching import Asked, Rule, rules_of, selector_of
+from opsdk.apiserver.admission.matching import Rule, rules_of, selector_of
 from opsdk.apiserver.outgoing.target import Target, target_of
 from opsdk.apiserver.storage.ports import Change, Storage, Tree
 
@@ -58,10 +58,6 @@ class Hook:
     def target(self) -> Target:
         """Where it is called; `TargetError` where the configuration is of no use."""
         return target_of(self.client_config)
-
-    def means(self, asked: Asked) -> bool:
-        """Whether one of its rules matches."""
-        return any(rule.matches(asked) for rule in self.rules)
 
 
 def hooks_of(configurations: Iterable[Tree]) -> tuple[Hook, ...]:

@@ -5,22 +5,15 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
-from opsdk.api.gvk import GroupVersionKind
 from opsdk.apiserver import problems
-from opsdk.apiserver.admission.matching import (
-    Asked,
-    exempt,
-    in_some_namespace,
-    selected_labels,
-    selects_object,
-)
+from opsdk.apiserver.admission.matching import exempt, selects_object
+from opsdk.apiserver.admission.rounds import Rounds
+from opsdk.apiserver.admission.views import Equivalents, Invocation, Namespaces, Views
 from opsdk.apiserver.admission.webhooks.answers import (
     KNOWN_VERSIONS,
     AnswerError,
-    Invocation,
     Verdict,
     parse_patch,
     patched,
@@ -40,26 +33,6 @@ from opsdk.tree.equal import deep_equal
 
 Evaluate = Callable[[Review, Invocation, Sequence[Tree]], Awaitable[Sequence[bool | str]]]
 """What each match condition says of an invocation: true, false, or what went wrong."""
-
-
-class Equivalents(Protocol):
-    """Other versions in which the same objects are served."""
-
-    def equivalents(self, served: Installed) -> Sequence[Installed]:
-        """The same resource or subresource in other versions and groups."""
-        ...
-
-    async def convert(self, obj: Tree, source: Installed, target: Installed) -> Tree:
-        """The same object in another of them."""
-        ...
-
-
-class Namespaces(Protocol):
-    """Where namespaces are found."""
-
-    def __call__(self, name: str) -> Tree:
-        """A namespace, else `NotFoundError`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,69 +64,19 @@ class _Chooser:
     def __init__(self, ports: Ports, review: Review) -> None:
         self._ports = ports
         self._review = review
-        self._asked = Asked.of(review)
-        self._others: Sequence[Installed] | None = None
-        self._old: dict[int, Tree | None] = {}
+        self._views = Views(review, ports.equivalents, ports.namespace)
 
     async def choose(self, hook: Hook) -> _Chosen | None:
         """None where the webhook is not concerned; an `ApiError` where that cannot be said."""
-        review = self._review
-        if not selects_object(hook.objects, review):
+        if not selects_object(hook.objects, self._review):
             return None
-        served = self._served(hook)
-        if served is None or not self._selects_namespace(hook):
+        served = self._views.served(hook.rules, equivalent=hook.equivalent)
+        if served is None or not self._views.selects_namespace(hook.namespaces):
             return None
-        seen = await self.seen(served)
+        seen = await self._views.seen(served)
         if hook.conditions and not await self._conditions(hook, seen):
             return None
         return _Chosen(hook, served, seen)
-
-    def _served(self, hook: Hook) -> Installed | None:
-        """The version by which a rule means this request."""
-        review = self._review
-        if hook.means(self._asked):
-            return review.served
-        if not hook.equivalent:
-            return None
-        if self._others is None:
-            self._others = self._ports.equivalents.equivalents(review.served)
-        for rule in hook.rules:
-            for other in self._others:
-                info = other.info
-                resource = review.resource._replace(group=info.group, version=info.version, resource=info.resource)
-                if rule.matches(self._asked.instead(resource)):
-                    return other
-        return None
-
-    def _selects_namespace(self, hook: Hook) -> bool:
-        review = self._review
-        if not hook.namespaces.requirements or not in_some_namespace(review):
-            return True
-        labels = selected_labels(review)
-        if labels is None:
-            labels = self._ports.namespace(review.namespace)["metadata"].get("labels") or {}
-        return hook.namespaces.matches(labels)
-
-    async def seen(self, served: Installed) -> Invocation:
-        """The review in the version of `served`."""
-        review = self._review
-        if served is review.served:
-            return Invocation(kind=review.kind, resource=review.resource, obj=review.obj, old=review.old)
-        info = served.info
-        group, _, version = info.kind_api_version.rpartition("/")
-        if id(served) not in self._old:
-            self._old[id(served)] = await self._converted(review.old, served)
-        return Invocation(
-            kind=GroupVersionKind(group, version, info.kind),
-            resource=review.resource._replace(group=info.group, version=info.version, resource=info.resource),
-            obj=await self._converted(review.obj, served),
-            old=self._old[id(served)],
-        )
-
-    async def _converted(self, obj: Tree | None, served: Installed) -> Tree | None:
-        if obj is None:
-            return None
-        return await self._ports.equivalents.convert(obj, self._review.served, served)
 
     async def _conditions(self, hook: Hook, seen: Invocation) -> bool:
         """Whether all hold. One that is false decides, whatever goes wrong in the others."""
@@ -221,20 +144,6 @@ def _failed(hook: Hook, why: str) -> _FailedError:
 
 
 # ------------------------------------------------------------------ mutating
-@dataclass(slots=True)
-class _Rounds:
-    """What the first round leaves to the second."""
-
-    last: Tree | None = None
-    invoked: set[str] = field(default_factory=set)
-    again: set[str] = field(default_factory=set)
-
-    def changed(self) -> None:
-        """Somebody changed the object: who was asked before and wants to be asked again, is."""
-        self.again |= self.invoked
-        self.invoked.clear()
-
-
 class MutatingWebhooks:
     """One after another, each sees what those before it made of the object.
 
@@ -252,9 +161,7 @@ class MutatingWebhooks:
         hooks = self._hooks()
         if not hooks or exempt(review.resource):
             return
-        rounds: _Rounds = review.notes.setdefault("MutatingAdmissionWebhook", _Rounds())
-        if review.again and not deep_equal(rounds.last, review.obj):
-            rounds.changed()
+        rounds = Rounds.of(review, "MutatingAdmissionWebhook")
         chooser = _Chooser(self._ports, review)
         for hook in hooks:
             if review.again and hook.uid not in rounds.again:
@@ -267,7 +174,7 @@ class MutatingWebhooks:
     async def validate(self, review: Review) -> None:
         """Nothing."""
 
-    async def _invoke(self, review: Review, chosen: _Chosen, rounds: _Rounds) -> None:
+    async def _invoke(self, review: Review, chosen: _Chosen, rounds: Rounds) -> None:
         hook = chosen.hook
         try:
             found = await self._caller.ask(review, chosen)

@@ -1,0 +1,129 @@
+"""Mutating policies: one after another, each sees what those before it made of the object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.admission.inputs import inputs
+from opsdk.apiserver.admission.policies.choosing import Chosen, Failure, Ports, choose, namespace_of
+from opsdk.apiserver.admission.policies.configured import Bound
+from opsdk.apiserver.admission.policies.matched import conditions_hold
+from opsdk.apiserver.admission.policies.patches import apply_configuration, apply_operations
+from opsdk.apiserver.admission.policies.programs import Mutation
+from opsdk.apiserver.admission.rounds import Rounds
+from opsdk.apiserver.admission.views import Views
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
+from opsdk.apiserver.expressions.asking import Asking
+from opsdk.apiserver.expressions.kubernetes import RUNTIME_BUDGET
+from opsdk.apiserver.resources import Model
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError, Cause, CelEvaluationError, DecodeError, PatchError
+from opsdk.tree.equal import deep_equal
+
+
+async def mutate(review: Review, bound: Sequence[Bound], ports: Ports) -> None:
+    """Change the object.
+
+    Raises:
+        ApiError: a policy cannot be followed.
+    """
+    choice = await choose(review, bound, ports)
+    failures = choice.failures
+    if choice.chosen:
+        failures = [*failures, *await _Mutator(review, ports).run(choice.chosen)]
+    if failures:
+        raise _refusal(review, failures)
+
+
+class _Mutator:
+    """One round of one review."""
+
+    def __init__(self, review: Review, ports: Ports) -> None:
+        self._review = review
+        self._views = Views(review, ports.equivalents, ports.namespace)
+        self._asking = Asking(ports.authorizer)
+        self._namespace = namespace_of(review, ports)
+        self._failures: list[Failure] = []
+
+    async def run(self, chosen: Sequence[Chosen]) -> list[Failure]:
+        """What went wrong and is not to be ignored."""
+        rounds = Rounds.of(self._review, "MutatingAdmissionPolicy")
+        for one in chosen:
+            if await self._conditions(one) and not (self._review.again and one.key not in rounds.again):
+                await self._invoke(one, rounds)
+        rounds.last = self._review.obj
+        return self._failures
+
+    def _fail(self, one: Chosen, message: str) -> None:
+        if not one.policy.ignore_failures:
+            self._failures.append(Failure(one.policy, one.binding, message, "Invalid"))
+
+    async def _inputs(self, one: Chosen) -> dict[str, Any]:
+        seen = await self._views.seen(one.served)
+        return inputs(self._review, seen, self._asking, params=one.params, namespace=self._namespace)
+
+    async def _conditions(self, one: Chosen) -> bool:
+        holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))
+        if isinstance(holds, str):
+            self._fail(one, holds)
+        return holds is True
+
+    async def _invoke(self, one: Chosen, rounds: Rounds) -> None:
+        before = self._review.obj
+        for mutation in one.policy.programs.mutations:
+            if self._review.obj is None:
+                break
+            try:
+                await self._change(one, mutation)
+            except (CelEvaluationError, OutOfBudgetError, PatchError, DecodeError) as error:
+                self._fail(one, str(error))
+        if not deep_equal(before, self._review.obj):
+            rounds.changed()
+            self._review.reinvoke = True
+        if one.policy.reinvoke:
+            rounds.invoked.add(one.key)
+
+    async def _change(self, one: Chosen, mutation: Mutation) -> None:
+        values = await self._inputs(one)
+        before: Tree = values["object"]
+        activation = Activation(self._asking, values, one.policy.programs.variables, budget=RUNTIME_BUDGET)
+        if mutation.expression.fault:
+            raise PatchError(mutation.expression.fault)
+        value = await activation.evaluate(mutation.expression)
+        model = one.served.model
+        if not mutation.patch:
+            after = apply_configuration(before, value, model.shape)
+        else:
+            after = _checked(model, apply_operations(before, value))
+        if deep_equal(before, after):
+            return
+        if not self._review.connected:
+            after = model.default(model.decode(after).obj)
+        await self._views.put(after, one.served)
+
+
+def _checked(model: Model, after: Tree) -> Tree:
+    """A patched object that still is what it was; a patch that breaks it is the policy's fault, and told as such."""
+    try:
+        found = model.decode(after)
+    except DecodeError as error:
+        raise problems.internal(str(error)) from None
+    if found.problems and model.typed:
+        raise problems.internal(f"strict decoding error: {', '.join(found.problems)}")
+    return after
+
+
+def _refusal(review: Review, failures: Sequence[Failure]) -> ApiError:
+    """All that went wrong; the first gives its message."""
+    texts = [_text(failure) for failure in failures]
+    causes = tuple(Cause(message=text) for text in texts)
+    error = problems.forbidden(review.served.info, review.shown_name, "", causes=causes)
+    return ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
+
+
+def _text(failure: Failure) -> str:
+    by = f" with binding '{failure.binding.name}'" if failure.binding is not None else ""
+    return f"policy '{failure.policy.name}'{by} denied request: {failure.message}"

@@ -1,0 +1,89 @@
+"""Which parameters a binding means; the texts are the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from opsdk.api.selectors import Selector
+from opsdk.apiserver.admission.policies.configured import Binding, ParamRef, Policy
+from opsdk.apiserver.storage.ports import Tree
+
+
+class ParamSource(Protocol):
+    """Where parameters of one kind are kept."""
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether they are in namespaces."""
+        ...
+
+    async def get(self, namespace: str, name: str) -> Tree | None:
+        """One of them, in the version that was asked for."""
+        ...
+
+    async def select(self, namespace: str, selector: Selector) -> Sequence[Tree]:
+        """Those with such labels, by their names."""
+        ...
+
+
+class Params(Protocol):
+    """Finds kinds by their names."""
+
+    def __call__(self, api_version: str, kind: str) -> ParamSource | None:
+        """None where no such kind is served."""
+        ...
+
+
+class ConfigurationError(Exception):
+    """A policy or a binding cannot be followed; the failure policy decides what that means."""
+
+
+def source_of(policy: Policy, find: Params) -> ParamSource | None:
+    """Where the parameters of a policy are kept; None where it takes none.
+
+    Raises:
+        ConfigurationError: nobody serves them.
+    """
+    if policy.param_kind is None:
+        return None
+    version, kind = policy.param_kind
+    found = find(version, kind)
+    if found is None:
+        named = f"{version if '/' in version else f'/{version}'}, Kind={kind}"
+        raise ConfigurationError(f"failed to find resource referenced by paramKind: '{named}'")
+    return found
+
+
+async def collect(source: ParamSource | None, binding: Binding, namespace: str) -> Sequence[Tree | None]:
+    """The parameters, each to be judged by alone; `namespace` is that of the request.
+
+    Raises:
+        ConfigurationError: the binding asks for what cannot be, or for what must be there and is not.
+    """
+    ref = binding.params
+    if source is None or ref is None:
+        return [None]
+    found = await _found(source, ref, _namespace(source, ref, namespace))
+    if not found and ref.deny:
+        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return found
+
+
+def _namespace(source: ParamSource, ref: ParamRef, namespace: str) -> str:
+    if not source.namespaced:
+        if ref.namespace:
+            raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+        return ""
+    wanted = ref.namespace or namespace
+    if not wanted:
+        text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+        raise ConfigurationError(text)
+    return wanted
+
+
+async def _found(source: ParamSource, ref: ParamRef, namespace: str) -> Sequence[Tree]:
+    if ref.name:
+        one = await source.get(namespace, ref.name)
+        return [] if one is None else [one]
+    return [] if ref.selector is None else await source.select(namespace, ref.selector)

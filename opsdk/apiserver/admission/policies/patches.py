@@ -1,0 +1,78 @@
+"""What mutations make of an object; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from opsdk.apiserver.admission.webhooks.answers import patched
+from opsdk.apiserver.expressions.mutation import Made, as_tree, check_names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import PatchError
+from opsdk.tree.shape import Shape, Topology
+from opsdk.tree.typed import check_typed, merge
+
+
+# ------------------------------------------------------------------ apply configurations
+def apply_configuration(obj: Tree, value: Any, shape: Shape) -> Tree:
+    """`obj` with what an ``Object{...}`` sets, merged as a server-side apply does; nothing is removed.
+
+    Raises:
+        PatchError: it does not fit the type, or sets parts that are only ever replaced as a whole.
+    """
+    check_names(value)
+    config: Tree = as_tree(value)
+    config.update({name: obj[name] for name in ("apiVersion", "kind") if name in obj})
+    try:
+        check_typed(config, shape)
+    except PatchError as error:
+        text = f"error applying patch: failed to convert patch object to typed object: {error}"
+        raise PatchError(text) from None
+    whole = list(atomics(config, shape))
+    if whole:
+        text = f"may not mutate atomic arrays, maps or structs: {', '.join(whole)}"
+        raise PatchError(f"error applying patch: invalid ApplyConfiguration: {text}")
+    merged: Tree = merge(obj, config, shape)
+    return merged
+
+
+def atomics(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
+    """Where what is only ever replaced as a whole stands in a value: a part of it would remove the rest."""
+    if isinstance(value, dict):
+        if shape.topology is Topology.MAP_ATOMIC:
+            yield path
+        for name, below in value.items():
+            if shape.declares(name):
+                yield from atomics(below, shape.field(name), f"{path}.{name}")
+    elif isinstance(value, list):
+        if shape.topology in (Topology.LIST_ATOMIC, Topology.UNKNOWN):
+            yield path
+        if shape.topology.is_list:
+            for index, below in enumerate(value):
+                yield from atomics(below, shape.item(), f"{path}[{index}]")
+
+
+# ------------------------------------------------------------------ JSON patches
+def apply_operations(obj: Tree, value: Any) -> Tree:
+    """`obj` after ``[JSONPatch{...}]``; as it was, where a test among the operations fails.
+
+    Raises:
+        PatchError: an operation does not fit.
+    """
+    try:
+        return patched(obj, [_operation(one) for one in value])
+    except PatchError as error:
+        if str(error).endswith(": test failed"):
+            return obj
+        raise PatchError(f"JSON Patch: {error}") from None
+
+
+def _operation(made: Made) -> Tree:
+    fields = made.fields
+    operation: Tree = {"op": fields.get("op", ""), "path": fields.get("path", "")}
+    if fields.get("from"):
+        operation["from"] = fields["from"]
+    if "value" in fields:
+        check_names(fields["value"])
+        operation["value"] = as_tree(fields["value"])
+    return operation

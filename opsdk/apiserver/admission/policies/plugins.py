@@ -1,0 +1,48 @@
+"""The two plugins. What they do is loaded when there is a policy: CEL takes long to load."""
+
+from __future__ import annotations
+
+from opsdk.apiserver.admission.matching import policy_exempt
+from opsdk.apiserver.admission.policies.choosing import Ports
+from opsdk.apiserver.admission.policies.configured import Configured
+from opsdk.apiserver.endpoints.admit import Review
+
+
+class MutatingPolicies:
+    """``MutatingAdmissionPolicy``."""
+
+    def __init__(self, policies: Configured, ports: Ports) -> None:
+        self._policies = policies
+        self._ports = ports
+
+    async def mutate(self, review: Review) -> None:
+        """See `Admission`."""
+        bound = self._policies.bound()
+        if not bound or review.operation == "DELETE" or policy_exempt(review.resource):
+            return
+        from opsdk.apiserver.admission.policies.mutating import mutate  # noqa: PLC0415
+
+        await mutate(review, bound, self._ports)
+
+    async def validate(self, review: Review) -> None:
+        """Nothing."""
+
+
+class ValidatingPolicies:
+    """``ValidatingAdmissionPolicy``."""
+
+    def __init__(self, policies: Configured, ports: Ports) -> None:
+        self._policies = policies
+        self._ports = ports
+
+    async def mutate(self, review: Review) -> None:
+        """Nothing."""
+
+    async def validate(self, review: Review) -> None:
+        """See `Admission`."""
+        bound = self._policies.bound()
+        if not bound or policy_exempt(review.resource):
+            return
+        from opsdk.apiserver.admission.policies.validating import validate  # noqa: PLC0415
+
+        await validate(review, bound, self._ports)

@@ -1,0 +1,77 @@
+"""The expressions of a policy, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from opsdk.apiserver.expressions.activation import Compiled, PolicyCompiler
+from opsdk.apiserver.expressions.mutation import JSON_PATCH, OBJECT
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.cel.types import BOOL, NULL, STRING, list_of
+
+ANNOTATION: Final = (STRING, NULL)
+PATCH: Final = (list_of(JSON_PATCH),)
+CONFIGURATION: Final = (OBJECT,)
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What must be true, and what is said where it is not."""
+
+    expression: Compiled
+    message: str = ""
+    message_expression: Compiled | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """What changes the object."""
+
+    expression: Compiled
+    patch: bool
+
+
+class Programs:
+    """Everything that a policy evaluates.
+
+    Attributes:
+        variables: in their order.
+        conditions: when the policy concerns a request.
+        annotations: by the keys of the audit log.
+    """
+
+    def __init__(self, spec: Tree) -> None:
+        compiler = PolicyCompiler(params=spec.get("paramKind") is not None, composed=True)
+        for tree in spec.get("variables") or ():
+            compiler.variable(tree["name"], tree["expression"])
+        self.variables = compiler.variables
+        self.conditions = [compiler.compile(tree["expression"], (BOOL,)) for tree in spec.get("matchConditions") or ()]
+        self.validations = [_validation(compiler, tree) for tree in spec.get("validations") or ()]
+        self.annotations: Sequence[tuple[str, Compiled]] = [
+            (tree["key"], compiler.compile(tree["valueExpression"], ANNOTATION))
+            for tree in spec.get("auditAnnotations") or ()
+        ]
+        self.mutations = [_mutation(compiler, tree) for tree in spec.get("mutations") or ()]
+
+    def __repr__(self) -> str:
+        return f"<Programs: {len(self.validations)} validations, {len(self.mutations)} mutations>"
+
+
+def _validation(compiler: PolicyCompiler, tree: Tree) -> Validation:
+    said = tree.get("messageExpression")
+    return Validation(
+        compiler.compile(tree["expression"], (BOOL,)),
+        str(tree.get("message") or "").strip(),
+        compiler.compile(said, (STRING,), authorizer=False) if said else None,
+        tree.get("reason") or "",
+    )
+
+
+def _mutation(compiler: PolicyCompiler, tree: Tree) -> Mutation:
+    patch = tree["patchType"] == "JSONPatch"
+    written = tree["jsonPatch" if patch else "applyConfiguration"]
+    wanted = PATCH if patch else CONFIGURATION
+    return Mutation(compiler.compile(written.get("expression") or "", wanted, patches=True), patch)

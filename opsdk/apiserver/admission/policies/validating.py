@@ -1,0 +1,194 @@
+"""Validating policies: what they decide, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.admission.inputs import inputs, without_authorizer
+from opsdk.apiserver.admission.policies.choosing import Chosen, Ports, choose, namespace_of
+from opsdk.apiserver.admission.policies.configured import Binding, Bound, Policy
+from opsdk.apiserver.admission.policies.matched import conditions_hold
+from opsdk.apiserver.admission.policies.programs import Programs, Validation
+from opsdk.apiserver.admission.views import Views
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
+from opsdk.apiserver.expressions.asking import Asking
+from opsdk.apiserver.expressions.kubernetes import RUNTIME_BUDGET
+from opsdk.errors import ApiError, Cause, CelEvaluationError
+
+_CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
+_LONGEST_MESSAGE: Final = 5 * 1024
+"""Longer messages are not shown: in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an expression decided; no `message` where all is well."""
+
+    message: str = ""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a policy decided for one binding and one set of parameters.
+
+    Attributes:
+        decisions: one for each validation, and so as actions follow from them.
+        refusals: what is wrong whatever the binding's actions are.
+        annotations: for the audit log.
+    """
+
+    decisions: list[Decision] = field(default_factory=list)
+    refusals: list[Decision] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class _Judge:
+    """Evaluates one policy for one binding and one set of parameters."""
+
+    def __init__(self, policy: Policy, asking: Asking, values: dict[str, Any]) -> None:
+        self._policy = policy
+        self._programs: Programs = policy.programs
+        self._asking = asking
+        self._values = values
+        self._plain = without_authorizer(values)
+
+    def _failed(self, message: str) -> Decision:
+        return Decision() if self._policy.ignore_failures else Decision(message)
+
+    async def judge(self) -> Verdict:
+        """Conditions, validations with their messages, annotations."""
+        holds = await conditions_hold(self._policy, self._asking, self._values)
+        if isinstance(holds, str):
+            return Verdict([Decision(holds)])
+        if not holds:
+            return Verdict()
+        try:
+            found, left = await self._evaluate()
+            messages = await self._messages(left)
+            together = zip(self._programs.validations, found, messages, strict=True)
+            verdict = Verdict([self._decide(*one) for one in together])
+            await self._annotate(verdict)
+        except OutOfBudgetError as error:
+            return Verdict([self._failed(str(error))])
+        return verdict
+
+    async def _evaluate(self) -> tuple[list[Any], int]:
+        """What each validation gives, a value or an error, and what may still be spent."""
+        variables = self._programs.variables
+        activation = Activation(self._asking, self._values, variables, budget=RUNTIME_BUDGET)
+        found = [await _value(activation, validation.expression) for validation in self._programs.validations]
+        return found, activation.budget
+
+    async def _messages(self, budget: int) -> list[Any]:
+        """What each validation would say; for all the same where that costs too much."""
+        activation = Activation(self._asking, self._plain, self._programs.variables, budget=budget)
+        said: list[Any] = []
+        for validation in self._programs.validations:
+            if validation.message_expression is None:
+                said.append(None)
+                continue
+            try:
+                said.append(await _value(activation, validation.message_expression))
+            except OutOfBudgetError as error:
+                return [error] * len(self._programs.validations)
+        return said
+
+    def _decide(self, validation: Validation, value: Any, said: Any) -> Decision:
+        if isinstance(value, CelEvaluationError):
+            return self._failed(str(value))
+        if isinstance(said, OutOfBudgetError):
+            return self._failed(f"failed messageExpression: {said}")
+        if value is True:
+            return Decision()
+        message = said.strip() if isinstance(said, str) else ""
+        if len(message.encode()) > _LONGEST_MESSAGE or "\n" in message:
+            message = ""
+        otherwise = validation.message or f"failed expression: {validation.expression.text.strip()}"
+        return Decision(message or otherwise, validation.reason or "Invalid")
+
+    async def _annotate(self, verdict: Verdict) -> None:
+        annotations = self._programs.annotations
+        if not annotations:
+            return
+        activation = Activation(self._asking, self._plain, self._programs.variables, budget=RUNTIME_BUDGET)
+        for key, compiled in annotations:
+            value = await _value(activation, compiled)
+            if isinstance(value, CelEvaluationError):
+                if not self._policy.ignore_failures:
+                    verdict.refusals.append(Decision(str(value)))
+            elif isinstance(value, str) and value.strip():
+                verdict.annotations[key] = value.strip()
+
+
+async def _value(activation: Activation, compiled: Any) -> Any:
+    """The value, or the error that stands for it."""
+    try:
+        return await activation.evaluate(compiled)
+    except CelEvaluationError as error:
+        return error
+
+
+# ------------------------------------------------------------------ what becomes of it
+@dataclass(frozen=True, slots=True)
+class _Denied:
+    policy: Policy
+    binding: Binding | None
+    decision: Decision
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Policies and bindings are asked in the order of their names."""
+        return self.policy.name, "" if self.binding is None else self.binding.name
+
+    @property
+    def text(self) -> str:
+        by = f" with binding '{self.binding.name}'" if self.binding is not None else ""
+        return f"ValidatingAdmissionPolicy '{self.policy.name}'{by} denied request: {self.decision.message}"
+
+
+async def validate(review: Review, bound: Sequence[Bound], ports: Ports) -> None:
+    """Refuse, or warn.
+
+    Raises:
+        ApiError: the first refusal.
+    """
+    choice = await choose(review, bound, ports)
+    denied = [_Denied(failure.policy, failure.binding, Decision(failure.message)) for failure in choice.failures]
+    if choice.chosen:
+        denied += await _judge_all(review, choice.chosen, ports)
+    if denied:
+        raise _refusal(review, min(denied, key=lambda one: one.place))
+
+
+async def _judge_all(review: Review, chosen: Sequence[Chosen], ports: Ports) -> list[_Denied]:
+    views, asking = Views(review, ports.equivalents, ports.namespace), Asking(ports.authorizer)
+    namespace = namespace_of(review, ports)
+    denied: list[_Denied] = []
+    for one in chosen:
+        seen = await views.seen(one.served)
+        values = inputs(review, seen, asking, params=one.params, namespace=namespace)
+        verdict = await _Judge(one.policy, asking, values).judge()
+        for decision in verdict.decisions:
+            if decision.message:
+                denied += _act(review, one, decision)
+        denied += [_Denied(one.policy, one.binding, decision) for decision in verdict.refusals]
+    return denied
+
+
+def _act(review: Review, chosen: Chosen, decision: Decision) -> list[_Denied]:
+    policy, binding = chosen.policy, chosen.binding
+    if "Warn" in binding.actions:
+        by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+        review.warn(f"Validation failed for {by}: {decision.message}")
+    return [_Denied(policy, binding, decision)] if "Deny" in binding.actions else []
+
+
+def _refusal(review: Review, denied: _Denied) -> ApiError:
+    reason = denied.decision.reason or "Invalid"
+    error = problems.forbidden(review.served.info, review.shown_name, denied.text, causes=(Cause(message=denied.text),))
+    return ApiError(error.message, code=_CODES.get(reason, 422), reason=reason, details=error.details)

@@ -1,0 +1,197 @@
+"""Evaluations that share variables and a budget: how policies and match conditions run their expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from opsdk.apiserver.expressions.admission import admission_environment, compile_typed
+from opsdk.apiserver.expressions.asking import Asking
+from opsdk.apiserver.expressions.kubernetes import PER_CALL_LIMIT
+from opsdk.cel.environment import Environment, Program
+from opsdk.cel.types import DYN, Kind, Type, list_of, map_of, object_of
+from opsdk.cel.values import ObjectView, Optional
+from opsdk.errors import CelEvaluationError
+
+OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+
+class OutOfBudgetError(Exception):
+    """The evaluations cost more than they may."""
+
+    def __init__(self) -> None:
+        super().__init__(OUT_OF_BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """An expression; `program` is a text where it does not compile: what is wrong with it."""
+
+    text: str
+    program: Program | str
+
+    @property
+    def fault(self) -> str:
+        """Why it does not compile."""
+        return self.program if isinstance(self.program, str) else ""
+
+
+# ------------------------------------------------------------------ compiling
+class PolicyCompiler:
+    """Compiles the expressions of one policy; each variable is known to all that come after it.
+
+    Args:
+        params: whether the policy takes parameters.
+        composed: whether ``variables`` can be referred to.
+    """
+
+    def __init__(self, *, params: bool, composed: bool) -> None:
+        self._params = params
+        self._types: dict[str, Type] = {}
+        self._environments: dict[tuple[bool, bool], Environment] = {}
+        self._composed = object_of("kubernetes.variables", self._types) if composed else None
+        self.variables: dict[str, Compiled] = {}
+
+    def variable(self, name: str, text: str) -> Compiled:
+        """Compile the next variable."""
+        found = self.compile(text, ())
+        self._types[name] = DYN if isinstance(found.program, str) else _declared(found.program.type)
+        self.variables[name] = found
+        return found
+
+    def compile(
+        self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
+    ) -> Compiled:
+        """Compile an expression that gives one of these types."""
+        return Compiled(text, compile_typed(self._environment(authorizer, patches), text, wanted))
+
+    def _environment(self, authorizer: bool, patches: bool) -> Environment:
+        known = self._environments.get((authorizer, patches))
+        if known is None:
+            known = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
+            if self._composed is not None:
+                types = {self._composed.name: self._composed}
+                known = known.extend(variables={"variables": self._composed}, types=types)
+            self._environments[authorizer, patches] = known
+        return known
+
+
+_PLAIN: Final = frozenset(
+    {
+        Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.NULL, Kind.STRING, Kind.TIMESTAMP, Kind.UINT,
+    }
+)  # fmt: skip
+
+
+def _declared(type_: Type) -> Type:
+    """What of a variable's type others get to know: scalars, and lists and maps of what is known."""
+    if type_.kind in _PLAIN:
+        return type_
+    if type_.kind is Kind.LIST and type_.params:
+        return list_of(_declared(type_.params[0]))
+    if type_.kind is Kind.MAP and type_.params:
+        return map_of(*map(_declared, type_.params))
+    return DYN
+
+
+# ------------------------------------------------------------------ evaluating
+class _Variables(ObjectView):
+    """``variables``: each is evaluated when it is first asked for, and only once."""
+
+    __slots__ = ("_known", "_owner", "_variables")
+
+    def __init__(self, owner: Activation, variables: Mapping[str, Compiled]) -> None:
+        self._owner = owner
+        self._variables = variables
+        self._known: dict[str, Any] = {}
+
+    @property
+    def cel_type(self) -> Type:
+        """See `ObjectView`."""
+        return object_of("kubernetes.variables", {})
+
+    def find(self, field: str) -> Optional:
+        """See `ObjectView`; one that has no value raises the same each time."""
+        compiled = self._variables.get(field)
+        if compiled is None:
+            return Optional.none()
+        if field not in self._known:
+            self._known[field] = self._owner.compose(field, compiled)
+        value = self._known[field]
+        if isinstance(value, CelEvaluationError):
+            raise CelEvaluationError(str(value))
+        return Optional.of(value)
+
+    def size(self) -> int:
+        """See `ObjectView`."""
+        return len(self._variables)
+
+    def equals(self, other: Any) -> bool:
+        """See `ObjectView`."""
+        return self is other
+
+
+class Activation:
+    """Values of variables for some evaluations, and what these may still cost.
+
+    Args:
+        asking: answers the questions to the authorizer.
+        values: of the variables, ``variables`` aside.
+        variables: those of the policy, in their order.
+        budget: what all evaluations together may cost.
+    """
+
+    def __init__(
+        self, asking: Asking, values: Mapping[str, Any], variables: Mapping[str, Compiled] | None = None, *, budget: int
+    ) -> None:
+        self._asking = asking
+        self._values = {**values, "variables": _Variables(self, variables or {})}
+        self._composed = 0
+        self.budget = budget
+
+    def compose(self, name: str, compiled: Compiled) -> Any:
+        """The value of a variable, or why it has none; its cost is added to that of the expression that asks."""
+        if isinstance(compiled.program, str):
+            return CelEvaluationError(f'composited variable "{name}" fails to compile: {compiled.program}')
+        try:
+            outcome = compiled.program.run(self._values, limit=PER_CALL_LIMIT)
+        except RecursionError:
+            return CelEvaluationError(f'composited variable "{name}" fails to evaluate: nested too deeply')
+        self._composed += outcome.cost
+        if outcome.error is not None:
+            return CelEvaluationError(f'composited variable "{name}" fails to evaluate: {outcome.error}')
+        return outcome.value
+
+    async def evaluate(self, compiled: Compiled) -> Any:
+        """The value of an expression.
+
+        Raises:
+            CelEvaluationError: it has none; the message names the expression.
+            OutOfBudgetError: all evaluations together cost too much.
+        """
+        program = compiled.program
+        if isinstance(program, str):
+            raise CelEvaluationError(f"compilation error: {program}")
+        outcome = await self._asking.run(partial(program.run, self._values, limit=PER_CALL_LIMIT))
+        cost, self._composed = self._composed + outcome.cost, 0
+        if cost > self.budget:
+            raise OutOfBudgetError
+        self.budget -= cost
+        if outcome.error is not None:
+            raise CelEvaluationError(f"expression '{compiled.text}' resulted in error: {outcome.error}")
+        return outcome.value
+
+
+async def judge(activation: Activation, conditions: list[Compiled]) -> list[bool | str]:
+    """What each match condition says: true, false, or what went wrong; only the latter where the budget runs out."""
+    said: list[bool | str] = []
+    for condition in conditions:
+        try:
+            said.append(await activation.evaluate(condition) is True)
+        except CelEvaluationError as error:
+            said.append(str(error))
+        except OutOfBudgetError as error:
+            return [str(error)]
+    return said
