@@ -8,12 +8,15 @@ from contextlib import suppress
 from typing import Protocol
 
 from envtest.kinds.core import label_namespace
+from envtest.kinds.services import ServiceStrategy
+from envtest.tables.flowcontrol import GROUP as FLOWS
+from envtest.tables.flowcontrol import bootstrap_flows
 from envtest.tables.rbac import GROUP, bootstrap_policy
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.front_proxy import NAME
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.storage.ports import KeyExistsError, Tree
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
 from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import AlreadyExistsError
 
@@ -39,6 +42,8 @@ async def bootstrap(plane: Stores) -> None:
     for name in NAMESPACES:
         await ensure(plane, "/namespaces", namespace_object(name))
     ensure_policy(plane)
+    ensure_flows(plane)
+    await ensure_itself(plane)
     await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
 
 
@@ -54,6 +59,75 @@ def ensure_policy(plane: Stores) -> None:
         # What was changed stays as it is; what was taken away comes back with the next start.
         with suppress(KeyExistsError):
             store.storage.create(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": made})
+
+
+def ensure_flows(plane: Stores) -> None:
+    """Flow schemas and priority levels."""
+    context = Context(clock=plane.clock)
+    now = context.timestamp()
+    for resource, obj in bootstrap_flows(now):
+        store = plane.stores[f"{FLOWS}/{resource}"]
+        obj["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
+        with suppress(KeyExistsError):
+            store.storage.create(store.key("", obj["metadata"]["name"]), obj)
+
+
+async def ensure_itself(plane: Stores, port: int = 6443) -> None:
+    """The server as a service of its own cluster, at the first address of the range; `port` is where it listens."""
+    services = plane.stores["/services"]
+    strategy = services.strategy
+    assert isinstance(strategy, ServiceStrategy)
+    address = str(strategy.pool.range.network_address + 1)
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    service = {
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "spec": {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            "clusterIP": address,
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster",
+        },
+    }
+    cidr = {
+        "kind": "ServiceCIDR",
+        "apiVersion": "networking.k8s.io/v1",
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": [str(strategy.pool.range)]},
+    }
+    await ensure(plane, "networking.k8s.io/servicecidrs", cidr)
+    await ensure(plane, "/services", service, namespace="default")
+    listening = {"name": "https", "port": port, "protocol": "TCP"}
+    points = {
+        "kind": "Endpoints",
+        "apiVersion": "v1",
+        "metadata": {"name": "kubernetes", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [
+            {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}
+        ],
+    }
+    part = {
+        "kind": "EndpointSlice",
+        "apiVersion": "discovery.k8s.io/v1",
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+        "ports": [listening],
+    }
+    # Loopback is no address for endpoints of anybody else.
+    _put(plane, "/endpoints", points)
+    _put(plane, "discovery.k8s.io/endpointslices", part)
+
+
+def _put(plane: Stores, resource: str, obj: Tree) -> None:
+    context = Context(namespace="default", clock=plane.clock)
+    store = plane.stores[resource]
+    meta = {"namespace": "default", "uid": context.new_uid(), "creationTimestamp": context.timestamp()}
+    made = {**obj, "metadata": {**obj["metadata"], **meta}}
+    with suppress(KeyExistsError):
+        store.storage.create(store.key("default", obj["metadata"]["name"]), made)
 
 
 def trust_object(data: Mapping[str, str]) -> Tree:
@@ -94,6 +168,10 @@ def namespace_object(name: str) -> Tree:
 
 async def ensure(plane: Stores, resource: str, obj: Tree, *, namespace: str = "") -> None:
     """Create an object unless it is there."""
+    store = plane.stores[resource]
+    with suppress(KeyNotFoundError):
+        store.storage.get(store.key(namespace, obj["metadata"]["name"]))
+        return
     try:
         await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", obj)
     except AlreadyExistsError:

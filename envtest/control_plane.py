@@ -226,7 +226,7 @@ class ControlPlane:
         authorizer = self.access.authorizer
         resolver = authorizer if isinstance(authorizer, RuleResolver) else None
         reviews: dict[str, object] = {
-            "componentstatuses": ComponentStatuses(row.info),
+            "componentstatuses": ComponentStatuses(),
             "bindings": BindingStore(self.stores["/pods"]),
             "selfsubjectreviews": SelfSubjectReviews(),
             "tokenreviews": TokenReviews(self.access.bearer),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
+from envtest.kinds.autoscaler_rules import validate_autoscaler
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.pod_defaults import put
 from envtest.kinds.typed import TypedModel
+from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
 
 _KEPT: Final = "autoscaling/v2"
 _OLD: Final = "autoscaling/v1"
@@ -26,6 +30,10 @@ class AutoscalerStrategy(TableStrategy):
     def initial_status(self, obj: Tree) -> Tree:  # noqa: ARG002 - the shape of the hook
         """No replicas are wished for yet."""
         return {"desiredReplicas": 0, "currentMetrics": None}
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
+        """See the rules; a form that is shown to old clients is checked in the new one."""
+        return list(validate_autoscaler(to_new(obj) if obj.get("apiVersion") == _OLD else obj))
 
 
 class OldAutoscalerModel(TypedModel):

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.json_syntax import first_fault
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
@@ -145,6 +147,9 @@ _SECRET_KEYS = {
 }
 
 
+_DOCKER = {"kubernetes.io/dockerconfigjson": ".dockerconfigjson", "kubernetes.io/dockercfg": ".dockercfg"}
+
+
 class SecretStrategy(TableStrategy):
     """Types with their keys; plain strings become data."""
 
@@ -160,6 +165,7 @@ class SecretStrategy(TableStrategy):
             found.append(problems.too_long("data", _MEBIBYTE))
         kind = obj.get("type", "")
         found.extend(problems.required(f"data[{key}]") for key in _SECRET_KEYS.get(kind, ()) if key not in data)
+        found.extend(_docker_problems(kind, data))
         if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
             found.append(problems.required("data[username]"))
             found.append(problems.required("data[password]"))
@@ -169,12 +175,35 @@ class SecretStrategy(TableStrategy):
                 found.append(problems.required("metadata.annotations[kubernetes.io/service-account.name]"))
         return found
 
+    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+        """Certificates that are none."""
+        if obj.get("type") != "kubernetes.io/tls" or (old is not None and old.get("data") == obj.get("data")):
+            return ()
+        data = obj.get("data") or {}
+        for key, word in (("tls.crt", "certificate"), ("tls.key", "key")):
+            if b"-----BEGIN " not in base64.b64decode(data.get(key, "")):
+                return (f"tls: failed to find any PEM data in {word} input",)
+        return ()
+
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The type stays; immutable ones do not change."""
         found = list(_immutable(obj, old, ("data",)))
         if obj.get("type", "") != old.get("type", ""):
             found.append(problems.invalid_value("type", obj.get("type", ""), "field is immutable"))
         return [*found, *self.validate(context, obj)]
+
+
+def _docker_problems(kind: str, data: Mapping[str, str]) -> Iterator[Cause]:
+    """Credentials for registries are JSON; what is in them is not shown."""
+    key = _DOCKER.get(kind, "")
+    if key not in data:
+        return
+    raw = base64.b64decode(data[key])
+    try:
+        json.loads(raw)
+    except ValueError:
+        text = f'Invalid value: "<secret contents redacted>": {first_fault(raw) or "unexpected end of JSON input"}'
+        yield Cause(reason="FieldValueInvalid", message=text, field=f"data[{key}]")
 
 
 def secret_strings(obj: Tree) -> None:
@@ -186,10 +215,20 @@ def secret_strings(obj: Tree) -> None:
 
 
 class LeaseStrategy(TableStrategy):
-    """Durations are positive."""
+    """Durations are positive; what only coordinated elections know is dropped, because they are off."""
 
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """See the class."""
+        super().prepare_for_create(context, obj)
+        _drop_coordination(obj)
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """See the class."""
+        super().prepare_for_update(context, obj, old)
+        _drop_coordination(obj)
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See the class."""
@@ -202,6 +241,11 @@ class LeaseStrategy(TableStrategy):
             text = "must be greater than or equal to 0"
             found.append(problems.invalid_value("spec.leaseTransitions", transitions, text))
         return found
+
+
+def _drop_coordination(obj: Tree) -> None:
+    for key in ("strategy", "preferredHolder"):
+        (obj.get("spec") or {}).pop(key, None)
 
 
 class ClaimStrategy(TableStrategy):

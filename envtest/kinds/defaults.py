@@ -301,6 +301,37 @@ def csi_driver(obj: Tree) -> None:
     )
 
 
+def node(obj: Tree) -> None:
+    """All there is can be used, unless somebody says otherwise; one range stands for the many."""
+    status, spec = obj.get("status") or {}, obj.setdefault("spec", {})
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
+
+
+def flow_schema(obj: Tree) -> None:
+    """In the middle."""
+    spec = obj.setdefault("spec", {})
+    if not spec.get("matchingPrecedence"):
+        spec["matchingPrecedence"] = 1000
+
+
+def priority_level(obj: Tree) -> None:
+    """Thirty shares; queues of the usual size."""
+    spec = obj.setdefault("spec", {})
+    if spec.get("type") == "Exempt":
+        put(spec, exempt={})
+        put(spec["exempt"], nominalConcurrencyShares=0, lendablePercent=0)
+    limited = spec.get("limited")
+    if isinstance(limited, dict):
+        put(limited, nominalConcurrencyShares=30, lendablePercent=0)
+        response = limited.get("limitResponse") or {}
+        if response.get("type") == "Queue":
+            put(response, queuing={})
+            put(response["queuing"], queues=64, handSize=8, queueLengthLimit=50)
+
+
 def priority_class(obj: Tree) -> None:
     """May preempt."""
     put(obj, preemptionPolicy="PreemptLowerPriority")
@@ -334,6 +365,9 @@ DEFAULTS: dict[str, Defaults] = {
     "/persistentvolumes": volume,
     "/replicationcontrollers": replication_controller,
     "/limitranges": limit_range,
+    "/nodes": node,
+    "flowcontrol.apiserver.k8s.io/flowschemas": flow_schema,
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": priority_level,
     "apps/deployments": deployment,
     "apps/replicasets": replica_set,
     "apps/statefulsets": stateful_set,

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from envtest.kinds import rules
 from envtest.kinds.schedule import ScheduleError, parse
+from envtest.kinds.selector_rules import check_label_selector
 from envtest.kinds.workload_rules import MISMATCH, selects, template_labels, understood, validate_pod_template
 from opsdk.apiserver import problems
 from opsdk.apiserver.storage.ports import Tree
@@ -28,7 +29,7 @@ def validate_job(obj: Tree) -> Iterator[Cause]:
     if selector is None:
         yield problems.required("spec.selector")
         return
-    yield from rules.label_selector(selector, "spec.selector")
+    yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
     if understood(selector) and not selects(selector, labels):
         shown = dict(sorted(labels.items())) or None

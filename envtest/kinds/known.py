@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.definitions import defaults as definition_defaults
+from envtest.kinds import cluster_rules, network_rules
 from envtest.kinds.autoscalers import AutoscalerStrategy
 from envtest.kinds.catalogue import Catalogue
 from envtest.kinds.core import ClaimStrategy, ConfigMapStrategy, LeaseStrategy, NamespaceStrategy, SecretStrategy
@@ -14,6 +17,7 @@ from envtest.kinds.pods import PodStrategy
 from envtest.kinds.policies import PolicyBindingStrategy, PolicyStrategy
 from envtest.kinds.printers import PRINTERS
 from envtest.kinds.rbac import BindingStrategy, RoleStrategy
+from envtest.kinds.ruled import RuledStrategy, Rules
 from envtest.kinds.services import ServiceStrategy
 from envtest.kinds.webhooks import WebhookStrategy
 from envtest.kinds.workloads import (
@@ -23,6 +27,37 @@ from envtest.kinds.workloads import (
     StatefulSetStrategy,
     WorkloadStrategy,
 )
+
+RULES: dict[str, Rules] = {
+    "/nodes": Rules(
+        new=cluster_rules.validate_node,
+        changed=cluster_rules.validate_node_update,
+        status=cluster_rules.validate_node_status,
+        initial_status=None,
+        selectable={
+            "spec.unschedulable": lambda obj: str(bool((obj.get("spec") or {}).get("unschedulable"))).lower(),
+        },
+    ),
+    "/endpoints": Rules(new=network_rules.validate_endpoints),
+    "discovery.k8s.io/endpointslices": Rules(
+        new=network_rules.validate_endpoint_slice, changed=network_rules.validate_slice_update
+    ),
+    "networking.k8s.io/networkpolicies": Rules(new=network_rules.validate_network_policy),
+    "networking.k8s.io/ingresses": Rules(
+        new=network_rules.validate_ingress,
+        changed=lambda obj, _old: network_rules.validate_ingress_spec(obj.get("spec") or {}),
+        status=network_rules.validate_ingress_status,
+        initial_status={"loadBalancer": {}},
+    ),
+    "policy/poddisruptionbudgets": Rules(
+        new=cluster_rules.validate_budget,
+        status=cluster_rules.validate_budget_status,
+        initial_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
+    ),
+    "flowcontrol.apiserver.k8s.io/flowschemas": Rules(new=cluster_rules.validate_flow_schema),
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": Rules(new=cluster_rules.validate_priority_level),
+}
+"""Kinds whose strategy is nothing but functions on objects, by ``group/resource``."""
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 HOOKS = "admissionregistration.k8s.io"
@@ -52,6 +87,7 @@ def catalogue() -> Catalogue:
             "batch/jobs": JobStrategy,
             "batch/cronjobs": CronJobStrategy,
             "coordination.k8s.io/leases": LeaseStrategy,
+            **{key: partial(RuledStrategy, rules=rules) for key, rules in RULES.items()},
             DEFINITIONS: DefinitionStrategy,
             f"{HOOKS}/mutatingwebhookconfigurations": WebhookStrategy,
             f"{HOOKS}/validatingwebhookconfigurations": WebhookStrategy,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envtest.kinds.quantities import canonical
+from envtest.kinds.times import read_micro_time, read_time
 from envtest.tables.load import Types
 from envtest.tables.plain import is_plain
 from opsdk.apiserver.endpoints.documents import json_kind
@@ -233,7 +234,13 @@ def go_name(name: str) -> str:
 def _time(value: Any, reading: Reading) -> Any:
     if not isinstance(value, str):
         raise _mismatch(value, reading, "string")
-    return value
+    return read_time(value)
+
+
+def _micro_time(value: Any, reading: Reading) -> Any:
+    if not isinstance(value, str):
+        raise _mismatch(value, reading, "string")
+    return read_micro_time(value)
 
 
 def _int_or_string(value: Any, reading: Reading) -> Any:
@@ -250,7 +257,7 @@ def _quantity(value: Any, reading: Reading) -> Any:
 
 SPECIAL: dict[str, Plan] = {
     "Time": _time,
-    "MicroTime": _time,
+    "MicroTime": _micro_time,
     "IntOrString": _int_or_string,
     "Quantity": _quantity,
 }
@@ -292,7 +299,7 @@ class _Field:
         return isinstance(value, list) and not value
 
 
-_PLAIN_TYPES: dict[Plan, type] = {_string: str, _time: str, _boolean: bool}
+_PLAIN_TYPES: dict[Plan, type] = {_string: str, _boolean: bool}
 _ROLES = frozenset({"Role", "ClusterRole"})
 """Their rules are always shown, be they null."""
 

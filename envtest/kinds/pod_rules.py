@@ -12,6 +12,7 @@ from envtest.kinds.container_rules import (
     validate_ids,
     validate_init_containers,
 )
+from envtest.kinds.selector_rules import check_label_selector
 from envtest.kinds.volume_rules import validate_volumes
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -156,7 +157,7 @@ def _spread(constraints: Sequence[Tree], path: str) -> Iterator[Cause]:
             yield problems.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
         seen.add((key, when))
         yield from _domains(constraint, at)
-        yield from rules.label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
+        yield from check_label_selector(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
 
 
 def _domains(constraint: Tree, path: str) -> Iterator[Cause]:
@@ -199,8 +200,8 @@ def _weight(term: Tree, path: str) -> Iterator[Cause]:
 
 
 def _pod_term(term: Tree, path: str) -> Iterator[Cause]:
-    yield from rules.label_selector(term.get("labelSelector"), f"{path}.labelSelector")
-    yield from rules.label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
+    yield from check_label_selector(term.get("labelSelector") or {}, f"{path}.labelSelector")
+    yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
     for name in term.get("namespaces") or ():
         yield from rules.label(name, f"{path}.namespace")
     key = term.get("topologyKey", "")

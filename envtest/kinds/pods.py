@@ -118,6 +118,12 @@ class PodStrategy(TableStrategy):
         """Only images, deadlines, tolerations and gates change."""
         return [*self.validate(context, obj), *validate_pod_update(obj["spec"], old["spec"])]
 
+    def prepare_status(self, context: Context, obj: Tree, old: Tree) -> None:
+        """The quality of service follows from the spec."""
+        status, before = obj.setdefault("status", {}), old.get("status") or {}
+        if not status.get("qosClass") and before.get("qosClass"):
+            status["qosClass"] = before["qosClass"]
+
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """Addresses, conditions, containers that have ended."""
         return list(validate_pod_status(obj, old))

@@ -8,9 +8,8 @@ from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import Listed, ListQuery, Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.errors import UnauthorizedError
+from opsdk.errors import Details, NotFoundError, UnauthorizedError
 
 
 def user_info(user: User) -> Tree:
@@ -23,13 +22,14 @@ def user_info(user: User) -> Tree:
 class ComponentStatuses:
     """The parts of an old control plane; this one has none to tell of."""
 
-    def __init__(self, info: ResourceInfo) -> None:
+    def __init__(self) -> None:
         self.strategy = Strategy()
-        self._info = info
 
     async def get(self, context: Context, name: str) -> Tree:  # noqa: ARG002
         """See `Getter`."""
-        raise problems.not_found(self._info, name)
+        # Named by its kind, unlike everything else.
+        text = f'componentstatus "{name}" not found'
+        raise NotFoundError(text, details=Details(name=name, kind="componentstatus"))
 
     async def list(self, context: Context, query: ListQuery) -> Listed:  # noqa: ARG002
         """See `Lister`."""

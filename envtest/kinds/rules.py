@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
@@ -149,34 +148,6 @@ def ip_address(text: str, field: str) -> Iterator[Cause]:
         ipaddress.ip_address(text)
     except ValueError:
         yield problems.invalid_value(field, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
-
-
-# ------------------------------------------------------------------ selectors
-def label_selector(selector: Tree | None, field: str) -> Iterator[Cause]:
-    """``matchLabels`` and ``matchExpressions``."""
-    if selector is None:
-        return
-    yield from labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
-    for index, expression in enumerate(selector.get("matchExpressions") or ()):
-        yield from _requirement(expression, f"{field}.matchExpressions[{index}]")
-
-
-def _requirement(expression: Tree, field: str) -> Iterator[Cause]:
-    operator, values = expression.get("operator", ""), expression.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            yield problems.required(f"{field}.values", text)
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield problems.not_allowed(f"{field}.values", text)
-    else:
-        yield problems.invalid_value(f"{field}.operator", operator, "not a valid selector operator")
-    yield from each(names.qualified_name(expression.get("key", "")), expression.get("key", ""), f"{field}.key")
-    if operator in ("In", "NotIn"):
-        for index, value in enumerate(values):
-            yield from each(names.label_value(value), value, f"{field}.values[{index}]")
 
 
 # ------------------------------------------------------------------ numbers or percentages

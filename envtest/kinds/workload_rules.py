@@ -7,6 +7,7 @@ from typing import Any
 
 from envtest.kinds import rules
 from envtest.kinds.pod_rules import validate_pod_spec
+from envtest.kinds.selector_rules import check_label_selector
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.storage.ports import Tree
@@ -84,7 +85,7 @@ def validate_selector(selector: Tree | None, path: str, *, word: str) -> Iterato
     if selector is None:
         yield problems.required(path)
         return
-    yield from rules.label_selector(selector, path)
+    yield from check_label_selector(selector or {}, path)
     if is_empty(selector):
         yield problems.invalid_value(path, selector, f"empty selector is invalid for {word}")
 
@@ -212,7 +213,7 @@ def _go_partition(rolling: Tree) -> Tree:
 def validate_daemon_set(spec: Tree) -> Iterator[Cause]:
     """A daemon set's spec."""
     selector = spec.get("selector")
-    yield from rules.label_selector(selector, "spec.selector")
+    yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
     if understood(selector) and (selector is None or not selects(selector, labels)):
         yield problems.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)

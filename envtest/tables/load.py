@@ -132,6 +132,12 @@ def rows() -> tuple[Row, ...]:
     return tuple(_row(json.loads(line)) for line in (_HERE / "resources.txt").read_text().splitlines())
 
 
+_DEPRECATIONS = {
+    ("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+}
+
+
 def _row(raw: dict[str, Any]) -> Row:
     info = ResourceInfo(
         group=raw["group"],
@@ -146,5 +152,6 @@ def _row(raw: dict[str, Any]) -> Row:
         subresource=raw.get("subresource", ""),
         kind_group=raw.get("kindGroup"),
         kind_version=raw.get("kindVersion"),
+        deprecation=_DEPRECATIONS.get((raw["group"], raw["resource"]), ""),
     )
     return Row(info, tuple(raw["verbs"]))

@@ -54,6 +54,8 @@ class ResourceInfo:
     subresource: str = ""
     kind_group: str | None = None
     kind_version: str | None = None
+    deprecation: str = ""
+    """What callers are warned with, where the whole kind is deprecated."""
 
     @property
     def api_version(self) -> str:

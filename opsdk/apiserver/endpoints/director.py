@@ -27,6 +27,8 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
     """Answer by the handler of the verb; what the resource cannot do is a 405."""
     info = call.info
     check_route(info, served)
+    if served.info.deprecation:
+        call.warn(served.info.deprecation)
     if _connects(served.storage):
         if info.method not in served.storage.connect_methods:
             raise problems.method_not_allowed()

@@ -166,6 +166,8 @@ class StatusStrategy(Strategy):
                 meta.pop(key, None)
                 if key in old_meta:
                     meta[key] = old_meta[key]
+        if isinstance(self.main, HasStatusRules):
+            self.main.prepare_status(context, obj, old)
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The kind's rules for a status."""
@@ -190,6 +192,9 @@ class StatusStrategy(Strategy):
 
 class HasStatusRules(Strategy):
     """A strategy that checks the status too."""
+
+    def prepare_status(self, context: Context, obj: Tree, old: Tree) -> None:
+        """Restore what an update of the status may not take away."""
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """What is wrong with a changed status."""

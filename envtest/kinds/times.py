@@ -1,0 +1,96 @@
+"""Times in bodies: read as the server's decoder reads them, written as its encoder does. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from opsdk.errors import DecodeError
+
+SECONDS: Final = "2006-01-02T15:04:05Z07:00"
+"""The layout of most times."""
+MICROS: Final = "2006-01-02T15:04:05.000000Z07:00"
+"""The layout of times with six digits after the second, no more and no less."""
+
+_USUAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_PARTS = (
+    ("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"), ("15", r"\d\d"),
+    (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d(?:[.,]\d+)?"),
+)  # fmt: skip
+_ZONE = re.compile(r"Z|([+-])(\d\d):(\d\d)")
+_RANGES = (("month", 2, 1, 12), ("day", 4, 1, 31), ("hour", 6, 0, 23), ("minute", 8, 0, 59), ("second", 10, 0, 59))
+
+
+def read_time(text: str) -> str:
+    """A time as the server writes it: in UTC, whole seconds.
+
+    >>> read_time("2024-01-02T03:04:05.9+01:00")
+    '2024-01-02T02:04:05Z'
+    """
+    if _USUAL.fullmatch(text) and _valid(text):
+        return text
+    moment, _ = _parse(text, SECONDS)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+
+
+def read_micro_time(text: str) -> str:
+    """The same with six digits after the second.
+
+    >>> read_micro_time("2024-01-02T03:04:05.000001Z")
+    '2024-01-02T03:04:05.000001Z'
+    """
+    moment, fraction = _parse(text, MICROS)
+    return f"{moment.strftime('%Y-%m-%dT%H:%M:%S').rjust(19, '0')}.{fraction[1:]}Z"
+
+
+def _valid(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _fail(text: str, layout: str, rest: str, element: str) -> DecodeError:
+    return DecodeError(f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{element}"')
+
+
+def _parse(text: str, layout: str) -> tuple[datetime, str]:
+    at, found = 0, []
+    for element, pattern in _PARTS:
+        if element == "05" and layout == MICROS:
+            pattern = r"\d\d"  # noqa: PLW2901 - the fraction is an element of its own there
+        match = re.compile(pattern).match(text, at)
+        if match is None:
+            raise _fail(text, layout, text[at:], element)
+        found.append(match.group())
+        at = match.end()
+    fraction = ""
+    if layout == MICROS:
+        match = re.compile(r"\.\d{6}(?!\d)").match(text, at)
+        if match is None:
+            raise _fail(text, layout, text[at:], ".000000")
+        fraction = match.group()
+        at = match.end()
+    zone = _ZONE.match(text, at)
+    if zone is None:
+        raise _fail(text, layout, text[at:], "Z07:00")
+    if zone.end() < len(text):
+        raise DecodeError(f'parsing time "{text}": extra text: "{text[zone.end() :]}"')
+    return _moment(text, found, zone), fraction
+
+
+def _moment(text: str, found: list[str], zone: re.Match[str]) -> datetime:
+    for name, index, low, high in _RANGES:
+        if not low <= int(found[index][:2]) <= high:
+            raise DecodeError(f'parsing time "{text}": {name} out of range')
+    try:
+        year, month, day, hour, minute, second = (int(found[i][: 4 if i == 0 else 2]) for i in (0, 2, 4, 6, 8, 10))
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        if zone.group(1):
+            shift = timedelta(hours=int(zone.group(2)), minutes=int(zone.group(3)))
+            moment = moment - shift if zone.group(1) == "+" else moment + shift
+    except (ValueError, OverflowError):
+        raise DecodeError(f'parsing time "{text}": day out of range') from None
+    return moment
