@@ -60,11 +60,11 @@ async def test_goes_with_the_service() -> None:
         api = Kubectl(env)
         await api.create(f"{CORE}/services", service("web"))
         await settle()
-        assert await api.names(f"{CORE}/endpoints") == ["web"]
+        assert await api.names(f"{CORE}/endpoints") == ["kubernetes", "web"]
         await api.delete(f"{CORE}/services/web")
         await settle()
-        assert await api.names(SLICES) == []
-        assert await api.names(f"{CORE}/endpoints") == []
+        assert await slices(api) == []
+        assert await api.names(f"{CORE}/endpoints") == ["kubernetes"]
 
 
 async def test_many_pods_take_several_slices() -> None:
