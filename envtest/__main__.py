@@ -32,6 +32,8 @@ def parser() -> argparse.ArgumentParser:
     words = "simulated controllers: none, cluster (all of them), or names with commas between"
     serve.add_argument("--controllers", default="none", help=words)
     serve.add_argument("--service-cluster-ip-range", default="10.0.0.0/24", help="where services get addresses from")
+    serve.add_argument("--enable-admission-plugins", default="", help="more built-in plugins, with commas between")
+    serve.add_argument("--disable-admission-plugins", default="", help="built-in plugins that shall not run")
     serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
     return made
 
@@ -50,6 +52,8 @@ async def serve(options: argparse.Namespace) -> None:
         authorizer=AllowAuthenticated() if options.authorization_mode == "AlwaysAllow" else None,
         anonymous=not options.no_anonymous_auth,
         service_range=options.service_cluster_ip_range,
+        admission_plugins=options.enable_admission_plugins,
+        disable_admission_plugins=options.disable_admission_plugins,
     )
     async with environment as env:
         # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from envtest.kinds.core import label_namespace
+from envtest.kinds.priority_classes import system_classes
 from envtest.kinds.services import ServiceStrategy
 from envtest.tables.flowcontrol import GROUP as FLOWS
 from envtest.tables.flowcontrol import bootstrap_flows
@@ -44,6 +45,8 @@ async def bootstrap(plane: Stores) -> None:
     ensure_policy(plane)
     ensure_flows(plane)
     await ensure_itself(plane)
+    for obj in system_classes():
+        await ensure(plane, "scheduling.k8s.io/priorityclasses", obj)
     await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
 
 

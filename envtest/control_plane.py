@@ -8,6 +8,7 @@ from ipaddress import IPv4Network
 
 from envtest import policies
 from envtest.access import Access, Gatekeeper
+from envtest.admission import plugins
 from envtest.bootstrap import bootstrap
 from envtest.extensions.custom import CustomModel
 from envtest.extensions.definitions import DefinitionStrategy
@@ -133,6 +134,7 @@ class ControlPlane:
         storage: Storage | None = None,
         access: Access | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
+        choice: plugins.Choice = plugins.Choice(),  # noqa: B008 - frozen
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
@@ -153,6 +155,7 @@ class ControlPlane:
         self.admission.add("NamespaceLifecycle", lifecycle)
         hooks = install(self, self.webhook_client, Conditions(self.access.authorizer))
         policies.install(self, hooks, self.access.authorizer)
+        plugins.install(self, choice)
         self.server = Server(
             self.core,
             well_known=self._well_known,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from envtest.access import AUDIENCES, Access
+from envtest.admission.plugins import Choice
 from envtest.bootstrap import publish_trust
 from envtest.control_plane import ControlPlane
 from envtest.controllers.api import Api
@@ -64,6 +65,9 @@ class Environment(Closing):
         crds: definitions of custom resources that are served from the start, such as `opsdk.api.crd.crd_for` makes.
         crd_paths: files and directories with more of them; other kinds in them are passed over.
         webhooks: admission webhooks that are called from the start.
+        admission_plugins: built-in plugins to run beside the usual ones, named as kube-apiserver names them:
+            ``ServiceAccount``, ``OwnerReferencesPermissionEnforcement``.
+        disable_admission_plugins: built-in plugins that shall not run.
         clock: timestamps, timeouts, bookmarks follow it.
 
     Attributes:
@@ -86,6 +90,8 @@ class Environment(Closing):
         crds: Sequence[Tree] = (),
         crd_paths: Sequence[Path | str] = (),
         webhooks: Webhooks | None = None,
+        admission_plugins: str | Collection[str] = (),
+        disable_admission_plugins: str | Collection[str] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
@@ -102,6 +108,7 @@ class Environment(Closing):
                 key_file=None if data_dir is None else data_dir / "service-account.key",
             ),
             service_range=_network(service_range),
+            choice=Choice.of(admission_plugins, disable_admission_plugins),
             clock=clock,
         )
         self._simulated = simulate(self.plane, self.tokens, controllers, stages=stages, certificate=self._certificate)

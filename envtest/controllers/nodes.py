@@ -310,7 +310,10 @@ class KubeletController(Controller):
             node = await self.kit.kubelet.write(Create(NODES, node_object()))
         except AlreadyExistsError:
             return
-        await self.kit.kubelet.write(Update(NODES, with_status(node, node_status(now)), "status"))
+        node = await self.kit.kubelet.write(Update(NODES, with_status(node, node_status(now)), "status"))
+        # Admission keeps pods away from new nodes; this one is ready.
+        if node["spec"].get("taints"):
+            await self.kit.api.write(Update(NODES, {**node, "spec": {**node["spec"], "taints": []}}))
 
     def _next_ip(self) -> str:
         self._addresses = self._addresses % 65_000 + 1

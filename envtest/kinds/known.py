@@ -13,9 +13,12 @@ from envtest.kinds.core import ClaimStrategy, ConfigMapStrategy, LeaseStrategy, 
 from envtest.kinds.defaults import DEFAULTS
 from envtest.kinds.events import EventStrategy
 from envtest.kinds.jobs import CronJobStrategy, JobStrategy
+from envtest.kinds.limit_ranges import LimitRangeStrategy
 from envtest.kinds.pods import PodStrategy
 from envtest.kinds.policies import PolicyBindingStrategy, PolicyStrategy
 from envtest.kinds.printers import PRINTERS
+from envtest.kinds.priority_classes import PriorityClassStrategy
+from envtest.kinds.quotas import ResourceQuotaStrategy
 from envtest.kinds.rbac import BindingStrategy, RoleStrategy
 from envtest.kinds.ruled import RuledStrategy, Rules
 from envtest.kinds.services import ServiceStrategy
@@ -77,6 +80,9 @@ def catalogue() -> Catalogue:
             "events.k8s.io/events": EventStrategy,
             "/persistentvolumeclaims": ClaimStrategy,
             "/persistentvolumes": ClaimStrategy,
+            "/limitranges": LimitRangeStrategy,
+            "/resourcequotas": ResourceQuotaStrategy,
+            "scheduling.k8s.io/priorityclasses": PriorityClassStrategy,
             "/replicationcontrollers": ReplicationControllerStrategy,
             "apps/deployments": WorkloadStrategy,
             "apps/replicasets": WorkloadStrategy,

@@ -58,12 +58,6 @@ def _totals(spec: Tree) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
     return *sums, everywhere
 
 
-_TOLERATIONS = tuple(
-    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-    for key in ("not-ready", "unreachable")
-)
-
-
 class PodStrategy(TableStrategy):
     """See the module."""
 
@@ -88,13 +82,9 @@ class PodStrategy(TableStrategy):
         return {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
-        """Status, tolerations, priority."""
+        """Status."""
         super().prepare_for_create(context, obj)
-        spec = obj["spec"]
-        tolerate(spec)
-        spec.setdefault("priority", 0)
-        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        if spec.get("schedulingGates"):
+        if obj["spec"].get("schedulingGates"):
             gated = {
                 "type": "PodScheduled",
                 "status": "False",
@@ -104,11 +94,6 @@ class PodStrategy(TableStrategy):
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
             obj["status"]["conditions"] = [gated]
-
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
-        """The tolerations that every pod has come back."""
-        super().prepare_for_update(context, obj, old)
-        tolerate(obj["spec"])
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """The spec."""
@@ -178,18 +163,3 @@ class ResizeStrategy(_PartStrategy):
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The spec, and that nothing else changes."""
         return [*self.validate(context, obj), *validate_resize(obj, old)]
-
-
-def tolerate(spec: Tree) -> None:
-    """Nodes that are away for a short while keep their pods."""
-    tolerations = list(spec.get("tolerations") or [])
-    for wanted in _TOLERATIONS:
-        if not any(_tolerates(t, str(wanted["key"])) for t in tolerations):
-            tolerations.append(dict(wanted))
-    spec["tolerations"] = tolerations
-
-
-def _tolerates(toleration: Tree, key: str) -> bool:
-    if toleration.get("effect") not in (None, "", "NoExecute"):
-        return False
-    return toleration.get("key", "") in ("", key)

@@ -175,3 +175,9 @@ def share(value: Any) -> int:
     if isinstance(value, int):
         return value
     return int(value[:-1]) if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) else 0
+
+
+def unchanged(obj: Tree, old: Tree, key: str, path: str = "", why: str = "field is immutable") -> Iterator[Cause]:
+    """A field that stays as it was; `path` is that of the field where it is not `key`."""
+    if (obj.get(key) or None) != (old.get(key) or None):
+        yield problems.invalid_value(path or key, obj.get(key), why)

@@ -1,0 +1,1 @@
+"""Admission plugins about Kubernetes' own kinds, as kube-apiserver runs them."""

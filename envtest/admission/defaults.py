@@ -1,0 +1,75 @@
+"""Classes that are taken where none is named: ``DefaultStorageClass``, ``DefaultIngressClass``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.storage.ports import Tree
+
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_DEFAULT_STORAGE = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+
+
+class DefaultClass(Plugin):
+    """Names the default class in new objects.
+
+    Args:
+        classes: the classes.
+        path: what gets one: ``resource`` or ``group/resource``.
+        field: where it is named, in the spec.
+        old: an annotation that names one, too.
+        marks: annotations that make a class the default.
+    """
+
+    def __init__(self, classes: Kept, *, path: str, field: str, old: str, marks: Sequence[str]) -> None:
+        self._classes = classes
+        self._path, self._field, self._old, self._marks = path, field, old, marks
+
+    async def mutate(self, review: Review) -> None:
+        """See the class."""
+        if not writes(review, self._path, "CREATE") or review.obj is None:
+            return
+        spec = review.obj.get("spec") or {}
+        if spec.get(self._field) is not None or self._old in (review.obj["metadata"].get("annotations") or {}):
+            return
+        name = self._default()
+        if name is not None:
+            review.obj = {**review.obj, "spec": {**spec, self._field: name}}
+
+    def _default(self) -> str | None:
+        """The newest; of several as new, the first by name."""
+        marked = [c["metadata"] for c in self._classes.of() if self._is_default(c["metadata"])]
+        newest = max((m["creationTimestamp"] for m in marked), default=None)
+        return next((str(m["name"]) for m in marked if m["creationTimestamp"] == newest), None)
+
+    def _is_default(self, meta: Tree) -> bool:
+        annotations = meta.get("annotations") or {}
+        return any(annotations.get(mark) == "true" for mark in self._marks)
+
+
+def default_storage_class(classes: Kept) -> DefaultClass:
+    """Of claims."""
+    return DefaultClass(
+        classes,
+        path="persistentvolumeclaims",
+        field="storageClassName",
+        old=CLASS_ANNOTATION,
+        marks=_DEFAULT_STORAGE,
+    )
+
+
+def default_ingress_class(classes: Kept) -> DefaultClass:
+    """Of ingresses."""
+    return DefaultClass(
+        classes,
+        path="networking.k8s.io/ingresses",
+        field="ingressClassName",
+        old="kubernetes.io/ingress.class",
+        marks=("ingressclass.kubernetes.io/is-default-class",),
+    )

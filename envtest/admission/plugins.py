@@ -1,0 +1,102 @@
+"""Which plugins run, as kube-apiserver names them and switches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
+
+from envtest.admission.defaults import default_ingress_class, default_storage_class
+from envtest.admission.limits import LimitRanger
+from envtest.admission.priority import Priority
+from envtest.admission.runtime import RuntimeClass
+from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesByCondition
+from envtest.admission.volumes import PersistentVolumeClaimResize, StorageObjectInUseProtection
+from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.endpoints.admit import PLACES, Admission, AdmissionChain
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.storage.ports import Storage
+from opsdk.errors import ConfigError
+
+OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"})
+"""Plugins that run only where they are asked for; the first because nothing makes accounts on a bare server."""
+
+
+class Plane(Protocol):
+    """What is needed of a control plane."""
+
+    storage: Storage
+    stores: dict[str, Store]
+    admission: AdmissionChain
+
+
+class Shelf:
+    """The objects that plugins go by; each resource is kept once."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self._kept: dict[str, Kept] = {}
+
+    def __repr__(self) -> str:
+        return f"<Shelf of {', '.join(self._kept) or 'nothing'}>"
+
+    def __call__(self, resource: str) -> Kept:
+        """Those of ``group/resource``."""
+        if resource not in self._kept:
+            self._kept[resource] = Kept(self._plane.storage, self._plane.stores[resource].prefix)
+        return self._kept[resource]
+
+
+Maker = Callable[[Plane, Shelf], Admission]
+
+_STORAGE_CLASSES: Final = "storage.k8s.io/storageclasses"
+_MAKERS: Final[Mapping[str, Maker]] = {
+    "LimitRanger": lambda _, kept: LimitRanger(kept("/limitranges")),
+    "TaintNodesByCondition": lambda _, __: TaintNodesByCondition(),
+    "Priority": lambda _, kept: Priority(kept("scheduling.k8s.io/priorityclasses")),
+    "DefaultTolerationSeconds": lambda _, __: DefaultTolerationSeconds(),
+    "DefaultStorageClass": lambda _, kept: default_storage_class(kept(_STORAGE_CLASSES)),
+    "StorageObjectInUseProtection": lambda _, __: StorageObjectInUseProtection(),
+    "PersistentVolumeClaimResize": lambda _, kept: PersistentVolumeClaimResize(kept(_STORAGE_CLASSES)),
+    "RuntimeClass": lambda _, kept: RuntimeClass(kept("node.k8s.io/runtimeclasses")),
+    "DefaultIngressClass": lambda _, kept: default_ingress_class(kept("networking.k8s.io/ingressclasses")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Plugins that are switched on beside those that run anyway, and ones that are switched off."""
+
+    enabled: frozenset[str] = frozenset()
+    disabled: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, enabled: str | Collection[str] = (), disabled: str | Collection[str] = ()) -> Self:
+        """Names, or texts with commas between them; `ConfigError` for names that nobody knows, or that are in both."""
+        on, off = _names(enabled, "enable"), _names(disabled, "disable")
+        if on & off:
+            listed = ", ".join(sorted(on & off))
+            raise ConfigError(f"[{listed}] in enable-admission-plugins and disable-admission-plugins overlapped")
+        return cls(enabled=on, disabled=off)
+
+    def runs(self, name: str) -> bool:
+        """Whether a plugin runs."""
+        return name not in self.disabled and (name not in OFF or name in self.enabled)
+
+
+def _names(given: str | Collection[str], verb: str) -> frozenset[str]:
+    found = frozenset(given.split(",") if isinstance(given, str) else given) - {""}
+    for name in sorted(found - set(PLACES)):
+        known = ", ".join(sorted(filter(None, PLACES)))
+        raise ConfigError(f'{verb}-admission-plugins plugin "{name}" is unknown; there are: {known}')
+    return found
+
+
+def install(plane: Plane, choice: Choice) -> None:
+    """Put the plugins into their places, and take out those that are switched off."""
+    shelf = Shelf(plane)
+    for name, make in _MAKERS.items():
+        if choice.runs(name):
+            plane.admission.add(name, make(plane, shelf))
+    for name in choice.disabled:
+        plane.admission.remove(name)

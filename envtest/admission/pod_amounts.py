@@ -1,0 +1,68 @@
+"""What pods ask for and may use at most, all containers together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from opsdk.api.quantity import Quantity
+from opsdk.apiserver.storage.ports import Tree
+
+Amounts = dict[str, Quantity]
+"""Amounts by the names of resources."""
+
+ZERO = Quantity("0")
+
+
+def read(amounts: Mapping[str, Any] | None) -> Amounts:
+    """A resource list."""
+    return {name: Quantity(text) for name, text in (amounts or {}).items()}
+
+
+def plus(one: Quantity, other: Quantity) -> Quantity:
+    """The sum; written as the first one is, unless that is nothing."""
+    return one + other if one.value else ZERO + other if not other.value else other + ZERO
+
+
+def add(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
+    """Name by name."""
+    return {**one, **{name: plus(one[name], more) if name in one else more for name, more in other.items()}}
+
+
+def most(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
+    """The higher one, name by name."""
+    return {**one, **{name: more for name, more in other.items() if name not in one or more > one[name]}}
+
+
+def of_pod(spec: Tree, kind: str) -> Amounts:
+    """``requests`` or ``limits`` of a pod: containers run side by side, after the ones that start it in turn."""
+    total, sidecars, start = Amounts(), Amounts(), Amounts()
+    for container in spec.get("containers") or ():
+        total = add(total, _of(container, kind))
+    for container in spec.get("initContainers") or ():
+        own = _of(container, kind)
+        if container.get("restartPolicy") == "Always":
+            total, sidecars = add(total, own), add(sidecars, own)
+            own = sidecars
+        else:
+            own = add(own, sidecars)
+        start = most(start, own)
+    return {**most(total, start), **_of(spec, kind)}
+
+
+def with_overhead(spec: Tree, kind: str, amounts: Amounts) -> Amounts:
+    """With what the runtime needs; limits only where there is one."""
+    overhead = read(spec.get("overhead"))
+    if kind == "limits":
+        overhead = {name: amount for name, amount in overhead.items() if amounts.get(name, ZERO).value}
+    return add(amounts, overhead)
+
+
+def _of(owner: Tree, kind: str) -> Amounts:
+    return read((owner.get("resources") or {}).get(kind))
+
+
+def containers(spec: Tree, keys: Iterable[str] = ("containers", "initContainers")) -> Iterator[Tree]:
+    """Those of a pod."""
+    for key in keys:
+        yield from spec.get(key) or ()

@@ -1,0 +1,88 @@
+"""``Priority``: pods get the priority of their class; only one class is everybody's default."""
+
+from __future__ import annotations
+
+from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.admission.refusals import refused
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.storage.ports import Tree
+
+_CLASSES = "scheduling.k8s.io/priorityclasses"
+_NEVER_MIND: Tree = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
+"""What holds where there is no class at all."""
+
+
+class Priority(Plugin):
+    """See the module; `classes` are the priority classes."""
+
+    def __init__(self, classes: Kept) -> None:
+        self._classes = classes
+
+    async def mutate(self, review: Review) -> None:
+        """Pods."""
+        if writes(review, "pods", "CREATE"):
+            self._new(review)
+        elif writes(review, "pods", "UPDATE"):
+            _keep(review)
+
+    async def validate(self, review: Review) -> None:
+        """Priority classes."""
+        if not writes(review, _CLASSES, "CREATE", "UPDATE"):
+            return
+        obj, other = review.obj or {}, self._default()
+        if not obj.get("globalDefault") or other is None:
+            return
+        name = other["metadata"]["name"]
+        if review.operation == "CREATE" or name != obj["metadata"]["name"]:
+            raise refused(review, f"PriorityClass {name} is already marked as default. Only one default can exist")
+
+    def _default(self) -> Tree | None:
+        marked = [c for c in self._classes.of() if c.get("globalDefault")]
+        return min(marked, key=lambda c: int(c.get("value", 0)), default=None)
+
+    def _new(self, review: Review) -> None:
+        obj = review.obj or {}
+        spec: Tree = dict(obj.get("spec") or {})
+        name = spec.get("priorityClassName", "")
+        if name:
+            found = self._classes.get(name)
+            if found is None:
+                raise refused(review, f"no PriorityClass with name {name} was found")
+        else:
+            found = self._default() or _NEVER_MIND
+            if "metadata" in found:
+                spec["priorityClassName"] = found["metadata"]["name"]
+        _agree(review, spec, found)
+        review.obj = {**obj, "spec": spec}
+
+
+def _agree(review: Review, spec: Tree, found: Tree) -> None:
+    """Set what the class says; what was said already must be the same."""
+    value, given = found.get("value", 0), spec.get("priority")
+    if given is not None and given != value:
+        text = (
+            f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller"
+            f" computed {value} from the given PriorityClass name"
+        )
+        raise refused(review, text)
+    spec["priority"] = value
+    policy, given = found.get("preemptionPolicy"), spec.get("preemptionPolicy")
+    if policy is None:
+        return
+    if given is not None and given != policy:
+        text = (
+            f"the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission"
+            f" controller computed {policy} from the given PriorityClass name"
+        )
+        raise refused(review, text)
+    spec["preemptionPolicy"] = policy
+
+
+def _keep(review: Review) -> None:
+    """What was computed when the pod was made comes back where it was left out."""
+    obj, old = review.obj or {}, (review.old or {}).get("spec") or {}
+    spec = obj.get("spec") or {}
+    lost = {k: old[k] for k in ("priority", "preemptionPolicy") if spec.get(k) is None and old.get(k) is not None}
+    if lost:
+        review.obj = {**obj, "spec": {**spec, **lost}}

@@ -1,0 +1,80 @@
+"""``RuntimeClass``: what a pod's runtime needs beside the pod, and where it runs."""
+
+from __future__ import annotations
+
+from envtest.admission.tolerations import merged
+from opsdk.api.quantity import Quantity
+from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.admission.refusals import refused
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.storage.ports import Tree
+
+_DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+_ALONE = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
+class RuntimeClass(Plugin):
+    """See the module; `classes` are the runtime classes."""
+
+    def __init__(self, classes: Kept) -> None:
+        self._classes = classes
+
+    async def mutate(self, review: Review) -> None:
+        """New pods."""
+        found = self._class(review)
+        if found is None or review.obj is None:
+            return
+        spec = dict(review.obj["spec"])
+        overhead = found.get("overhead")
+        if overhead is not None:
+            if spec.get("overhead") is not None and not _same(spec["overhead"], _fixed(overhead)):
+                raise refused(review, _DIFFERS)
+            spec["overhead"] = _fixed(overhead)
+        if found.get("scheduling") is not None:
+            _place(review, spec, found["scheduling"])
+        review.obj = {**review.obj, "spec": spec}
+
+    async def validate(self, review: Review) -> None:
+        """The overhead is the runtime's."""
+        if not writes(review, "pods", "CREATE"):
+            return
+        found, given = self._class(review), ((review.obj or {}).get("spec") or {}).get("overhead") or {}
+        overhead = (found or {}).get("overhead")
+        if overhead is not None and not _same(given, _fixed(overhead)):
+            raise refused(review, _DIFFERS)
+        if overhead is None and given:
+            raise refused(review, _ALONE)
+
+    def _class(self, review: Review) -> Tree | None:
+        if not writes(review, "pods", "CREATE"):
+            return None
+        name = ((review.obj or {}).get("spec") or {}).get("runtimeClassName")
+        if name is None:
+            return None
+        found = self._classes.get(name)
+        if found is None:
+            raise refused(review, f'pod rejected: RuntimeClass "{name}" not found')
+        return found
+
+
+def _fixed(overhead: Tree) -> Tree:
+    found: Tree = overhead.get("podFixed") or {}
+    return found
+
+
+def _same(one: Tree, other: Tree) -> bool:
+    return one.keys() == other.keys() and all(Quantity(one[k]) == Quantity(other[k]) for k in one)
+
+
+def _place(review: Review, spec: Tree, scheduling: Tree) -> None:
+    selector = dict(spec.get("nodeSelector") or {})
+    for key, value in sorted((scheduling.get("nodeSelector") or {}).items()):
+        if selector.get(key, value) != value:
+            text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value};"
+            raise refused(review, f"{text} pod.spec.nodeSelector[{key}] = {selector[key]}")
+        selector[key] = value
+    tolerations = merged(spec.get("tolerations") or (), scheduling.get("tolerations") or ())
+    for key, made in (("nodeSelector", selector), ("tolerations", tolerations)):
+        if made:
+            spec[key] = made

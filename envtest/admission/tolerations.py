@@ -1,0 +1,86 @@
+"""Taints and tolerations: ``DefaultTolerationSeconds``, ``TaintNodesByCondition``, and how tolerations are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.storage.ports import Tree
+
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_PATIENCE: Final = 300
+
+
+class DefaultTolerationSeconds(Plugin):
+    """Nodes that are away for a short while keep their pods."""
+
+    async def mutate(self, review: Review) -> None:
+        """New pods and changed ones."""
+        if not writes(review, "pods", "CREATE", "UPDATE") or review.obj is None:
+            return
+        spec = review.obj.get("spec") or {}
+        given = spec.get("tolerations") or []
+        missing = [_wait(key) for key in (_NOT_READY, _UNREACHABLE) if not any(_tolerates(t, key) for t in given)]
+        if missing:
+            review.obj = {**review.obj, "spec": {**spec, "tolerations": [*given, *missing]}}
+
+
+def _wait(key: str) -> Tree:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
+
+
+def _tolerates(toleration: Tree, key: str) -> bool:
+    return (toleration.get("effect") or "NoExecute") == "NoExecute" and (toleration.get("key") or key) == key
+
+
+class TaintNodesByCondition(Plugin):
+    """Nodes get no pods before they are ready."""
+
+    async def mutate(self, review: Review) -> None:
+        """New nodes."""
+        if not writes(review, "nodes", "CREATE") or review.obj is None:
+            return
+        spec = review.obj.get("spec") or {}
+        taints = spec.get("taints") or []
+        if not any(t.get("key") == _NOT_READY and t.get("effect") == "NoSchedule" for t in taints):
+            taint = {"key": _NOT_READY, "effect": "NoSchedule"}
+            review.obj = {**review.obj, "spec": {**spec, "taints": [*taints, taint]}}
+
+
+# ------------------------------------------------------------------ merging
+def merged(first: Sequence[Tree], second: Sequence[Tree]) -> list[Tree]:
+    """Both, without those that others cover."""
+    found, kept = [*first, *second], list[Tree]()
+    for index, toleration in enumerate(found):
+        later = (t for t in found[index + 1 :] if t != toleration)
+        if not any(covers(t, toleration) for t in (*kept, *later)):
+            kept.append(toleration)
+    return kept
+
+
+def covers(wide: Tree, narrow: Tree) -> bool:
+    """Whether `wide` tolerates all that `narrow` does."""
+    if wide == narrow:
+        return True
+    keys = _of(wide, "key") == _of(narrow, "key") or (not _of(wide, "key") and _of(wide, "operator") == "Exists")
+    effects = not _of(wide, "effect") or _of(wide, "effect") == _of(narrow, "effect")
+    if not keys or not effects or not _as_long(wide, narrow):
+        return False
+    if _of(wide, "operator") in ("", "Equal"):
+        same = _of(wide, "operator") == _of(narrow, "operator")
+        return same and _of(wide, "value") == _of(narrow, "value")
+    return _of(wide, "operator") == "Exists"
+
+
+def _as_long(wide: Tree, narrow: Tree) -> bool:
+    most, wanted = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
+    if _of(wide, "effect") != "NoExecute" or most is None:
+        return True
+    return wanted is not None and wanted <= most
+
+
+def _of(toleration: Tree, key: str) -> str:
+    return str(toleration.get(key) or "")

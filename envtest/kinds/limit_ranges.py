@@ -1,0 +1,128 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Limit ranges: what pods, containers and claims may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from envtest.kinds import resource_names, rules
+from envtest.kinds.base import TableStrategy
+from envtest.tables.load import Row
+from opsdk.api.quantity import Quantity
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_TYPES: Final = ("Pod", "Container", "PersistentVolumeClaim")
+_LOWER: Final = ("max", "min")
+_DEFAULTS: Final = ("default", "defaultRequest")
+_RATIO: Final = "maxLimitRequestRatio"
+
+
+class LimitRangeStrategy(TableStrategy):
+    """See the module."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """Those without a name get one."""
+        super().prepare_for_create(context, obj)
+        if not obj["metadata"].get("name"):
+            obj["metadata"]["name"] = context.new_uid()
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """Each limit."""
+        found, seen = list[Cause](), set[str]()
+        for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
+            found.extend(_limit(limit, f"spec.limits[{index}]", seen))
+        return found
+
+
+def _limit(limit: Tree, path: str, seen: set[str]) -> Iterator[Cause]:
+    kind = limit.get("type", "")
+    wrong = names.qualified_name(kind)
+    yield from rules.each(wrong, kind, f"{path}.type")
+    if not wrong and "/" not in kind and kind not in _TYPES:
+        yield problems.invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
+    if kind in seen:
+        yield problems.duplicate(f"{path}.type", kind)
+    seen.add(kind)
+    yield from _names(limit, path)
+    for key in sorted({name for part in _parts(kind) for name in limit.get(part) or {}}):
+        yield from _ordered(_Amounts(limit, key, kind), path, key)
+
+
+def _parts(kind: str) -> Sequence[str]:
+    return (*_LOWER, *(() if kind == "Pod" else _DEFAULTS), _RATIO)
+
+
+def _names(limit: Tree, path: str) -> Iterator[Cause]:
+    kind = limit.get("type", "")
+    rule = resource_names.container_name if kind in ("Pod", "Container") else resource_names.standard_name
+    for part in (*_LOWER, *_DEFAULTS):
+        if part in _DEFAULTS and kind == "Pod":
+            if limit.get(part):
+                yield problems.not_allowed(f"{path}.{part}", "may not be specified when `type` is 'Pod'")
+            continue
+        for name in sorted(limit.get(part) or {}):
+            yield from rule(name, f"{path}.{part}[{name}]")
+    if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(part) or {}) for part in _LOWER):
+        text = "either minimum or maximum storage value is required, but neither was provided"
+        yield problems.required(f"{path}.limits", text)
+    for name in sorted(limit.get(_RATIO) or {}):
+        yield from rule(name, f"{path}.{_RATIO}[{name}]")
+
+
+class _Amounts:
+    """What a limit says about one resource."""
+
+    def __init__(self, limit: Tree, name: str, kind: str) -> None:
+        given: Mapping[str, str | None] = {part: (limit.get(part) or {}).get(name) for part in _parts(kind)}
+        self.found = {part: Quantity(text) for part, text in given.items() if text is not None}
+
+    def above(self, low: str, high: str) -> tuple[Quantity, Quantity] | None:
+        """Both, where what should be lower is higher."""
+        if low in self.found and high in self.found and self.found[low] > self.found[high]:
+            return self.found[low], self.found[high]
+        return None
+
+
+_ORDER: Final = (
+    ("min", "max", "min", "min", "min", "max"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest", "min", "default request"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest", "default request", "max"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest", "default request", "default limit"),
+    ("min", "default", "default", "min", "min", "default"),
+    ("default", "max", "default", "max", "default", "max"),
+)
+"""Which part must not be above which; the part that is named, that whose amount is shown, and how both are called."""
+
+
+def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:
+    found = amounts.found
+    for low, high, named, shown, low_word, high_word in _ORDER:
+        wrong = amounts.above(low, high)
+        if wrong is not None:
+            text = f"{low_word} value {wrong[0]} is greater than {high_word} value {wrong[1]}"
+            yield problems.invalid_value(f"{path}.{named}[{name}]", str(found[shown]), text)
+    if _RATIO in found:
+        yield from _ratio(found, f"{path}.{_RATIO}[{name}]")
+    if not resource_names.overcommitted(name) and set(_DEFAULTS) <= found.keys():
+        default, request = found["default"], found["defaultRequest"]
+        if default != request:
+            text = f"default value {default} must equal to defaultRequest value {request} in {name}"
+            yield problems.invalid_value(f"{path}.defaultRequest[{name}]", str(request), text)
+
+
+def _ratio(found: Mapping[str, Quantity], path: str) -> Iterator[Cause]:
+    ratio = found[_RATIO]
+    if ratio < Quantity("1"):
+        yield problems.invalid_value(path, str(ratio), f"ratio {ratio} is less than 1")
+    if set(_LOWER) <= found.keys() and found["min"].value:
+        most = float(found["max"].value / found["min"].value)
+        if float(ratio) > most:
+            yield problems.invalid_value(path, str(ratio), f"ratio {ratio} is greater than max/min = {most:.6f}")

@@ -1,0 +1,130 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Resource quotas: what a namespace may hold, and of which pods that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from envtest.kinds import resource_names
+from envtest.kinds.base import TableStrategy
+from envtest.tables.load import Row
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_PODS: Final = frozenset(
+    {"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"},
+)
+SCOPES: Final[Mapping[str, frozenset[str]]] = {
+    "Terminating": _PODS,
+    "NotTerminating": _PODS,
+    "BestEffort": frozenset({"pods"}),
+    "NotBestEffort": _PODS,
+    "PriorityClass": _PODS,
+    "CrossNamespacePodAffinity": _PODS,
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
+"""The scopes, and the resources that each can be asked of."""
+_PLAIN: Final = SCOPES.keys() - {"PriorityClass", "VolumeAttributesClass"}
+_OPPOSITES: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_EXISTS: Final = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating,"
+    " ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
+
+class ResourceQuotaStrategy(TableStrategy):
+    """See the module."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """Amounts and scopes."""
+        spec = obj.get("spec") or {}
+        return [*_amounts(spec.get("hard") or {}, "spec.hard"), *_scopes(spec), *_selector(spec)]
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """The scopes stay."""
+        found = list(self.validate(context, obj))
+        scopes = (obj.get("spec") or {}).get("scopes") or []
+        if set(scopes) != set((old.get("spec") or {}).get("scopes") or ()):
+            found.append(problems.invalid_value("spec.scopes", scopes or None, "field is immutable"))
+        return found
+
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """Amounts, as in the spec."""
+        status = obj.get("status") or {}
+        return [c for key in ("hard", "used") for c in _amounts(status.get(key) or {}, f"status.{key}")]
+
+
+def _amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]:
+    for name, text in sorted(amounts.items()):
+        yield from resource_names.quota_name(name, f"{path}[{name}]")
+        yield from resource_names.amount(name, text, f"{path}[{name}]")
+
+
+def _foreign(scope: str, spec: Tree) -> int:
+    """How many resources the scope cannot be asked of."""
+    fitting = SCOPES.get(scope)
+    hard = spec.get("hard") or {}
+    return 0 if fitting is None else sum(resource_names.of_quota(name) and name not in fitting for name in hard)
+
+
+def _scopes(spec: Tree) -> Iterator[Cause]:
+    scopes, path = spec.get("scopes") or [], "spec.scopes"
+    for scope in scopes:
+        if scope not in SCOPES:
+            yield problems.invalid_value(path, scopes, "unsupported scope")
+        for _ in range(_foreign(scope, spec)):
+            yield problems.invalid_value(path, scopes, "unsupported scope applied to resource")
+    yield from _conflicts(set(scopes), scopes, path)
+
+
+def _conflicts(found: set[str], shown: Sequence[str], path: str) -> Iterator[Cause]:
+    for pair in _OPPOSITES:
+        if pair <= found:
+            yield problems.invalid_value(path, shown or None, "conflicting scopes")
+
+
+def _selector(spec: Tree) -> Iterator[Cause]:
+    selector, path = spec.get("scopeSelector"), "spec.scopeSelector.matchExpressions"
+    if selector is None:
+        return
+    wanted = selector.get("matchExpressions") or []
+    for requirement in wanted:
+        scope = requirement.get("scopeName", "")
+        if scope not in SCOPES:
+            yield problems.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
+        for _ in range(_foreign(scope, spec)):
+            yield problems.invalid_value(path, _shown(wanted), "unsupported scope applied to resource")
+        yield from _operator(requirement, path)
+    yield from _conflicts({r.get("scopeName", "") for r in wanted}, spec.get("scopes") or (), path)
+
+
+def _shown(wanted: Sequence[Tree]) -> Tree:
+    """A selector as messages show it: with the names that the server has for the fields."""
+    return {
+        "MatchExpressions": [
+            {"ScopeName": r.get("scopeName", ""), "Operator": r.get("operator", ""), "Values": r.get("values")}
+            for r in wanted
+        ]
+    }
+
+
+def _operator(requirement: Tree, path: str) -> Iterator[Cause]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or []
+    if requirement.get("scopeName", "") in _PLAIN and operator != "Exists":
+        yield problems.invalid_value(f"{path}.operator", operator, _EXISTS)
+    if operator in ("In", "NotIn"):
+        if not values:
+            text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            yield problems.required(f"{path}.values", text)
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            yield problems.invalid_value(f"{path}.values", values, text)
+    else:
+        yield problems.invalid_value(f"{path}.operator", operator, "not a valid selector operator")

@@ -1,0 +1,63 @@
+"""Objects that plugins go by, at hand without a search: taken in once, then kept up by the storage's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.apiserver.storage.ports import Change, Kind, Storage, Tree
+
+
+class Kept:
+    """The objects of one resource, by namespace and name.
+
+    Args:
+        prefix: what the keys of the resource begin with.
+    """
+
+    def __init__(self, storage: Storage, prefix: str) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self._found: dict[str, dict[str, Tree]] | None = None
+        self._sorted: dict[str, tuple[Tree, ...]] = {}
+        storage.subscribe(self._changed)
+
+    def __repr__(self) -> str:
+        return f"<Kept objects under {self._prefix}>"
+
+    def of(self, namespace: str = "") -> Sequence[Tree]:
+        """Those of a namespace (or the cluster's), by name."""
+        found = self._all().get(namespace)
+        if found is None:
+            return ()
+        listed = self._sorted.get(namespace)
+        if listed is None:
+            listed = self._sorted[namespace] = tuple(found[name] for name in sorted(found))
+        return listed
+
+    def get(self, name: str, namespace: str = "") -> Tree | None:
+        """One of them."""
+        return self._all().get(namespace, {}).get(name)
+
+    def _all(self) -> dict[str, dict[str, Tree]]:
+        if self._found is None:
+            self._found = {}
+            for key, value in self._storage.list(self._prefix).items:
+                self._put(key, value)
+        return self._found
+
+    def _put(self, key: str, value: Tree | None) -> None:
+        assert self._found is not None
+        namespace, _, name = key.removeprefix(self._prefix).rpartition("/")
+        self._sorted.pop(namespace, None)
+        if value is not None:
+            self._found.setdefault(namespace, {})[name] = value
+            return
+        left = self._found.get(namespace, {})
+        left.pop(name, None)
+        if not left:
+            self._found.pop(namespace, None)
+
+    def _changed(self, change: Change) -> None:
+        # Nothing is taken in before somebody asks.
+        if self._found is not None and change.key.startswith(self._prefix):
+            self._put(change.key, None if change.kind is Kind.DELETE else change.value)

@@ -1,0 +1,28 @@
+"""What most plugins have in common: they take part in one of the two rounds, and in few requests."""
+
+from __future__ import annotations
+
+from opsdk.apiserver.endpoints.admit import Review
+
+
+class Plugin:
+    """A plugin that has no objection; subclasses say what they do."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    async def mutate(self, review: Review) -> None:
+        """See `Admission`."""
+
+    async def validate(self, review: Review) -> None:
+        """See `Admission`."""
+
+
+def writes(review: Review, path: str, *operations: str) -> bool:
+    """Whether a request is one of some operations on ``resource``, ``resource/subresource`` or those of a group.
+
+    >>> # writes(review, "pods", "CREATE"), writes(review, "certificates.k8s.io/certificatesigningrequests", "UPDATE")
+    """
+    info = review.served.info
+    shown = f"{info.group}/{info.path}" if info.group else info.path
+    return shown == path and review.operation in operations

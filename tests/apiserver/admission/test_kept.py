@@ -1,0 +1,37 @@
+"""Objects that plugins go by are always those of the storage."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.storage.memory import MemoryStorage
+
+PREFIX = "core/limitranges/"
+KEYS = st.tuples(
+    st.sampled_from(("core/limitranges/", "core/limitrangesother/")), st.sampled_from("ab"), st.sampled_from("xyz")
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), KEYS, st.booleans())))
+def test_kept_objects_are_those_of_the_storage(steps: list[tuple[bool, tuple[str, str, str], bool]]) -> None:
+    """Whenever it is asked, and whatever was written before and after: each namespace's objects, by name."""
+    storage = MemoryStorage()
+    kept = Kept(storage, PREFIX)
+    model: dict[str, int] = {}
+    for number, (put, (prefix, namespace, name), ask) in enumerate(steps):
+        key = f"{prefix}{namespace}/{name}"
+        if put and key not in model:
+            storage.create(key, {"metadata": {"name": name}, "n": number})
+            model[key] = number
+        elif not put and key in model:
+            storage.delete(key)
+            del model[key]
+        if ask:
+            for place in "ab":
+                wanted = sorted((k, n) for k, n in model.items() if k.startswith(f"{PREFIX}{place}/"))
+                assert [obj["n"] for obj in kept.of(place)] == [n for _, n in wanted]
+                for one in "xyz":
+                    found = kept.get(one, place)
+                    assert (None if found is None else found["n"]) == model.get(f"{PREFIX}{place}/{one}")

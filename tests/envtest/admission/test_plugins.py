@@ -1,0 +1,128 @@
+"""Which plugins run, and the small ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server_client import MERGE, Caller
+
+from envtest.admission.plugins import Choice
+from envtest.environment import Environment
+from opsdk.errors import ConfigError
+
+CORE = "/api/v1/namespaces/default"
+STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
+RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    """A pod."""
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "x"}], **spec}}
+
+
+def claim(name: str, **spec: Any) -> dict[str, Any]:
+    """A claim of one GiB."""
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": name}, "spec": {**wanted, **spec}}
+
+
+def test_unknown_plugins_are_named() -> None:
+    """A name that nobody knows, or that is switched both ways, is an error that says so."""
+    with pytest.raises(ConfigError, match='disable-admission-plugins plugin "Nope" is unknown'):
+        Choice.of("", "Nope")
+    with pytest.raises(ConfigError, match=r"\[Priority\] in enable-admission-plugins and disable-admission-plugins"):
+        Choice.of("Priority", "LimitRanger,Priority")
+    assert Choice.of("ServiceAccount").runs("ServiceAccount")
+    assert not Choice.of().runs("ServiceAccount")
+
+
+async def test_a_plugin_that_is_off_does_nothing() -> None:
+    """Without Priority pods have none; without the lifecycle plugin namespaces need not exist."""
+    async with Environment(disable_admission_plugins=["Priority", "NamespaceLifecycle"]) as env:
+        call = Caller(env)
+        made = await call("POST", f"{CORE}/pods", pod("p"))
+        assert "priority" not in made.json["spec"]
+        assert (await call("POST", "/api/v1/namespaces/nowhere/configmaps", {"metadata": {"name": "c"}})).status == 201
+
+
+async def test_the_newest_default_storage_class_is_taken() -> None:
+    """Of several defaults as old as each other the first by name; a claim that names one keeps it."""
+    async with Environment() as env:
+        call = Caller(env)
+        marked = {"storageclass.kubernetes.io/is-default-class": "true"}
+        for name, annotations in (("b", marked), ("a", marked), ("c", {})):
+            meta = {"name": name, "annotations": annotations}
+            assert (await call("POST", STORAGE, {"metadata": meta, "provisioner": "x/y"})).status == 201
+        path = f"{CORE}/persistentvolumeclaims"
+        assert (await call("POST", path, claim("one"))).json["spec"]["storageClassName"] == "a"
+        assert (await call("POST", path, claim("two", storageClassName=""))).json["spec"]["storageClassName"] == ""
+        made = (await call("GET", f"{path}/one")).json
+        assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+
+
+async def test_only_bound_claims_of_growing_classes_grow() -> None:
+    """The class must allow it, the same as before."""
+    async with Environment() as env:
+        call = Caller(env)
+        for name, grows in (("fixed", False), ("elastic", True)):
+            body = {"metadata": {"name": name}, "provisioner": "x/y", "allowVolumeExpansion": grows}
+            await call("POST", STORAGE, body)
+        path = f"{CORE}/persistentvolumeclaims"
+        bound = {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
+        more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+        for name, status in (("fixed", 403), ("elastic", 200)):
+            await call("POST", path, claim(name, storageClassName=name))
+            await call("PATCH", f"{path}/{name}/status", bound, content_type=MERGE)
+            assert (await call("PATCH", f"{path}/{name}", more, content_type=MERGE)).status == status
+
+
+async def test_the_default_ingress_class() -> None:
+    """New ingresses get it unless they name another one, in the old way or the new one."""
+    async with Environment() as env:
+        call = Caller(env)
+        meta = {"name": "main", "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}}
+        ingress = "/apis/networking.k8s.io/v1"
+        await call("POST", f"{ingress}/ingressclasses", {"metadata": meta, "spec": {"controller": "example.com/c"}})
+        backend = {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}
+        for name, annotations, wanted in (("a", {}, "main"), ("b", {"kubernetes.io/ingress.class": "old"}, None)):
+            body = {"metadata": {"name": name, "annotations": annotations}, "spec": backend}
+            made = await call("POST", f"{ingress}/namespaces/default/ingresses", body)
+            assert made.json["spec"].get("ingressClassName") == wanted
+
+
+async def test_runtime_classes_add_what_they_need() -> None:
+    """Overhead, places, tolerations; what contradicts them is refused."""
+    async with Environment() as env:
+        call = Caller(env)
+        scheduling = {"nodeSelector": {"kata": "yes"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}
+        body = {"metadata": {"name": "kata"}, "handler": "kata", "scheduling": scheduling}
+        made = await call("POST", RUNTIMES, {**body, "overhead": {"podFixed": {"cpu": "100m"}}})
+        assert made.status == 201
+        spec = (await call("POST", f"{CORE}/pods", pod("a", runtimeClassName="kata"))).json["spec"]
+        assert (spec["overhead"], spec["nodeSelector"]) == ({"cpu": "100m"}, {"kata": "yes"})
+        assert {"key": "kata", "operator": "Exists"} in spec["tolerations"]
+        for wrong, text in (
+            (pod("b", runtimeClassName="none"), 'pod rejected: RuntimeClass "none" not found'),
+            (
+                pod("b", overhead={"cpu": "1"}),
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+            ),
+            (
+                pod("b", runtimeClassName="kata", overhead={"cpu": "1"}),
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+            ),
+            (
+                pod("b", runtimeClassName="kata", nodeSelector={"kata": "no"}),
+                "conflict: runtimeClass.scheduling.nodeSelector[kata] = yes; pod.spec.nodeSelector[kata] = no",
+            ),
+        ):
+            answer = await call("POST", f"{CORE}/pods", wrong)
+            assert answer.json["message"] == f'pods "b" is forbidden: {text}'
+
+
+async def test_new_nodes_take_no_pods_yet() -> None:
+    """The taint comes with the node, once."""
+    async with Environment() as env:
+        made = await Caller(env)("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+        assert made.json["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]

@@ -1,0 +1,39 @@
+"""Laws of merged tolerations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.admission.tolerations import covers, merged
+
+TOLERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "key": st.sampled_from(("", "a", "b")),
+            "operator": st.sampled_from(("Exists", "Equal")),
+            "value": st.sampled_from(("", "x")),
+            "effect": st.sampled_from(("", "NoSchedule", "NoExecute")),
+            "tolerationSeconds": st.sampled_from((1, 2)),
+        },
+    ),
+    max_size=4,
+)
+
+
+@given(TOLERATIONS, TOLERATIONS)
+def test_merging_loses_nothing_and_invents_nothing(first: list[Any], second: list[Any]) -> None:
+    """Each given toleration is covered by one that stays, and all that stay were given."""
+    found = merged(first, second)
+    assert all(t in [*first, *second] for t in found)
+    assert all(any(covers(kept, t) for kept in found) for t in [*first, *second])
+
+
+@given(TOLERATIONS)
+def test_merging_with_itself_changes_nothing(tolerations: list[Any]) -> None:
+    """Merging is idempotent."""
+    once = merged(tolerations, [])
+    assert merged(once, once) == once
