@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
+from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
