@@ -188,8 +188,14 @@ class ControlPlane:
         assert isinstance(services.strategy, ServiceStrategy)
         services.strategy.pool.range = self._service_range
         services.strategy.addresses = self.stores["networking.k8s.io/ipaddresses"]
+        services.strategy.pool.clear()
         for obj in services.list_now("", ListQuery()).items:
             services.strategy.pool.take(obj)
+
+    def rederive(self) -> None:
+        """Whatever is kept beside the storage follows it again, after it went to another state."""
+        self._reserve()
+        self.extensions.reload()
 
     async def start(self) -> None:
         """Make the objects that every cluster has; harmless where they are there already."""

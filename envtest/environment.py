@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from envtest.access import AUDIENCES, Access
 from envtest.admission.plugins import Choice
@@ -34,9 +34,15 @@ from opsdk.web.serving import ServeOptions, Tls, WebServer
 
 if TYPE_CHECKING:
     from envtest.certificates import Authority
+    from envtest.faults import Faults
+    from envtest.helpers import Question
     from envtest.install import Webhooks, WebhookServing
+    from envtest.journal import Budget, Journal
+    from opsdk.apiserver.storage.snapshots import Snapshot
     from opsdk.rest.config import Config
+    from opsdk.testing.clock import ManualClock
 
+T = TypeVar("T")
 LOCAL = "http://envtest.local"
 """The host of requests that never leave the process."""
 PROXIES = "front-proxy-ca"
@@ -94,6 +100,14 @@ class Environment(Closing):
         disable_admission_plugins: str | Collection[str] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
+        self._again: dict[str, Any] = {
+            "controllers": controllers,
+            "stages": stages,
+            "authorizer": authorizer,
+            "anonymous": anonymous,
+            "service_range": service_range,
+            "clock": clock,
+        }
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         self._data_dir = data_dir
         self._admin_token = secrets.token_urlsafe(24)
@@ -115,6 +129,9 @@ class Environment(Closing):
         self._stack = AsyncExitStack()
         self._authority: Authority | None = None
         self._proxies: Authority | None = None
+        self._journal: Journal | None = None
+        self._faults: Faults | None = None
+        self._webs: list[WebServer] = []
 
     def __repr__(self) -> str:
         return f"<Environment of {self.plane!r}>"
@@ -172,12 +189,120 @@ class Environment(Closing):
         """The last requests: who asked for what, with which outcome."""
         return self.server.audit
 
+    # -------------------------------------------------------------- going back
+    def snapshot(self) -> Snapshot:
+        """All objects as they are now; costs next to nothing."""
+        from envtest import snapshots  # noqa: PLC0415 - most tests take none
+
+        return snapshots.take(self.plane.storage)
+
+    def restore(self, snapshot: Snapshot, *, reset_revision: bool = False) -> None:
+        """Have the objects of a snapshot again. Open watches are told that they are too old (410), and end.
+
+        Resource versions go on from the present one; with `reset_revision` they go on from that of the snapshot.
+        """
+        from envtest import snapshots  # noqa: PLC0415 - as above
+
+        snapshots.put_back(self.plane, self._simulated, snapshot, reset=reset_revision)
+
+    def fork(self) -> Environment:
+        """Another environment with the same objects and users, to be entered; from then on, each goes its own way."""
+        from envtest import snapshots  # noqa: PLC0415 - as above
+
+        return snapshots.fork(self, self._again)
+
+    def share_authorities(self, other: Environment) -> None:
+        """Trust the certificates that another environment gave out up to now."""
+        self._authority, self._proxies = other._authority, other._proxies
+
+    # -------------------------------------------------------------- who writes what
+    @property
+    def journal(self) -> Journal:
+        """Every write from the first use of this on: who wrote what."""
+        if self._journal is None:
+            from envtest.journal import Journal  # noqa: PLC0415 - most tests ask for none
+
+            self._journal = Journal(self.server, self.plane.storage)
+            self._journal.start()
+        return self._journal
+
+    def writes(self, *, max: int, user: str = "", resource: str = "") -> Budget:  # noqa: A002 - reads best
+        """``async with env.writes(max=2):`` fails where more is written in the block, and says by whom."""
+        from envtest.journal import Budget  # noqa: PLC0415 - as above
+
+        return Budget(self.journal, max, user=user, resource=resource)
+
+    def no_writes(self, *, user: str = "", resource: str = "") -> Budget:
+        """``async with env.no_writes():`` fails where anything is written in the block."""
+        return self.writes(max=0, user=user, resource=resource)
+
+    @staticmethod
+    def owners(obj: Tree) -> dict[str, list[str]]:
+        """Which fields of an object each manager owns, by ``metadata.managedFields``."""
+        from envtest.ownership import owners  # noqa: PLC0415 - as above
+
+        return owners(obj)
+
+    # -------------------------------------------------------------- faults
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong, for whom: ``env.faults.add(Fail(503), verb="update", times=3)``; see `envtest.effects`."""
+        if self._faults is None:
+            from envtest.faults import Faults  # noqa: PLC0415 - most tests want none
+
+            self._faults = Faults(self.server, self.plane.storage, self._webs)
+        return self._faults
+
+    # -------------------------------------------------------------- waiting
+    @property
+    def clock(self) -> ManualClock:
+        """The clock that everything here follows, where it is one that can be moved: ``await env.clock.advance(15)``.
+
+        Raises:
+            ConfigError: the environment follows the event loop.
+        """
+        from opsdk.testing.clock import ManualClock  # noqa: PLC0415 - most tests follow the loop
+
+        if not isinstance(self.plane.clock, ManualClock):
+            raise ConfigError(
+                "this environment follows the event loop's time: give it one, Environment(clock=ManualClock())"
+            )
+        return self.plane.clock
+
+    async def eventually(
+        self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
+    ) -> T:
+        """See `envtest.helpers.eventually`; asks after each write, by this environment's clock."""
+        from envtest import helpers  # noqa: PLC0415 - not needed to serve
+
+        return await helpers.eventually(
+            question, check, within=within, clock=self.plane.clock, storage=self.plane.storage
+        )
+
+    async def consistently(
+        self, question: Question[T], check: Callable[[T], object] | None = None, *, during: float = 1.0
+    ) -> None:
+        """See `envtest.helpers.consistently`; asks after each write, by this environment's clock."""
+        from envtest import helpers  # noqa: PLC0415 - as above
+
+        await helpers.consistently(question, check, during=during, clock=self.plane.clock, storage=self.plane.storage)
+
+    async def wait_for(self, revision: int | str, *, within: float = 5.0) -> None:
+        """Return when everything up to a resource version has been written."""
+        storage = self.plane.storage
+
+        def reached() -> None:
+            assert storage.current_rv >= int(revision), f"the storage is at {storage.current_rv}, not at {revision} yet"
+
+        await self.eventually(reached, within=within)
+
     async def serve(self, *, host: str = "127.0.0.1", port: int = 0, tls: bool = True) -> WebServer:
         """Listen on a real socket too, until the environment closes; a busy port is a `ConfigError`."""
         options = ServeOptions(host=host, port=port, tls=self._tls(host) if tls else None)
         web = WebServer(self.server.app, options)
         await web.start()
         self._stack.push_async_callback(web.aclose)
+        self._webs.append(web)
         if tls:
             await publish_trust(self.plane, clients=self.authority.pair.cert, proxies=self.proxies.pair.cert)
         return web

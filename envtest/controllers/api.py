@@ -9,8 +9,9 @@ import msgspec
 from envtest.controllers.writes import Create, Delete, Patch, Update, Write
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.errors import api_error_from_status
+from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.web.request import Query, Request
+from opsdk.web.response import CutResponse
 from opsdk.web.types import Message
 
 _JSON = "application/json"
@@ -57,6 +58,8 @@ class Api:
 
         headers = {**self._headers, "content-type": media, "content-length": str(len(raw))}
         response = await self._server.respond(Request(method, path, Query(), headers, receive))
+        if isinstance(response, CutResponse):
+            raise ServiceUnavailableError(f"{method} {path}: the connection was lost")
         answer: Any = msgspec.json.decode(response.body)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)

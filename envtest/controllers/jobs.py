@@ -252,6 +252,10 @@ class JobController(PodOwnerController):
         super().wire()
         self.hub.on(JOBS, self._forget)
 
+    def restored(self) -> None:
+        """See `Controller`."""
+        self._tallies.clear()
+
     def _forget(self, event: Event) -> None:
         if event.new is None:
             self._tallies.pop(event.obj["metadata"]["uid"], None)

@@ -68,6 +68,9 @@ class Controller(ABC):
     async def reconcile(self, key: str) -> float | None:
         """Bring one key one step nearer to its wish; a number asks for another look after so many seconds."""
 
+    def restored(self) -> None:  # noqa: B027 - most remember nothing
+        """The objects went back to an earlier state: forget what was remembered beside them."""
+
     # -------------------------------------------------------------- for subclasses
     def add(self, event: Event) -> None:
         """Look at the object of an event."""
@@ -101,6 +104,11 @@ class Runner:
             await controller.begin()
         for controller in self.controllers:
             self._tasks.start(self._work(controller), name=controller.name)
+
+    def restored(self) -> None:
+        """The objects went back to an earlier state; the mirrors find out by themselves."""
+        for controller in self.controllers:
+            controller.restored()
 
     async def aclose(self) -> None:
         """Stop; idempotent."""

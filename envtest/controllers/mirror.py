@@ -78,7 +78,10 @@ class Mirror:
     async def drain(self) -> None:
         """Take in what waits; does not suspend."""
         while self._watch is not None and self._watch.progress() is None:
-            await self._take(self._watch)
+            try:
+                await self._take(self._watch)
+            except CompactedError:
+                self.sync()
 
     async def _take(self, watch: Watch) -> None:
         change = await anext(watch)
@@ -90,11 +93,13 @@ class Mirror:
         while not self._stopped:
             if self._watch is None:
                 self.sync()
+            watch = self._watch
             try:
-                while self._watch is not None:
-                    await self._take(self._watch)
+                while watch is not None and watch is self._watch:
+                    await self._take(watch)
             except (StopAsyncIteration, CompactedError):
-                self._watch = None
+                if watch is self._watch:
+                    self._watch = None
 
     def stop(self) -> None:
         """End; idempotent."""

@@ -285,6 +285,10 @@ class KubeletController(Controller):
         # When a pod's present state was first seen: delays count from there.
         self._since: dict[str, tuple[str, State, float]] = {}
 
+    def restored(self) -> None:
+        """See `Controller`."""
+        self._since.clear()
+
     def wire(self) -> None:
         """Pods; nodes, for those that wait for one."""
         self.hub.on(PODS, self._pod)

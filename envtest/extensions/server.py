@@ -81,6 +81,13 @@ class ExtensionServer:
         for obj in self._definitions.list_now("", ListQuery()).items:
             self._compile(obj)
 
+    def reload(self) -> None:
+        """Serve what is stored now, and nothing else."""
+        stored = {obj["metadata"]["name"] for obj in self._definitions.list_now("", ListQuery()).items}
+        for name in self._defined.keys() - stored:
+            del self._defined[name]
+        self.load()
+
     # -------------------------------------------------------------- definitions come and go
     async def changed(self, context: Context, name: str) -> None:
         """See `Listener`."""

@@ -65,6 +65,12 @@ class Pool:
                 return port
         raise problems.internal("failed to allocate a nodePort: range is full")
 
+    def clear(self) -> None:
+        """Nothing is in use."""
+        self.addresses.clear()
+        self.ports.clear()
+        self._taken.clear()
+
     def take(self, obj: Tree) -> None:
         """Everything a service has is in use."""
         spec, uid = obj.get("spec") or {}, obj["metadata"]["uid"]

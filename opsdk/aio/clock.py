@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
+
+
+class Timer(Protocol):
+    """A call that is yet to come."""
+
+    def cancel(self) -> None:
+        """It shall not come; idempotent."""
+        ...
 
 
 class Clock(Protocol):
@@ -20,6 +29,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait; zero or less yields to other tasks once."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` in so many seconds, from the event loop."""
         ...
 
 
@@ -41,6 +54,10 @@ class LoopClock:
     async def sleep(self, seconds: float) -> None:
         """``asyncio.sleep``."""
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """The loop's own ``call_later``."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
 
 
 LOOP_CLOCK: Clock = LoopClock()

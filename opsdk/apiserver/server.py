@@ -117,7 +117,7 @@ class Server:
     Attributes:
         hooks: hear of each answered request.
         audit: the last requests, with their outcomes.
-        filters: may be added to before `app` is used first.
+        filters: may be added to before `app` is used first; later by `add_filter`.
     """
 
     def __init__(
@@ -158,6 +158,17 @@ class Server:
     def groups(self) -> Sequence[ServedGroup]:
         """Everything served, the core group first."""
         return self.delegate.groups()
+
+    def add_filter(self, added: Named) -> None:
+        """Put one more filter behind all others, from the next request on."""
+        self.filters.insert_after(self.filters.names[-1], added)
+        self._handler = None
+
+    def remove_filter(self, name: str) -> None:
+        """Take a filter out; fine if there is none of that name."""
+        if name in self.filters.names:
+            self.filters.remove(name)
+            self._handler = None
 
     async def respond(self, request: Request) -> Response:
         """Answer one request."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
 from opsdk.queue.core import Handout, Phase, QueueCore
 from opsdk.queue.ratelimit import ExponentialFailure, RateLimiter
 
@@ -62,7 +62,7 @@ class WorkQueue(Generic[K]):
         self._clock = clock
         self._hooks = hooks
         self._getters: deque[asyncio.Future[None]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._timer_at: float | None = None
         self._idle: list[asyncio.Future[None]] = []
 
@@ -143,7 +143,7 @@ class WorkQueue(Generic[K]):
             self._timer.cancel()
             self._timer = self._timer_at = None
         if at is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(at - now, 0.0), self._on_timer)
+            self._timer = self._clock.call_later(max(at - now, 0.0), self._on_timer)
             self._timer_at = at
 
     def _on_timer(self) -> None:

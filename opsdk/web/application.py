@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from opsdk.web.request import Request
-from opsdk.web.response import Response, StreamResponse, send_start
+from opsdk.web.response import CutConnection, CutResponse, Response, StreamResponse, send_start
 from opsdk.web.types import App, Receive, Scope, Send
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -39,6 +39,9 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 async def respond(response: Response, request: Request, send: Send) -> None:
     """Send an answer; a stream ends early when the client goes away."""
+    if isinstance(response, CutResponse):
+        await _cut(request)
+        return
     if not isinstance(response, StreamResponse):
         body = b"" if request.method == "HEAD" else response.body
         await send_start(response, send, length=len(response.body))
@@ -50,10 +53,22 @@ async def respond(response: Response, request: Request, send: Send) -> None:
         await asyncio.wait((streaming, leaving), return_when=asyncio.FIRST_COMPLETED)
         if streaming.done():
             streaming.result()
+    except CutConnection:
+        await _cut(request)
     finally:
         for task in (streaming, leaving):
             task.cancel()
         await asyncio.gather(streaming, leaving, return_exceptions=True)
+        if response.release is not None:
+            response.release()
+
+
+async def _cut(request: Request) -> None:
+    """End the connection; returns when it has ended."""
+    if request.cut is None:
+        raise CutConnection("the server underneath cannot end a connection: it has to break this one")
+    request.cut()
+    await request.disconnected()
 
 
 async def _stream(response: StreamResponse, send: Send) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
 from opsdk.errors import BadRequestError, TooLargeError
-from opsdk.web.types import PEER_CERTIFICATE, Receive, Scope
+from opsdk.web.types import CUT, PEER_CERTIFICATE, Receive, Scope
 
 
 class Query:
@@ -40,8 +40,8 @@ class Query:
 class Request:
     """Method, path, query and headers; the body is read on demand, once.
 
-    ``headers`` has lower-case names; repeated ones are joined with a comma (see
-    `values` for each). ``state`` is for those who handle the
+    ``headers`` has lower-case names; repeated ones are joined with a comma (see `values` for each). ``cut`` ends the
+    connection, where the server underneath can do that. ``state`` is for those who handle the
     request one after another.
     """
 
@@ -54,6 +54,7 @@ class Request:
     client: str = ""
     peer_certificate: bytes | None = None
     repeated: Mapping[str, list[str]] = field(default_factory=dict)
+    cut: Callable[[], None] | None = None
     state: dict[str, Any] = field(default_factory=dict)
     _body: bytes | None = field(default=None, repr=False)
 
@@ -69,6 +70,7 @@ class Request:
                 value = f"{headers[name]}, {value}"
             headers[name] = value
         client = scope.get("client")
+        extensions = scope.get("extensions") or {}
         return cls(
             method=scope["method"].upper(),
             path=scope["path"],
@@ -77,8 +79,9 @@ class Request:
             receive=receive,
             scheme=scope.get("scheme", "http"),
             client=client[0] if client else "",
-            peer_certificate=(scope.get("extensions") or {}).get(PEER_CERTIFICATE),
+            peer_certificate=extensions.get(PEER_CERTIFICATE),
             repeated=repeated,
+            cut=extensions.get(CUT),
         )
 
     def header(self, name: str, default: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -34,10 +34,21 @@ class Response:
 class StreamResponse(Response):
     """An answer whose body comes in pieces; each piece is sent at once.
 
-    The generator is closed when the client goes away or the server stops.
+    The generator is closed when the client goes away or the server stops; `release` is called after that, also where
+    the generator was never begun.
     """
 
     chunks: AsyncGenerator[bytes, None] = field(kw_only=True)
+    release: Callable[[], None] | None = None
+
+
+class CutConnection(Exception):  # noqa: N818 - no error of the server: it is what a test asked for
+    """Raised by the chunks of a stream: the connection ends here, in the middle."""
+
+
+@dataclass(slots=True)
+class CutResponse(Response):
+    """No answer at all: the connection ends. For tests of what clients do then."""
 
 
 def json_response(value: object, *, status: int = 200, content_type: str = "application/json") -> Response:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConfigError
-from opsdk.web.types import PEER_CERTIFICATE, App, Message, Receive, Scope, Send
+from opsdk.web.types import CUT, PEER_CERTIFICATE, App, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     import uvicorn
@@ -142,6 +142,12 @@ class WebServer(Closing):
         finally:
             self._open.discard(task)
 
+    def drop_connections(self) -> None:
+        """Cut every connection, as a server that dies; new ones are welcome."""
+        for connection in tuple(self._server.server_state.connections) if self._server is not None else ():
+            if connection.transport is not None:
+                connection.transport.abort()
+
     async def aclose(self) -> None:
         """Stop: refuse new connections, wait `grace` seconds for open answers, cut the rest; idempotent."""
         if self._server is not None:
@@ -185,8 +191,10 @@ def _new_server(app: App, options: ServeOptions) -> uvicorn.Server:
             super().on_message_begin()
             tls = self.transport.get_extra_info("ssl_object")
             der = tls.getpeercert(binary_form=True) if tls is not None else None
+            extensions: dict[str, Any] = {CUT: self.transport.abort}
             if der:
-                self.scope["extensions"] = {PEER_CERTIFICATE: der}
+                extensions[PEER_CERTIFICATE] = der
+            self.scope["extensions"] = extensions
 
     class Server(uvicorn.Server):
         """Leaves signals to the program around it."""

@@ -16,5 +16,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
 
+CUT = "opsdk.cut"
+"""Key of ``scope["extensions"]`` with a function that ends the connection at once, without a word."""
+
 PEER_CERTIFICATE = "opsdk.peer_certificate"
 """Key of ``scope["extensions"]`` under which `opsdk.web.serving` puts the client's certificate, in DER."""

@@ -21,6 +21,8 @@ App = Callable[
 ]
 
 _log = logging.getLogger("opsdk.wire")
+# As the application knows it: a function in the extensions of the scope that ends the connection.
+_CUT = "opsdk.cut"
 # The application's `send` waits while this many bytes are unread.
 _HIGH_WATER = 1 << 20
 # Turns of the loop that an application gets to see ``http.disconnect`` before it is cancelled.
@@ -63,7 +65,9 @@ class AsgiBackend:
         encode_request(method, target, headers, b"")  # the same bytes are refused as on a socket
         exchange = AsgiExchange(body, self._open.discard)
         self._open.add(exchange)
-        coro = exchange.run(self._app, self._scope(method, target, headers, body))
+        scope = self._scope(method, target, headers, body)
+        scope["extensions"] = {_CUT: exchange.cut}
+        coro = exchange.run(self._app, scope)
         exchange.task = contextvars.Context().run(self._tasks.start, coro, name=f"{method} {target}")
         try:
             await exchange.head()
@@ -140,8 +144,15 @@ class AsgiExchange:
         finally:
             self._changed.set()
 
+    def cut(self) -> None:
+        """The application ends the connection, whatever of its answer is under way."""
+        self._failed = EOFError("the server closed the connection")
+        self._disconnected.set()
+        self._drained.set()
+        self._changed.set()
+
     def _fail(self, error: BaseException) -> None:
-        if self._whole:
+        if self._whole or self._failed is not None:
             return
         if not self.status:
             # What any server makes of an application that fails before it answers.

@@ -61,6 +61,10 @@ class TokenAuthenticator:
         """Accept one more token."""
         self._tokens[token] = user
 
+    def users(self) -> dict[str, User]:
+        """Whom each token stands for."""
+        return dict(self._tokens)
+
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
         """See `TokenChecker`."""
         user = self._tokens.get(token)

@@ -61,6 +61,11 @@ class SigningKey:
     def __repr__(self) -> str:
         return f"<SigningKey {self._path or 'of this process'}>"
 
+    def share(self, other: SigningKey) -> None:
+        """Be the same key as another one, if that was made already."""
+        if other.exists:
+            self._made = other._key
+
     @property
     def exists(self) -> bool:
         """Whether anything can have been signed with it."""

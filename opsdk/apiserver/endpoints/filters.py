@@ -58,6 +58,10 @@ class Chain:
         """Put a filter inside of another."""
         self._filters.insert(self.names.index(name) + 1, added)
 
+    def remove(self, name: str) -> None:
+        """Take a filter out."""
+        del self._filters[self.names.index(name)]
+
     def wrap(self, handler: Handler) -> Handler:
         """The handler behind all filters."""
         for named in reversed(self._filters):

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
+from opsdk.aio.alarm import Alarm
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.negotiate import Accepted
@@ -42,7 +43,9 @@ async def handle(call: Call, served: Installed) -> Response:
     served.storage.check_fields(options.selection)
     initial, watch = await _open(call, served, options)
     stream = _Stream(call, served, options, accepted)
-    return StreamResponse(200, [("content-type", accepted.media)], chunks=stream.chunks(initial, watch))
+    release = None if watch is None else watch.close
+    media = ("content-type", accepted.media)
+    return StreamResponse(200, [media], chunks=stream.chunks(initial, watch), release=release)
 
 
 async def _open(call: Call, served: Installed, options: ListOptions) -> tuple[list[Event], Watch | None]:
@@ -60,8 +63,13 @@ async def _open(call: Call, served: Installed, options: ListOptions) -> tuple[li
     try:
         return [], storage.watch(context, "", revision or None)
     except CompactedError as error:
-        gone = problems.expired(f"too old resource version: {error.asked} ({error.oldest})")
-        return [Event("ERROR", status_of(gone))], None
+        return [_told(error)], None
+
+
+def _told(error: ApiError | CompactedError) -> Event:
+    if isinstance(error, CompactedError):
+        error = problems.expired(f"too old resource version: {error.asked} ({error.oldest})")
+    return Event("ERROR", status_of(error))
 
 
 def select(change: Change, *, now: bool, before: bool) -> Event | None:
@@ -111,19 +119,23 @@ class _Stream:
     async def _live(self, watch: Watch) -> AsyncGenerator[bytes, None]:
         pending = asyncio.ensure_future(_next(watch))
         bookmark = self._first_bookmark()
+        alarm = Alarm(self._clock, min(bookmark, self._end))
         try:
-            while (now := self._clock.now()) < self._end:
-                until = min(bookmark, self._end)
-                done, _ = await asyncio.wait((pending,), timeout=max(until - now, 0))
-                if not done:
-                    if self._clock.now() >= bookmark and (line := self._bookmark(watch)):
+            while self._clock.now() < self._end:
+                if not pending.done():
+                    await asyncio.wait((pending, alarm.future), return_when=asyncio.FIRST_COMPLETED)
+                if alarm.rang:
+                    due = self._clock.now() >= bookmark
+                    if due and (line := self._bookmark(watch)):
                         yield line
-                    bookmark = self._next_bookmark()
+                    bookmark = self._next_bookmark() if due else bookmark
+                    alarm.set(min(bookmark, self._end))
+                if not pending.done():
                     continue
                 try:
                     change = pending.result()
-                except ApiError as error:
-                    yield self._line(Event("ERROR", status_of(error)))
+                except (ApiError, CompactedError) as error:
+                    yield self._line(_told(error))
                     return
                 if change is None:
                     return
@@ -131,6 +143,7 @@ class _Stream:
                 if line := self._changed(change):
                     yield line
         finally:
+            alarm.cancel()
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from opsdk.apiserver.storage.history import History, put, removal
 from opsdk.apiserver.storage.ports import (
     Change,
+    CompactedError,
     FutureRevisionError,
     KeyExistsError,
     KeyNotFoundError,
@@ -20,10 +21,11 @@ from opsdk.apiserver.storage.ports import (
     Tree,
     Update,
 )
+from opsdk.apiserver.storage.snapshots import NOTHING, Held, Snapshot
 from opsdk.apiserver.storage.watch import QueueWatch
 
-Journal = Callable[[Change], None]
-"""Makes a change durable before it is acknowledged; raises if it cannot."""
+Journal = Callable[[Sequence[Change], int], None]
+"""Makes changes and the revision after them durable, all or none, before they are visible; raises if it cannot."""
 
 
 @dataclass(slots=True)
@@ -34,6 +36,18 @@ class _Bucket:
     objects: dict[str, Tree] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     watches: set[QueueWatch] = field(default_factory=set)
+    shared: bool = False
+    """Whether a snapshot holds the same objects: they are copied before the next change."""
+
+    def own(self) -> None:
+        """Before a change: leave what is shared to the snapshots."""
+        if self.shared:
+            self.objects, self.keys, self.shared = dict(self.objects), list(self.keys), False
+
+    def hold(self, held: Held, *, floor: int, limit: int) -> None:
+        """Have these objects from now on, and no past."""
+        self.objects, self.keys, self.shared = held.objects, held.keys, True
+        self.history = History(floor=floor, limit=limit)
 
 
 def bucket_of(key: str) -> str:
@@ -101,6 +115,7 @@ class MemoryStorage:
         """Put an object that an earlier process stored; watches may start at `floor` at the earliest."""
         self._floor = max(self._floor, floor)
         bucket = self._bucket(key)
+        bucket.own()
         bucket.objects[key] = value
         bisect.insort(bucket.keys, key)
 
@@ -178,8 +193,9 @@ class MemoryStorage:
 
     def _commit(self, change: Change) -> None:
         if self._journal is not None:
-            self._journal(change)
+            self._journal((change,), change.revision)
         bucket = self._bucket(change.key)
+        bucket.own()
         self._revision = change.revision
         value = change.value
         if change.kind is Kind.PUT and value is not None:
@@ -228,6 +244,59 @@ class MemoryStorage:
         self._floor = max(self._floor, revision)
         for bucket in self._buckets.values():
             bucket.history.compact(revision)
+
+    # -------------------------------------------------------------- snapshots
+    def snapshot(self) -> Snapshot:
+        """See `Snapshots`."""
+        for bucket in self._buckets.values():
+            bucket.shared = True
+        held = {name: Held(bucket.objects, bucket.keys) for name, bucket in self._buckets.items()}
+        return Snapshot(self._revision, held)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> MemoryStorage:
+        """A new storage that begins where a snapshot was taken."""
+        made = MemoryStorage(revision=snapshot.revision)
+        made._floor = snapshot.revision
+        for name, held in snapshot.buckets.items():
+            made._bucket(f"{name}/").hold(held, floor=snapshot.revision, limit=made.history_limit)
+        return made
+
+    def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[Change]:
+        """See `Snapshots`."""
+        revision = snapshot.revision if reset else self._revision + 1
+        names = {**self._buckets, **snapshot.buckets}
+        changes = [change for name in names for change in self._difference(name, snapshot, revision)]
+        if self._journal is not None:
+            self._journal(changes, revision)
+        self._revision = self._floor = revision
+        for name in names:
+            bucket = self._bucket(f"{name}/")
+            bucket.hold(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
+        self.fail_watches(lambda watch: CompactedError(watch.after, revision))
+        for change in changes:
+            for listener in tuple(self._listeners):
+                listener(change)
+        return changes
+
+    def _difference(self, name: str, snapshot: Snapshot, revision: int) -> Iterator[Change]:
+        """What leads from the present to the snapshot, in one bucket."""
+        now, then = self._bucket(f"{name}/").objects, snapshot.buckets.get(name, NOTHING).objects
+        if now is then:
+            return
+        for key, value in now.items():
+            if key not in then:
+                yield removal(key, revision, with_revision(value, revision), value)
+        for key, value in then.items():
+            before = now.get(key)
+            if before is not value:
+                yield put(key, revision, value, before)
+
+    def fail_watches(self, error: Callable[[QueueWatch], Exception]) -> None:
+        """End every watch with an error; new ones may begin."""
+        for bucket in self._buckets.values():
+            for watch in tuple(bucket.watches):
+                watch.fail(error(watch))
 
     def subscribe(self, listener: Callable[[Change], None]) -> None:
         """See `Storage.subscribe`."""

@@ -7,6 +7,7 @@ Objects are loaded when it is opened; the history of changes is not kept: watche
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,18 +38,19 @@ class SqliteStorage(MemoryStorage):
             self.load(key, msgspec.json.decode(value), floor=revision)
         self._floor = revision
 
-    def _write(self, change: Change) -> None:
+    def _write(self, changes: Sequence[Change], revision: int) -> None:
         db = self._db
         if db is None:
             raise RuntimeError(f"{self._path} is closed and takes no writes")
         with db:
             db.execute("BEGIN IMMEDIATE")
-            if change.kind is Kind.PUT:
-                raw = msgspec.json.encode(change.value)
-                db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?)", (change.key, raw))
-            else:
-                db.execute("DELETE FROM objects WHERE key = ?", (change.key,))
-            db.execute("UPDATE revision SET number = ?", (change.revision,))
+            for change in changes:
+                if change.kind is Kind.PUT:
+                    raw = msgspec.json.encode(change.value)
+                    db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?)", (change.key, raw))
+                else:
+                    db.execute("DELETE FROM objects WHERE key = ?", (change.key,))
+            db.execute("UPDATE revision SET number = ?", (revision,))
 
     def close(self) -> None:
         """See `Storage.close`; the log is folded into the file."""

@@ -27,7 +27,8 @@ class QueueWatch:
         self._queue: deque[Change] = deque(backlog)
         # The backlog was there before the reader had a chance to be slow.
         self._limit = limit + len(self._queue)
-        self._after = after
+        self.after = after
+        self._failure: Exception | None = None
         self._current = current
         self._on_close = on_close
         self._wake = asyncio.Event()
@@ -39,7 +40,7 @@ class QueueWatch:
 
     def offer(self, change: Change) -> None:
         """Called by the writer for each change below the prefix."""
-        if change.revision <= self._after:
+        if change.revision <= self.after:
             return  # it asked for a revision that has not happened yet
         if len(self._queue) >= self._limit:
             self.overflowed = True
@@ -51,7 +52,14 @@ class QueueWatch:
 
     def progress(self) -> int | None:
         """The store's revision if nothing waits."""
-        return None if self._queue else self._current()
+        return None if self._queue or self._failure is not None else self._current()
+
+    def fail(self, error: Exception) -> None:
+        """End with an error; what waits is dropped."""
+        if not self._closed:
+            self._failure = error
+            self._queue.clear()
+            self.close()
 
     def close(self) -> None:
         """What waits may still be read; then the iteration ends."""
@@ -65,6 +73,9 @@ class QueueWatch:
 
     async def __anext__(self) -> Change:
         while not self._queue:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
             if self._closed:
                 raise StopAsyncIteration
             self._wake.clear()

@@ -1,0 +1,53 @@
+"""What changed between two states of an object, field by field. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_ABSENT = object()
+_BOOKKEEPING = frozenset({"metadata.managedFields", "metadata.resourceVersion", "metadata.generation"})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field; None stands for absent, too."""
+
+    path: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_short(self.old)} -> {_short(self.new)}"
+
+
+def _short(value: Any) -> str:
+    text = "absent" if value is None else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Sequence[Difference]:
+    """The fields that differ, in order, without what the server keeps for itself.
+
+    >>> [str(d) for d in differences({"spec": {"a": 1, "b": 2}}, {"spec": {"a": 1, "c": [3]}})]
+    ['spec.b: 2 -> absent', 'spec.c: absent -> [3]']
+    """
+    return [d for d in _walk(before or {}, after or {}, "") if d.path not in _BOOKKEEPING]
+
+
+def _walk(old: Any, new: Any, path: str) -> Iterator[Difference]:
+    if old is new:
+        return
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in {**old, **new}:
+            yield from _walk(old.get(key, _ABSENT), new.get(key, _ABSENT), f"{path}.{key}" if path else key)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _trees(old) and _trees(new):
+        for index, (a, b) in enumerate(zip(old, new, strict=True)):
+            yield from _walk(a, b, f"{path}[{index}]")
+    elif old != new or type(old) is not type(new):
+        yield Difference(path, None if old is _ABSENT else old, None if new is _ABSENT else new)
+
+
+def _trees(items: Sequence[Any]) -> bool:
+    return all(isinstance(item, Mapping) for item in items)

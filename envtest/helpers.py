@@ -1,0 +1,137 @@
+"""Waiting for what a cluster does: driven by writes and by the clock, so nothing sleeps longer than it must."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+from opsdk.aio.alarm import Alarm
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.storage.ports import Change, Storage
+from opsdk.errors import ApiError
+from opsdk.testing.clock import ManualClock
+
+T = TypeVar("T")
+Question = Callable[[], "T | Awaitable[T]"]
+"""Passes where it returns None or something true, and raises neither `AssertionError` nor `ApiError`."""
+
+EVERY = 0.05
+"""Seconds between two looks where nobody tells of a change: caches follow the server a little later."""
+_TURNS = 10
+"""Turns of the loop that informers get to hear of a write."""
+
+
+class _Pace:
+    """When to look again: after a write, or after a while."""
+
+    def __init__(self, clock: Clock, storage: Storage | None, every: float) -> None:
+        self._clock, self._storage, self._every = clock, storage, every
+        self._alarm: Alarm | None = None
+
+    def __enter__(self) -> Self:
+        if self._storage is not None:
+            self._storage.subscribe(self._heard)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._storage is not None:
+            self._storage.unsubscribe(self._heard)
+
+    def _heard(self, _: Change) -> None:
+        if self._alarm is not None and not self._alarm.future.done():
+            self._alarm.future.set_result(None)
+
+    async def next(self, end: float) -> None:
+        """Wait, until `end` at the latest. A clock that only tests move is moved."""
+        now = self._clock.now()
+        seconds = min(self._every, max(end - now, 0.0))
+        if isinstance(self._clock, ManualClock):
+            await self._clock.advance(seconds)
+            return
+        self._alarm = Alarm(self._clock, now + seconds)
+        try:
+            await self._alarm.future
+        finally:
+            self._alarm.cancel()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed(Generic[T]):
+    answer: T
+
+
+async def _ask(question: Question[T], check: Callable[[T], object] | None) -> _Passed[T] | Exception:
+    try:
+        answer = question()
+        found: T = await answer if inspect.isawaitable(answer) else answer
+        passed = found if check is None else check(found)
+        if inspect.isawaitable(passed):
+            passed = await passed
+    except (AssertionError, ApiError) as error:
+        return error
+    if passed is None or passed:
+        return _Passed(found)
+    return AssertionError(f"{_name(check or question)} gave {found!r}")
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__qualname__", repr(function)))
+
+
+async def eventually(
+    question: Question[T],
+    check: Callable[[T], object] | None = None,
+    *,
+    within: float = 5.0,
+    every: float = EVERY,
+    clock: Clock = LOOP_CLOCK,
+    storage: Storage | None = None,
+) -> T:
+    """Ask until the answer passes (`check`, if given, must pass it), and return it.
+
+    Raises:
+        AssertionError: it did not within so many seconds; what was wrong last is told.
+    """
+    end, asked = clock.now() + within, 0
+    with _Pace(clock, storage, every) as pace:
+        while True:
+            asked += 1
+            outcome = await _ask(question, check)
+            if isinstance(outcome, _Passed):
+                return outcome.answer
+            if clock.now() >= end:
+                raise AssertionError(f"not within {within:g} s (asked {asked} times): {outcome}") from outcome
+            await pace.next(end)
+
+
+async def consistently(
+    question: Question[T],
+    check: Callable[[T], object] | None = None,
+    *,
+    during: float = 1.0,
+    every: float = EVERY,
+    clock: Clock = LOOP_CLOCK,
+    storage: Storage | None = None,
+) -> None:
+    """Ask again and again for so many seconds, after each write too; every answer has to pass.
+
+    Raises:
+        AssertionError: one did not.
+    """
+    begin = clock.now()
+    with _Pace(clock, storage, every) as pace:
+        while True:
+            outcome = await _ask(question, check)
+            passed = clock.now() - begin
+            if not isinstance(outcome, _Passed):
+                raise AssertionError(  # noqa: TRY004 - an assertion of the test failed
+                    f"not any more after {passed:.3g} s: {outcome}"
+                ) from outcome
+            if passed >= during:
+                return
+            await pace.next(begin + during)

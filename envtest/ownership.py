@@ -1,0 +1,20 @@
+"""Who owns which fields of an object, for people. Pure."""
+
+from __future__ import annotations
+
+from opsdk.apiserver.fieldmanager.managed import decode_entries
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.tree.fieldset import format_path
+
+
+def owners(obj: Tree) -> dict[str, list[str]]:
+    """Paths by manager, in order; the entries of one manager are put together.
+
+    >>> entry = {"manager": "op", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    >>> owners({"metadata": {"managedFields": [entry]}})
+    {'op': ['spec.replicas']}
+    """
+    found: dict[str, set[str]] = {}
+    for key, owner in decode_entries((obj.get("metadata") or {}).get("managedFields")).items():
+        found.setdefault(key.manager, set()).update(format_path(path).removeprefix(".") for path in owner.fields)
+    return {manager: sorted(paths) for manager, paths in sorted(found.items())}

@@ -1,0 +1,48 @@
+"""Going back: all objects as they were, and whatever is derived from them; and other environments with the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from envtest.journal import RESTORE, written_by
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.snapshots import Snapshot, Snapshots
+from opsdk.errors import ConfigError
+
+if TYPE_CHECKING:
+    from envtest.control_plane import ControlPlane
+    from envtest.controllers.loops import Runner
+    from envtest.environment import Environment
+
+_DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
+"""What is kept beside these objects is made anew when they change; everything else listens to the storage."""
+
+
+def take(storage: Storage) -> Snapshot:
+    """Everything as it is now."""
+    return _able(storage).snapshot()
+
+
+def put_back(plane: ControlPlane, simulated: Runner, snapshot: Snapshot, *, reset: bool) -> None:
+    """Everything as it was."""
+    with written_by(RESTORE):
+        changes = _able(plane.storage).restore(snapshot, reset=reset)
+    if any(change.key.startswith(_DERIVED) for change in changes):
+        plane.rederive()
+    simulated.restored()
+
+
+def fork(env: Environment, options: dict[str, Any]) -> Environment:
+    """Another environment with the same objects, users and keys; not started yet."""
+    made = type(env)(**options, storage=MemoryStorage.of(take(env.plane.storage)), tokens=env.tokens.users())
+    made.plane.access.key.share(env.plane.access.key)
+    made.plane.webhook_client.apps.update(env.plane.webhook_client.apps)
+    made.share_authorities(env)
+    return made
+
+
+def _able(storage: Storage) -> Snapshots:
+    if not isinstance(storage, Snapshots):
+        raise ConfigError(f"{storage!r} takes no snapshots: use an environment without a storage of your own")
+    return storage

@@ -1,0 +1,49 @@
+"""All objects as they were at one revision, shared with the storage until either side changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from opsdk.apiserver.storage.ports import Change, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The objects of one bucket and their keys in order; nobody changes them any more."""
+
+    objects: dict[str, Tree] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+
+
+NOTHING = Held()
+"""A bucket that was not there yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Every object at `revision`, by bucket."""
+
+    revision: int
+    buckets: Mapping[str, Held]
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of {sum(len(held.keys) for held in self.buckets.values())} objects at {self.revision}>"
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """A storage that can go back."""
+
+    def snapshot(self) -> Snapshot:
+        """Everything as it is now; costs the same however much there is."""
+        ...
+
+    def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[Change]:
+        """Have the objects of a snapshot again, as one write; returns what that changed.
+
+        The revision goes on from the present one, or is that of the snapshot again with `reset`. Listeners hear of
+        every object that changed. History before it is forgotten, and every watch ends with `CompactedError`.
+        """
+        ...

@@ -1,0 +1,106 @@
+"""A clock that stands still until somebody moves it: hours pass in no time, on whatever loop."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_TURNS = 10_000
+"""Turns of the loop after which tasks that never rest are left alone."""
+_BLIND_TURNS = 200
+"""Turns on a loop that does not tell whether anything is ready."""
+
+
+async def settle() -> None:
+    """Return when every task waits for a timer, a socket or a thread; those are not waited for."""
+    ready = getattr(asyncio.get_running_loop(), "_ready", None)
+    quiet = 0
+    for _ in range(_BLIND_TURNS if ready is None else _TURNS):
+        await asyncio.sleep(0)
+        quiet = quiet + 1 if ready is not None and not ready else 0
+        if quiet > 1:
+            return
+
+
+class ManualTimer:
+    """A call at a time of a `ManualClock`."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def __repr__(self) -> str:
+        return f"<ManualTimer {self.callback or 'cancelled'}>"
+
+    def cancel(self) -> None:
+        """See `opsdk.aio.clock.Timer`."""
+        self.callback = None
+
+
+class ManualClock:
+    """See the module; a `Clock` for everything that takes one.
+
+    >>> async def main():
+    ...     clock = ManualClock()
+    ...     nap = asyncio.ensure_future(clock.sleep(3600))
+    ...     await clock.advance(3599)
+    ...     before = nap.done()
+    ...     await clock.advance(1)
+    ...     return before, nap.done()
+    >>> asyncio.run(main())
+    (False, True)
+    """
+
+    def __init__(self, start: datetime = _EPOCH) -> None:
+        self._start = start
+        self._now = 0.0
+        self._timers: list[tuple[float, int, ManualTimer]] = []
+        self._order = count()
+
+    def __repr__(self) -> str:
+        return f"<ManualClock at {self.wall():%Y-%m-%d %H:%M:%S}, {len(self._timers)} timers>"
+
+    def now(self) -> float:
+        """Seconds since it was made."""
+        return self._now
+
+    def wall(self) -> datetime:
+        """The time of day that it shows."""
+        return self._start + timedelta(seconds=self._now)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until somebody has moved the clock that far."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.call_later(seconds, lambda: None if done.done() else done.set_result(None))
+        try:
+            await done
+        finally:
+            timer.cancel()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> ManualTimer:
+        """See `opsdk.aio.clock.Clock`."""
+        timer = ManualTimer(callback)
+        heapq.heappush(self._timers, (self._now + max(seconds, 0.0), next(self._order), timer))
+        return timer
+
+    async def advance(self, seconds: float) -> None:
+        """Move on. Whatever comes due on the way comes due in order, and has its consequences before the next."""
+        if seconds < 0:
+            raise ValueError(f"time does not go back: {seconds} s")
+        end = self._now + seconds
+        await settle()
+        while self._timers and self._timers[0][0] <= end:
+            at, _, timer = heapq.heappop(self._timers)
+            if timer.callback is None:
+                continue
+            self._now = max(self._now, at)
+            timer.callback()
+            await settle()
+        self._now = end
+        await settle()
