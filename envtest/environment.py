@@ -209,11 +209,11 @@ class Environment(Closing):
         """Another environment with the same objects and users, to be entered; from then on, each goes its own way."""
         from envtest import snapshots  # noqa: PLC0415 - as above
 
-        return snapshots.fork(self, self._again)
-
-    def share_authorities(self, other: Environment) -> None:
-        """Trust the certificates that another environment gave out up to now."""
-        self._authority, self._proxies = other._authority, other._proxies
+        storage = snapshots.copy(self.plane.storage)
+        made = Environment(**self._again, storage=storage, tokens=self.tokens.users())
+        snapshots.share(self.plane, made.plane)
+        made._authority, made._proxies = self._authority, self._proxies
+        return made
 
     # -------------------------------------------------------------- who writes what
     @property

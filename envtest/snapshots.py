@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envtest.journal import RESTORE, written_by
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -13,7 +13,6 @@ from opsdk.errors import ConfigError
 if TYPE_CHECKING:
     from envtest.control_plane import ControlPlane
     from envtest.controllers.loops import Runner
-    from envtest.environment import Environment
 
 _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
 """What is kept beside these objects is made anew when they change; everything else listens to the storage."""
@@ -33,13 +32,15 @@ def put_back(plane: ControlPlane, simulated: Runner, snapshot: Snapshot, *, rese
     simulated.restored()
 
 
-def fork(env: Environment, options: dict[str, Any]) -> Environment:
-    """Another environment with the same objects, users and keys; not started yet."""
-    made = type(env)(**options, storage=MemoryStorage.of(take(env.plane.storage)), tokens=env.tokens.users())
-    made.plane.access.key.share(env.plane.access.key)
-    made.plane.webhook_client.apps.update(env.plane.webhook_client.apps)
-    made.share_authorities(env)
-    return made
+def copy(storage: Storage) -> Storage:
+    """Another storage with the same objects."""
+    return MemoryStorage.of(take(storage))
+
+
+def share(plane: ControlPlane, other: ControlPlane) -> None:
+    """Let a copy work with what is in no storage: the key of tokens, webhooks of this process."""
+    other.access.key.share(plane.access.key)
+    other.webhook_client.apps.update(plane.webhook_client.apps)
 
 
 def _able(storage: Storage) -> Snapshots:
