@@ -9,12 +9,16 @@ from typing import Final, Protocol, Self
 from envtest.admission.defaults import default_ingress_class, default_storage_class
 from envtest.admission.limits import LimitRanger
 from envtest.admission.priority import Priority
+from envtest.admission.quota.plugin import ResourceQuota
 from envtest.admission.runtime import RuntimeClass
 from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesByCondition
 from envtest.admission.volumes import PersistentVolumeClaimResize, StorageObjectInUseProtection
 from opsdk.apiserver.admission.kept import Kept
 from opsdk.apiserver.endpoints.admit import PLACES, Admission, AdmissionChain
+from opsdk.apiserver.endpoints.ownership import field_manager
+from opsdk.apiserver.fieldmanager.manager import FieldManager
 from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.server import ResourceServer
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.errors import ConfigError
 
@@ -27,6 +31,7 @@ class Plane(Protocol):
 
     storage: Storage
     stores: dict[str, Store]
+    core: ResourceServer
     admission: AdmissionChain
 
 
@@ -49,6 +54,16 @@ class Shelf:
 
 Maker = Callable[[Plane, Shelf], Admission]
 
+
+def _quota(plane: Plane, kept: Shelf) -> ResourceQuota:
+    def owner() -> FieldManager:
+        served = plane.core.find("", "v1", "resourcequotas", "status")
+        assert served is not None
+        return field_manager(served)
+
+    return ResourceQuota(kept("/resourcequotas"), plane.stores["/resourcequotas"], owner)
+
+
 _STORAGE_CLASSES: Final = "storage.k8s.io/storageclasses"
 _MAKERS: Final[Mapping[str, Maker]] = {
     "LimitRanger": lambda _, kept: LimitRanger(kept("/limitranges")),
@@ -60,6 +75,7 @@ _MAKERS: Final[Mapping[str, Maker]] = {
     "PersistentVolumeClaimResize": lambda _, kept: PersistentVolumeClaimResize(kept(_STORAGE_CLASSES)),
     "RuntimeClass": lambda _, kept: RuntimeClass(kept("node.k8s.io/runtimeclasses")),
     "DefaultIngressClass": lambda _, kept: default_ingress_class(kept("networking.k8s.io/ingressclasses")),
+    "ResourceQuota": _quota,
 }
 
 

@@ -17,6 +17,7 @@ from envtest.controllers.loops import Controller, Kit, Runner
 from envtest.controllers.mirror import Hub
 from envtest.controllers.namespace_content import NamespaceController
 from envtest.controllers.nodes import DEFAULT_STAGES, KubeletController, Stage
+from envtest.controllers.quotas import QuotaController
 from envtest.controllers.replicasets import ReplicaSetController
 from envtest.controllers.services import EndpointsController, SliceController
 from envtest.controllers.statefulsets import StatefulSetController
@@ -64,6 +65,7 @@ def _makers(
         EndpointsController,
         VolumeController,
         ClusterRoleController,
+        QuotaController,
     )
     return {
         **{c.name: c for c in simple},

@@ -68,6 +68,7 @@ SERVICES = _core("services", "Service")
 ENDPOINTS = _core("endpoints", "Endpoints")
 SLICES = _grouped("discovery.k8s.io", "endpointslices", "EndpointSlice")
 CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim")
+QUOTAS = _core("resourcequotas", "ResourceQuota")
 VOLUMES = _core("persistentvolumes", "PersistentVolume", namespaced=False)
 CLUSTER_ROLES = replace(_grouped("rbac.authorization.k8s.io", "clusterroles", "ClusterRole"), namespaced=False)
 

@@ -1,0 +1,1 @@
+"""Resource quotas: what objects count for, whether they fit, and what is used."""
