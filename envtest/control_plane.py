@@ -21,6 +21,7 @@ from envtest.kinds.core import FinalizeStrategy
 from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
 from envtest.kinds.pods import EphemeralStrategy, ResizeStrategy
+from envtest.kinds.policy_guard import GUARDED, PolicyStore
 from envtest.kinds.rbac_guard import GROUP as RBAC
 from envtest.kinds.rbac_guard import GuardedStore
 from envtest.kinds.remote import LogStore, ProxyStore, Responders, RunStore
@@ -270,6 +271,15 @@ class ControlPlane:
         if row.info.group == RBAC:
             guard, rbac = self.access.authorizer, self.access.rbac
             store: Store = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
+        elif row.info.resource in GUARDED:
+            store = PolicyStore(
+                self.storage,
+                row.info,
+                strategy,
+                authorizer=self.access.authorizer,
+                resolve=policies.ParamKinds(self).resource,
+                stores=self.stores,
+            )
         else:
             store = Store(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store

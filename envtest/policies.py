@@ -57,6 +57,11 @@ class ParamKinds:
                 return StoredParams(served, served.storage)
         return None
 
+    def resource(self, api_version: str, kind: str) -> str | None:
+        """The resource of a kind, if it is served."""
+        found = self(api_version, kind)
+        return None if found is None else found.resource
+
     def _custom(self, group: str, version: str) -> Sequence[Installed]:
         return [
             served
@@ -77,6 +82,11 @@ class StoredParams:
 
     def __repr__(self) -> str:
         return f"<StoredParams of {self._served.info.path}>"
+
+    @property
+    def resource(self) -> str:
+        """What its paths call it."""
+        return self._served.info.resource
 
     @property
     def namespaced(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -132,14 +132,16 @@ class Environment:
         variables: Mapping[str, Type] | None = None,
         types: Mapping[str, Type] | None = None,
         construct: Construct | None = None,
+        libraries: Sequence[Library] = (),
     ) -> Environment:
-        """The same libraries with more variables and types."""
+        """The same with more variables, types and functions."""
         other = object.__new__(Environment)
-        other._library, other._macros = self._library, self._macros
+        other._library = merged([self._library, *libraries]) if libraries else self._library
+        other._macros = {**self._macros, **other._library.macros}
         other._scope = Scope(
             {**self._scope.variables, **(variables or {})},
             _joined({} if types is None else types, self._scope.types),
-            self._scope.functions,
+            other._library.functions,
         )
         other._construct = construct or self._construct
         return other

@@ -10,6 +10,7 @@ from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
 from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, construct
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.cel.environment import Environment, Program
+from opsdk.cel.library.texts import JSON_PATCH_LIBRARY
 from opsdk.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, object_of
 from opsdk.errors import CelCompileError
 
@@ -78,7 +79,9 @@ def admission_environment(*, params: bool = False, authorizer: bool = True, patc
     if authorizer:
         variables |= {"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
     made = kubernetes_environment().extend(variables=variables, types={type_.name: type_ for type_ in _TYPES})
-    return made.extend(types=MUTATION_TYPES, construct=construct) if patches else made
+    if not patches:
+        return made
+    return made.extend(types=MUTATION_TYPES, construct=construct, libraries=[JSON_PATCH_LIBRARY])
 
 
 def compile_typed(environment: Environment, expression: str, wanted: tuple[Type, ...]) -> Program | str:

@@ -59,8 +59,9 @@ def apply_operations(obj: Tree, value: Any) -> Tree:
     Raises:
         PatchError: an operation does not fit.
     """
+    operations = [_operation(one) for one in value]
     try:
-        return patched(obj, [_operation(one) for one in value])
+        return patched(obj, operations)
     except PatchError as error:
         if str(error).endswith(": test failed"):
             return obj

@@ -1,0 +1,122 @@
+"""Who writes a policy with parameters, or binds it to some, must be allowed to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.user import MASTERS, User
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import Transform, Validate, accept
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+
+GROUP = "admissionregistration.k8s.io"
+GUARDED = frozenset(
+    {
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+    }
+)
+Resolve = Callable[[str, str], str | None]
+"""The resource of an apiVersion and a kind, if it is served."""
+
+
+class PolicyStore(Store):
+    """A store of policies or of bindings.
+
+    Args:
+        authorizer: asked whether somebody may read the parameters.
+        resolve: finds their resource.
+        stores: where the policies of bindings are.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        info: ResourceInfo,
+        strategy: Strategy,
+        *,
+        authorizer: Authorizer,
+        resolve: Resolve,
+        stores: Mapping[str, Store],
+    ) -> None:
+        super().__init__(storage, info, strategy)
+        self._authorizer = authorizer
+        self._resolve = resolve
+        self._stores = stores
+        self._of_bindings = info.resource.endswith("bindings")
+
+    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+        """See `Creater`."""
+        return await super().create(context, name, obj, self._guarded(context, validate))
+
+    async def update(
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        validate: Validate = accept,
+        *,
+        force_create: bool = False,
+        uid: str = "",
+    ) -> tuple[Tree, bool]:
+        """See `Updater`."""
+        guarded = self._guarded(context, validate)
+        return await super().update(context, name, transform, guarded, force_create=force_create, uid=uid)
+
+    def _guarded(self, context: Context, validate: Validate) -> Validate:
+        async def guarded(obj: Tree, old: Tree | None) -> None:
+            await self._guard(context.user, obj, old)
+            await validate(obj, old)
+
+        return guarded
+
+    async def _guard(self, user: User, obj: Tree, old: Tree | None) -> None:
+        key = "paramRef" if self._of_bindings else "paramKind"
+        spec, before = obj.get("spec") or {}, (old or {}).get("spec") or {}
+        same = spec.get(key) == before.get(key) and spec.get("policyName") == before.get("policyName")
+        if spec.get(key) is None or same or MASTERS in user.groups:
+            return
+        if (await self._authorizer.authorize(self._attributes(user, spec))).allowed:
+            return
+        why = f'user {_shown(user)} does not have "get" permission on the object referenced by paramRef'
+        if not self._of_bindings:
+            kind = spec[key]
+            shown = f"kind={kind.get('kind', '')}, apiVersion={kind.get('apiVersion', '')}"
+            why = f'user {_shown(user)} must have "get" permission on all objects of the referenced paramKind ({shown})'
+        causes = [problems.not_allowed(f"spec.{key}", why)]
+        raise problems.invalid(self.info.kind, self.info.group, obj["metadata"].get("name", ""), causes)
+
+    def _attributes(self, user: User, spec: Tree) -> Attributes:
+        kind = self._kind(spec.get("policyName") or "") if self._of_bindings else spec["paramKind"]
+        group = version = resource = "*"
+        if kind is not None:
+            api_version = str(kind.get("apiVersion") or "")
+            group, _, version = api_version.rpartition("/")
+            resource = self._resolve(api_version, str(kind.get("kind") or "")) or "*"
+        ref: dict[str, Any] = spec["paramRef"] if self._of_bindings else {"name": "*", "namespace": "*"}
+        name, namespace = ref.get("name") or "", ref.get("namespace") or ""
+        return Attributes(
+            user=user, verb="get", group=group, version=version, resource=resource, name=name, namespace=namespace
+        )
+
+    def _kind(self, policy: str) -> Tree | None:
+        policies = self._stores[f"{GROUP}/{self.info.resource.removesuffix('bindings')[:-1]}ies"]
+        try:
+            found: Tree | None = (self.storage.get(policies.key("", policy)).get("spec") or {}).get("paramKind")
+        except KeyNotFoundError:
+            return None
+        return found
+
+
+def _shown(user: User) -> str:
+    """As Go prints it."""
+    extra = " ".join(f"{key}:[{' '.join(values)}]" for key, values in sorted(user.extra.items()))
+    return f"&{{{user.name} {user.uid} [{' '.join(user.groups)}] map[{extra}]}}"

@@ -1,0 +1,259 @@
+"""Mutating admission policies: what they change, in which order, and what stops them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hookkit import Hooks, configure, hook, patch
+from policykit import CM, PARAMS, RULE, Tree, applies, bind, bind_mutation, denied, patches, put, says
+from server_client import APPLY, MERGE, Answer, Caller
+
+from envtest.environment import Environment
+
+LABEL = applies("Object{metadata: Object.metadata{labels: {'by': 'policy'}}}")
+PODS = "/api/v1/namespaces/default/pods"
+OF_PODS: Tree = {"resourceRules": [{**RULE, "resources": ["pods"]}]}
+UNFIT = "error applying patch: failed to convert patch object to typed object"
+ROOT = "which matches field name path from root Object type"
+MISNAMED = "type mismatch: unexpected type name"
+KEY = "path: '/metadata/annotations/' + jsonpatch.escapeKey('example.com/~')"
+ESCAPED = (
+    f"[JSONPatch{{op: 'add', path: '/metadata/annotations', value: {{}}}}, JSONPatch{{op: 'add', {KEY}, value: 'x'}},"
+    " JSONPatch{op: 'move', from: '/metadata/annotations/example.com~1~0', path: '/data/l'}]"
+)
+POD = {"spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "j"}]}}
+
+
+def refused(answer: Answer) -> str:
+    """Why a mutating policy could not be followed."""
+    assert (answer.status, answer.json["code"]) == (403, 403), answer.json
+    lead, _, why = answer.json["message"].partition(" denied request: ")
+    assert lead == "policy 'm' with binding 'm'"
+    assert answer.json["reason"] == "Invalid"
+    return str(why)
+
+
+async def test_a_configuration_is_merged_as_an_apply_would_be() -> None:
+    """Maps gain entries, keyed lists are matched by their keys, nothing is removed, and defaults follow."""
+    env_of_d = "Object.spec.containers{name: 'd', env: [Object.spec.containers.env{name: 'A', value: '1'}]}"
+    sidecar = "Object.spec.containers{name: 'side', image: 'proxy'}"
+    expression = f"Object{{spec: Object.spec{{containers: [{env_of_d}, {sidecar}]}}}}"
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, applies(expression), matchConstraints=OF_PODS)
+        made = (await put(call, "p", PODS, labels={"mine": "yes"}, **POD)).json
+        found = {c["name"]: (c["image"], c.get("env"), c["imagePullPolicy"]) for c in made["spec"]["containers"]}
+        assert found == {
+            "c": ("i", None, "Always"),
+            "d": ("j", [{"name": "A", "value": "1"}], "Always"),
+            "side": ("proxy", None, "Always"),
+        }
+        assert made["metadata"]["labels"] == {"mine": "yes"}
+
+
+async def test_mutations_follow_each_other() -> None:
+    """Each sees what those before it did, within a policy and across policies by their names."""
+    add = "Object{metadata: Object.metadata{annotations: {'seen': %s}}}"
+    before = "(has(object.metadata.annotations) ? object.metadata.annotations['seen'] : '')"
+    async with Environment() as env:
+        call = Caller(env)
+        for name in ("z", "b"):
+            steps = [applies(add % f"{before} + '{name}{step}'") for step in (1, 2)]
+            await bind_mutation(call, *steps, name=name)
+        made = await put(call)
+        assert made.json["metadata"]["annotations"] == {"seen": "b1b2z1z2"}
+
+
+async def test_changes_count_for_every_way_of_writing() -> None:
+    """Creates, updates, patches, applies; deletions do not change anything."""
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, LABEL)
+        assert (await put(call)).json["metadata"]["labels"] == {"by": "policy"}
+        gone = {"metadata": {"labels": None}, "data": {"k": "v"}}
+        changed = await call("PATCH", f"{CM}/a", gone, content_type=MERGE)
+        assert changed.json["metadata"]["labels"] == {"by": "policy"}
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}
+        applied = await call("PATCH", f"{CM}/b?fieldManager=m", config, content_type=APPLY)
+        assert applied.json["metadata"]["labels"] == {"by": "policy"}
+        assert (await call("DELETE", f"{CM}/a")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("operations", "data"),
+    [
+        ("[JSONPatch{op: 'add', path: '/data/new', value: request.operation}]", {"k": "v", "new": "CREATE"}),
+        ("[JSONPatch{op: 'replace', path: '/data/k', value: object.data.k + '!'}]", {"k": "v!"}),
+        ("[JSONPatch{op: 'copy', from: '/data/k', path: '/data/l'}]", {"k": "v", "l": "v"}),
+        ("[JSONPatch{op: 'move', from: '/data/k', path: '/data/l'}]", {"l": "v"}),
+        ("[JSONPatch{op: 'remove', path: '/data/k'}]", {}),
+        ("[JSONPatch{op: 'test', path: '/data/k', value: 'v'}, JSONPatch{op: 'remove', path: '/data/k'}]", {}),
+        ("[JSONPatch{op: 'remove', path: '/data/k'}, JSONPatch{op: 'test', path: '/data', value: 1}]", {"k": "v"}),
+        (ESCAPED, {"k": "v", "l": "x"}),
+        ("[JSONPatch{op: 'replace', path: '/data', value: {'a': '1'}}]", {"a": "1"}),
+        ("[JSONPatch{op: 'add', path: '/data', value: Object.data{a: '1'}}]", {"a": "1"}),
+        ("object.data.size() > 5 ? [JSONPatch{op: 'remove', path: '/data'}] : []", {"k": "v"}),
+    ],
+)
+async def test_patches_are_lists_of_operations(operations: str, data: Tree) -> None:
+    """Every operation works; a failed test leaves everything as it was."""
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, patches(operations))
+        made = await put(call, data={"k": "v"})
+        assert made.status == 201, made.json["message"]
+        assert made.json.get("data", {}) == data
+
+
+@pytest.mark.parametrize(
+    ("mutation", "why"),
+    [
+        (
+            applies("Object{data: {'x': object.data.none}}"),
+            "expression 'Object{data: {'x': object.data.none}}' resulted in error: no such key: none",
+        ),
+        (
+            applies("Object{metadata: Object.wrong{labels: {'a': 'b'}}}"),
+            f'{MISNAMED} "Object.wrong", expected "Object.metadata", {ROOT}',
+        ),
+        (
+            applies("Object{nothing: 5}"),
+            f"{UNFIT}: .nothing: field not declared in schema",
+        ),
+        (
+            patches("[JSONPatch{op: 'remove', path: '/data/none'}]"),
+            "JSON Patch: error in remove for path: '/data/none': Unable to remove nonexistent key: none: missing value",
+        ),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_unless_failures_are_ignored(mutation: Tree, why: str) -> None:
+    """Fail refuses and names the policy; Ignore leaves the object as it is."""
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, mutation, name="ignoring", failurePolicy="Ignore")
+        made = await put(call, data={"k": "v"})
+        assert (made.status, made.json["data"]) == (201, {"k": "v"})
+        await bind_mutation(call, mutation)
+        assert refused(await put(call, "b", data={"k": "v"})) == why
+
+
+async def test_parts_that_are_only_replaced_as_a_whole_are_not_applied() -> None:
+    """An atomic list in a configuration would silently remove what it does not name."""
+    async with Environment() as env:
+        call = Caller(env)
+        expression = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', args: ['x']}]}}"
+        await bind_mutation(call, applies(expression), matchConstraints=OF_PODS)
+        why = refused(await put(call, "p", PODS, **POD))
+        text = "may not mutate atomic arrays, maps or structs: .spec.containers[0].args"
+        assert why == f"error applying patch: invalid ApplyConfiguration: {text}"
+
+
+async def test_all_failures_are_told() -> None:
+    """The first gives the message, each is a cause; conditions and parameters can fail too."""
+    async with Environment() as env:
+        call = Caller(env)
+        broken = patches("[JSONPatch{op: 'remove', path: '/data/none'}]")
+        condition = {"name": "c", "expression": "object.missing == 1"}
+        await bind_mutation(call, LABEL, name="n", matchConditions=[condition])
+        wanted = {"paramRef": {"name": "none", "parameterNotFoundAction": "Deny"}}
+        await bind_mutation(call, LABEL, name="o", paramKind=PARAMS, bound=wanted)
+        await bind_mutation(call, broken, name="m")
+        answer = await put(call, data={"k": "v"})
+        causes = [cause["message"] for cause in answer.json["details"]["causes"]]
+        assert answer.json["message"] == causes[0]
+        assert [text.split("'")[1] for text in causes] == ["o", "m", "n"]
+        assert "failed to configure binding: no params found" in causes[0]
+
+
+async def test_the_order_is_policies_then_webhooks_then_validation() -> None:
+    """Mutating policies come before mutating webhooks; validating policies see the outcome of both."""
+
+    def answer(_: str, request: Tree) -> Tree:
+        assert request["object"]["metadata"]["labels"] == {"by": "policy"}
+        return patch({"op": "add", "path": "/metadata/labels/also", "value": "webhook"})
+
+    async with Environment() as env:
+        hooks, call = Hooks(answer), Caller(env)
+        hooks.join(env)
+        await configure(call, hook(), kind="Mutating")
+        await bind_mutation(call, LABEL)
+        await bind(call, says("false", messageExpression="string(object.metadata.labels.size())"))
+        assert denied(await put(call)) == "2"
+
+
+@pytest.mark.parametrize(("reinvocation", "seen"), [("Never", "0"), ("IfNeeded", "1")])
+async def test_a_policy_that_wants_to_is_followed_again_after_later_changes(reinvocation: str, seen: str) -> None:
+    """IfNeeded: once more when a webhook changed the object after it."""
+    count = "object.metadata.?labels.orValue({}).size()"
+    note = applies(f"Object{{metadata: Object.metadata{{annotations: {{'labels': string({count})}}}}}}")
+
+    def answer(_: str, request: Tree) -> Tree:
+        labelled: Any = request["object"]["metadata"].get("labels")
+        change = {"op": "add", "path": "/metadata/labels", "value": {"late": "yes"}}
+        return {"allowed": True} if labelled else patch(change)
+
+    async with Environment() as env:
+        hooks, call = Hooks(answer), Caller(env)
+        hooks.join(env)
+        await configure(call, hook(), kind="Mutating")
+        await bind_mutation(call, note, reinvocationPolicy=reinvocation)
+        made = (await put(call)).json["metadata"]
+        assert made["annotations"] == {"labels": seen}
+        assert made["labels"] == {"late": "yes"}
+
+
+async def test_parameters_and_variables_say_what_to_set() -> None:
+    """What is set may come from a parameter, by way of a variable; every parameter is followed."""
+    expression = "Object{metadata: Object.metadata{labels: variables.wanted}}"
+    variables = [{"name": "wanted", "expression": "{params.metadata.name: params.data.value}"}]
+    condition = {"name": "not-params", "expression": "!has(object.data.value)"}
+    bound = {"paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"}}
+    async with Environment() as env:
+        call = Caller(env)
+        for name, value in (("tier", "gold"), ("zone", "west")):
+            await put(call, name, data={"value": value})
+        spec: Tree = {"paramKind": PARAMS, "variables": variables, "matchConditions": [condition]}
+        await bind_mutation(call, applies(expression), bound=bound, failurePolicy="Ignore", **spec)
+        made = await put(call, data={"k": "v"})
+        assert made.json["metadata"]["labels"] == {"tier": "gold", "zone": "west"}
+
+
+async def test_custom_resources_are_changed_by_their_schemas() -> None:
+    """Merged by the definition's list types, pruned and defaulted."""
+    port = {"type": "object", "properties": {"name": {"type": "string"}, "port": {"type": "integer", "default": 80}}}
+    ports = {"type": "array", "items": {**port, "required": ["name"]}}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    schema = {"type": "object", "properties": {"ports": {**ports, **keyed}, "size": {"type": "integer"}}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.x.example.com"},
+        "spec": {
+            "group": "x.example.com",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    rule = {**RULE, "apiGroups": ["x.example.com"], "resources": ["things"]}
+    async with Environment(crds=[definition]) as env:
+        call = Caller(env)
+        expression = "Object{ports: [Object.ports{name: 'web'}, Object.ports{name: 'b', port: 2}], size: 1 + 1}"
+        await bind_mutation(call, applies(expression), matchConstraints={"resourceRules": [rule]})
+        body = {"apiVersion": "x.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+        body["ports"] = [{"name": "a", "port": 1}, {"name": "b", "port": 9}]
+        made = await call("POST", "/apis/x.example.com/v1/namespaces/default/things", body)
+        assert made.status == 201, made.json["message"]
+        found = {port["name"]: port["port"] for port in made.json["ports"]}
+        assert (found, made.json["size"]) == ({"a": 1, "b": 2, "web": 80}, 2)
+
+
+async def test_a_patch_that_breaks_the_object_is_an_error_of_the_policy() -> None:
+    """Fields that the kind does not have are told as the server tells them."""
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, patches("[JSONPatch{op: 'add', path: '/nothing', value: 1}]"))
+        answer = await put(call, data={"k": "v"})
+        assert answer.status == 500
+        assert 'strict decoding error: unknown field "nothing"' in answer.json["message"]
