@@ -35,6 +35,12 @@ class ManualTimer:
     def __repr__(self) -> str:
         return f"<ManualTimer {self.callback or 'cancelled'}>"
 
+    def ring(self) -> None:
+        """Make the call, once, unless it was cancelled."""
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback()
+
     def cancel(self) -> None:
         """See `opsdk.aio.clock.Timer`."""
         self.callback = None
@@ -86,7 +92,10 @@ class ManualClock:
     def call_later(self, seconds: float, callback: Callable[[], None]) -> ManualTimer:
         """See `opsdk.aio.clock.Clock`."""
         timer = ManualTimer(callback)
-        heapq.heappush(self._timers, (self._now + max(seconds, 0.0), next(self._order), timer))
+        if seconds <= 0:
+            asyncio.get_running_loop().call_soon(timer.ring)
+        else:
+            heapq.heappush(self._timers, (self._now + seconds, next(self._order), timer))
         return timer
 
     async def advance(self, seconds: float) -> None:
@@ -100,7 +109,7 @@ class ManualClock:
             if timer.callback is None:
                 continue
             self._now = max(self._now, at)
-            timer.callback()
+            timer.ring()
             await settle()
         self._now = end
         await settle()
