@@ -8,6 +8,7 @@ from typing import Final, Protocol, Self
 
 from envtest.admission.defaults import default_ingress_class, default_storage_class
 from envtest.admission.limits import LimitRanger
+from envtest.admission.pod_security.plugin import PodSecurity
 from envtest.admission.priority import Priority
 from envtest.admission.quota.plugin import ResourceQuota
 from envtest.admission.runtime import RuntimeClass
@@ -17,9 +18,10 @@ from opsdk.apiserver.admission.kept import Kept
 from opsdk.apiserver.endpoints.admit import PLACES, Admission, AdmissionChain
 from opsdk.apiserver.endpoints.ownership import field_manager
 from opsdk.apiserver.fieldmanager.manager import FieldManager
+from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.server import ResourceServer
-from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
 from opsdk.errors import ConfigError
 
 OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"})
@@ -64,10 +66,23 @@ def _quota(plane: Plane, kept: Shelf) -> ResourceQuota:
     return ResourceQuota(kept("/resourcequotas"), plane.stores["/resourcequotas"], owner)
 
 
+def _pod_security(plane: Plane, _: Shelf) -> PodSecurity:
+    namespaces, pods = plane.stores["/namespaces"], plane.stores["/pods"]
+
+    def namespace(name: str) -> Tree | None:
+        try:
+            return plane.storage.get(namespaces.key("", name))
+        except KeyNotFoundError:
+            return None
+
+    return PodSecurity(namespace, lambda name: pods.list_now(name, ListQuery()).items)
+
+
 _STORAGE_CLASSES: Final = "storage.k8s.io/storageclasses"
 _MAKERS: Final[Mapping[str, Maker]] = {
     "LimitRanger": lambda _, kept: LimitRanger(kept("/limitranges")),
     "TaintNodesByCondition": lambda _, __: TaintNodesByCondition(),
+    "PodSecurity": _pod_security,
     "Priority": lambda _, kept: Priority(kept("scheduling.k8s.io/priorityclasses")),
     "DefaultTolerationSeconds": lambda _, __: DefaultTolerationSeconds(),
     "DefaultStorageClass": lambda _, kept: default_storage_class(kept(_STORAGE_CLASSES)),

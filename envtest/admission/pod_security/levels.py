@@ -1,0 +1,91 @@
+"""What a namespace demands of pods: levels and versions by its labels. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from opsdk.apiserver import problems
+from opsdk.errors import Cause
+
+PREFIX: Final = "pod-security.kubernetes.io/"
+LEVELS: Final[Sequence[str]] = ("privileged", "baseline", "restricted")
+"""From nothing demanded to much."""
+_MODES: Final = ("enforce", "audit", "warn")
+_VERSION: Final = re.compile(r"v1\.([0-9]|[1-9][0-9]*)")
+LATEST: Final = 1 << 30
+"""The version that has every check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A level as it was in a minor version of Kubernetes."""
+
+    level: str = "privileged"
+    minor: int = LATEST
+
+    def __str__(self) -> str:
+        return f"{self.level}:{'latest' if self.minor == LATEST else f'v1.{self.minor}'}"
+
+    @property
+    def lenient(self) -> bool:
+        """Whether nothing is demanded."""
+        return self.level == "privileged"
+
+    @property
+    def strictness(self) -> int:
+        """More where more is demanded."""
+        return LEVELS.index(self.level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What is refused, recorded and warned about."""
+
+    enforce: Demand = Demand()
+    audit: Demand = Demand()
+    warn: Demand = Demand()
+
+    @property
+    def lenient(self) -> bool:
+        """Whether nothing is demanded in any way."""
+        return self.enforce.lenient and self.audit.lenient and self.warn.lenient
+
+
+def policy_of(labels: Mapping[str, str] | None) -> tuple[Policy, list[Cause]]:
+    """The policy of a namespace, and what is wrong with its labels.
+
+    A level that nobody knows is the strictest one where it is enforced, else none; warnings follow what is
+    enforced where nothing is said about them.
+    """
+    found, wrong = labels or {}, list[Cause]()
+    demands = {mode: _demand(found, mode, wrong) for mode in _MODES}
+    enforce, warn = demands["enforce"], demands["warn"]
+    given = found.get(f"{PREFIX}enforce") in LEVELS
+    if f"{PREFIX}warn" not in found and given and enforce.strictness > warn.strictness:
+        minor = warn.minor if f"{PREFIX}warn-version" in found else enforce.minor
+        demands["warn"] = Demand(enforce.level, minor)
+    return Policy(**demands), wrong
+
+
+def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> Demand:
+    level, minor = "privileged", LATEST
+    name = f"{PREFIX}{mode}"
+    if name in labels:
+        level = labels[name]
+        if level not in LEVELS:
+            text = f"must be one of {', '.join(LEVELS)}"
+            wrong.append(problems.invalid_value(f"metadata.labels[{name}]", level, text))
+            level = "restricted" if mode == "enforce" else "privileged"
+    name = f"{name}-version"
+    if name in labels:
+        given = labels[name]
+        match = _VERSION.fullmatch(given)
+        if match is not None:
+            minor = int(match.group(1))
+        elif given != "latest":
+            text = 'must be "latest" or "v1.x"'
+            wrong.append(problems.invalid_value(f"metadata.labels[{name}]", given, text))
+    return Demand(level, minor)

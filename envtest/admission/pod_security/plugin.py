@@ -1,0 +1,146 @@
+"""``PodSecurity``: pods are what their namespace allows; templates and labels are warned about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from envtest.admission.pod_security.checks import violations
+from envtest.admission.pod_security.levels import Demand, Policy, policy_of
+from opsdk.apiserver import problems
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.storage.ports import Tree
+
+_MOST_PODS: Final = 3000
+"""How many pods are looked at when the labels of their namespace change."""
+_TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "replicationcontrollers": ("spec", "template"),
+    "podtemplates": ("template",),
+    "apps/deployments": ("spec", "template"),
+    "apps/replicasets": ("spec", "template"),
+    "apps/statefulsets": ("spec", "template"),
+    "apps/daemonsets": ("spec", "template"),
+    "batch/jobs": ("spec", "template"),
+    "batch/cronjobs": ("spec", "jobTemplate", "spec", "template"),
+}
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_SECCOMP: Final = "seccomp.security.alpha.kubernetes.io/"
+
+
+class PodSecurity(Plugin):
+    """See the module.
+
+    Args:
+        namespace: gives a namespace, or None where there is none.
+        pods: gives the pods of a namespace.
+    """
+
+    def __init__(self, namespace: Callable[[str], Tree | None], pods: Callable[[str], Sequence[Tree]]) -> None:
+        self._namespace = namespace
+        self._pods = pods
+
+    async def validate(self, review: Review) -> None:
+        """Namespaces, pods, and what makes pods."""
+        info = review.served.info
+        if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
+            return
+        if writes(review, "namespaces", "CREATE", "UPDATE"):
+            self._check_labels(review)
+        elif info.resource == "pods" and not info.group and info.subresource in ("", "ephemeralcontainers", "resize"):
+            if review.old is None or _significant(review.obj, review.old):
+                self._check_pod(review, review.obj, enforce=True)
+        else:
+            path = _TEMPLATES.get(f"{info.group}/{info.path}" if info.group else info.path)
+            template = _at(review.obj, path) if path is not None else None
+            if template is not None:
+                self._check_pod(review, template, enforce=False)
+
+    # -------------------------------------------------------------- pods
+    def _check_pod(self, review: Review, pod: Tree, *, enforce: bool) -> None:
+        policy = self._policy(review.namespace)
+        if policy.lenient:
+            return
+        meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        found = violations(policy.enforce, meta, spec) if enforce else []
+        if found:
+            why = f'violates PodSecurity "{policy.enforce}": {", ".join(map(str, found))}'
+            raise problems.forbidden(review.served.info, review.name, why)
+        found = violations(policy.warn, meta, spec)
+        if found:
+            review.warn(f'would violate PodSecurity "{policy.warn}": {", ".join(map(str, found))}')
+
+    def _policy(self, namespace: str) -> Policy:
+        found = self._namespace(namespace)
+        return policy_of((found or {"metadata": {}})["metadata"].get("labels"))[0]
+
+    # -------------------------------------------------------------- namespaces
+    def _check_labels(self, review: Review) -> None:
+        obj, old = review.obj or {}, review.old
+        name = obj["metadata"].get("name", "")
+        policy, wrong = policy_of(obj["metadata"].get("labels"))
+        before, wrong_before = policy_of(None if old is None else old["metadata"].get("labels"))
+        if wrong and (old is None or wrong != wrong_before):
+            raise problems.invalid("Namespace", "", name, wrong)
+        if old is None or not _stricter(policy.enforce, before.enforce):
+            return
+        for text in pod_warnings(name, policy.enforce, self._pods(name)):
+            review.warn(text)
+
+
+def _stricter(new: Demand, old: Demand) -> bool:
+    """Whether pods that were fine may not be any more."""
+    if new == old or new.lenient:
+        return False
+    return new.minor != old.minor or new.strictness > old.strictness
+
+
+def pod_warnings(namespace: str, demand: Demand, pods: Sequence[Tree]) -> Iterator[str]:
+    """Which pods would not be let in any more; those that break the same are told together."""
+    chosen = prioritized(pods)
+    broken: dict[str, list[str]] = {}
+    for pod in chosen[:_MOST_PODS]:
+        found = violations(demand, pod["metadata"], pod.get("spec") or {})
+        if found:
+            broken.setdefault(", ".join(v.reason for v in found), []).append(pod["metadata"]["name"])
+    if len(chosen) > _MOST_PODS:
+        seen = f"the first {_MOST_PODS} of {len(chosen)} existing pods"
+        yield f"new PodSecurity enforce level only checked against {seen}"
+    if broken:
+        yield f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{demand}"'
+    yield from sorted(f"{names[0]}{_others(len(names) - 1)}: {text}" for text, names in broken.items())
+
+
+def _others(count: int) -> str:
+    return "" if not count else f" (and {count} other pod{'s' if count > 1 else ''})"
+
+
+def prioritized(pods: Sequence[Tree]) -> list[Tree]:
+    """One pod of each controller first."""
+    seen: set[str] = set()
+    first, later = list[Tree](), list[Tree]()
+    for pod in pods:
+        owner = next((o["uid"] for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), None)
+        (later if owner in seen else first).append(pod)
+        if owner is not None:
+            seen.add(owner)
+    return [*first, *later]
+
+
+def _significant(pod: Tree, old: Tree) -> bool:
+    """Whether an update changes what could be judged."""
+    return bool(_judged(pod) != _judged(old))
+
+
+def _judged(pod: Tree) -> Any:
+    spec = pod.get("spec") or {}
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    images = [[(c.get("name"), c.get("image")) for c in spec.get(key) or ()] for key in _CONTAINERS]
+    return images, {key: value for key, value in annotations.items() if _SECCOMP in key}
+
+
+def _at(obj: Tree, path: Sequence[str]) -> Tree | None:
+    found: Any = obj
+    for key in path:
+        found = (found or {}).get(key)
+    return found if isinstance(found, dict) else None
