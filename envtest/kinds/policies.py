@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from envtest.kinds.admission_rules import validate_conditions
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.policy_rules import MUTABLE, binding, match_constraints, one_of, param_kind
+from envtest.kinds.status_rules import validate_conditions as validate_status_conditions
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
 from opsdk.apiserver.expressions.escaping import RESERVED
@@ -46,6 +47,10 @@ class PolicyStrategy(TableStrategy):
         """The whole spec, in the light of the old one."""
         return list(self._check(obj, old.get("spec") or {}))
 
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """What controllers say of a policy."""
+        return list(_status(obj.get("status") or {}))
+
     def _check(self, obj: Tree, old: Tree | None) -> Iterator[Cause]:
         from opsdk.apiserver.expressions.activation import PolicyCompiler  # noqa: PLC0415
 
@@ -78,6 +83,15 @@ class PolicyStrategy(TableStrategy):
             "reinvocationPolicy",
             ("IfNeeded", "Never"),
         )
+
+
+def _status(status: Tree) -> Iterator[Cause]:
+    checking: Tree = status.get("typeChecking") or {}
+    for index, warning in enumerate(checking.get("expressionWarnings") or ()):
+        for key in ("warning", "fieldRef"):
+            if not (warning.get(key) or "").strip():
+                yield problems.required(f"status.typeChecking.expressionWarnings[{index}].{key}")
+    yield from validate_status_conditions(status.get("conditions") or (), "status.conditions")
 
 
 def _fault(compiled: Compiled, field: str, shown: str = "") -> Iterator[Cause]:

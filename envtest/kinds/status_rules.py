@@ -1,0 +1,66 @@
+"""``metav1.Condition`` lists, as kinds check them that have them in their status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_STATUSES = ("False", "True", "Unknown")
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_REASON_TEXT = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric"
+    " characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or"
+    " 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is"
+    " '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
+_MAX_REASON = 1024
+_MAX_MESSAGE = 32 * 1024
+
+
+def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Cause]:
+    """Each type once, and each with its status, reason and time."""
+    seen: dict[str, int] = {}
+    for index, condition in enumerate(conditions):
+        at, kind = f"{field}[{index}]", condition.get("type") or ""
+        if kind in seen:
+            yield problems.duplicate(f"{at}.type", kind)
+        seen[kind] = index
+        yield from _condition(condition, at)
+
+
+def _condition(condition: Tree, field: str) -> Iterator[Cause]:
+    kind, status = condition.get("type") or "", condition.get("status") or ""
+    if kind:
+        for why in names.qualified_name(kind):
+            yield problems.invalid_value(f"{field}.type", kind, why)
+    else:
+        yield problems.required(f"{field}.type", "must be set")
+    if status not in _STATUSES:
+        yield problems.unsupported(f"{field}.status", status, _STATUSES)
+    generation = condition.get("observedGeneration") or 0
+    if generation < 0:
+        text = "must be greater than or equal to zero"
+        yield problems.invalid_value(f"{field}.observedGeneration", generation, text)
+    if not condition.get("lastTransitionTime"):
+        yield problems.required(f"{field}.lastTransitionTime", "must be set")
+    yield from _reason(condition.get("reason") or "", f"{field}.reason")
+    yield from _too_long(condition.get("message") or "", f"{field}.message", _MAX_MESSAGE)
+
+
+def _reason(reason: str, field: str) -> Iterator[Cause]:
+    if not reason:
+        yield problems.required(field, "must be set")
+        return
+    if not _REASON.fullmatch(reason):
+        yield problems.invalid_value(field, reason, _REASON_TEXT)
+    yield from _too_long(reason, field, _MAX_REASON)
+
+
+def _too_long(text: str, field: str, most: int) -> Iterator[Cause]:
+    if len(text.encode()) > most:
+        yield Cause(reason="FieldValueTooLong", message=f"Too long: may not be more than {most} bytes", field=field)

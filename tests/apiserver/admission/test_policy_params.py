@@ -1,0 +1,106 @@
+"""Parameters: which of them a binding means, against a naive model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.api.selectors import Selector
+from opsdk.apiserver.admission.policies.configured import Binding, Policy
+from opsdk.apiserver.admission.policies.params import ConfigurationError, collect, source_of
+
+Tree = dict[str, Any]
+NAMES, SPACES, LABELS = ["a", "b", "c"], ["x", "y"], ["red", "blue"]
+
+
+@dataclass
+class Source:
+    """Some objects."""
+
+    namespaced: bool
+    objects: list[Tree]
+
+    def _in(self, namespace: str) -> list[Tree]:
+        assert bool(namespace) is self.namespaced
+        return [obj for obj in self.objects if obj["metadata"].get("namespace", "") == namespace]
+
+    async def get(self, namespace: str, name: str) -> Tree | None:
+        return next((obj for obj in self._in(namespace) if obj["metadata"]["name"] == name), None)
+
+    async def select(self, namespace: str, selector: Selector) -> Sequence[Tree]:
+        return [obj for obj in self._in(namespace) if selector.matches(obj["metadata"]["labels"])]
+
+
+REFS = st.fixed_dictionaries(
+    {"parameterNotFoundAction": st.sampled_from(["Allow", "Deny"])},
+    optional={"namespace": st.sampled_from(SPACES)},
+).flatmap(
+    lambda ref: st.one_of(
+        st.sampled_from(NAMES).map(lambda name: {**ref, "name": name}),
+        st.sampled_from(LABELS).map(lambda label: {**ref, "selector": {"matchLabels": {"l": label}}}),
+        st.just({**ref, "selector": {}}),
+    )
+)
+OBJECTS = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(SPACES), st.sampled_from(LABELS)),
+    unique_by=lambda one: one[:2],
+)
+
+
+def model(ref: Tree, objects: list[Tree], request: str, *, namespaced: bool) -> list[Tree] | str:
+    """What the documentation says, one sentence after another; a word of the error instead."""
+    if not namespaced and "namespace" in ref:
+        return "cluster-scoped `paramKind`"
+    namespace = ref.get("namespace", request) if namespaced else ""
+    if namespaced and not namespace:
+        return "matches cluster-scoped resources"
+    found = [obj for obj in objects if obj["metadata"].get("namespace", "") == namespace]
+    if "name" in ref:
+        found = [obj for obj in found if obj["metadata"]["name"] == ref["name"]]
+    else:
+        wanted = ref["selector"].get("matchLabels", {}).get("l")
+        found = [obj for obj in found if wanted in (None, obj["metadata"]["labels"]["l"])]
+    return "no params found" if not found and ref["parameterNotFoundAction"] == "Deny" else found
+
+
+@given(REFS, OBJECTS, st.sampled_from(["", *SPACES]), st.booleans())
+def test_a_binding_means_what_the_model_says(
+    ref: Tree, places: list[tuple[str, str, str]], request: str, namespaced: bool
+) -> None:
+    """By name or labels, in the named namespace, else in that of the request, else nowhere."""
+    objects: list[Tree] = []
+    for name, space, label in places:
+        if namespaced or space == "x":
+            where = {"namespace": space} if namespaced else {}
+            objects.append({"metadata": {"name": name, "labels": {"l": label}, **where}})
+    binding = Binding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": ref}})
+    expected = model(ref, objects, request, namespaced=namespaced)
+    if isinstance(expected, str):
+        with pytest.raises(ConfigurationError, match=expected):
+            asyncio.run(collect(Source(namespaced, objects), binding, request))
+    else:
+        assert asyncio.run(collect(Source(namespaced, objects), binding, request)) == expected
+
+
+async def test_without_a_kind_or_a_reference_there_is_one_round_without_parameters() -> None:
+    """A reference without a kind is ignored, and a kind without a reference gives null."""
+    plain = Binding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p"}})
+    ref = {"name": "a", "parameterNotFoundAction": "Deny"}
+    named = Binding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": ref}})
+    assert await collect(None, named, "x") == [None]
+    assert await collect(Source(True, []), plain, "x") == [None]
+
+
+@pytest.mark.parametrize(("version", "shown"), [("v1", "/v1"), ("x.example.com/v1", "x.example.com/v1")])
+def test_a_kind_that_nobody_serves_is_named(version: str, shown: str) -> None:
+    """As the server prints kinds; policies without parameters need none."""
+    policy = Policy({"metadata": {"name": "p"}, "spec": {"paramKind": {"apiVersion": version, "kind": "Nope"}}})
+    with pytest.raises(ConfigurationError, match=f"paramKind: '{shown}, Kind=Nope'"):
+        source_of(policy, lambda _version, _kind: None)
+    assert source_of(Policy({"metadata": {"name": "p"}}), lambda _version, _kind: None) is None

@@ -1,0 +1,194 @@
+"""Evaluations that share variables and a budget."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.expressions.activation import Activation, Compiled, OutOfBudgetError, PolicyCompiler, judge
+from opsdk.apiserver.expressions.asking import Asking
+from opsdk.apiserver.expressions.authorizer import AuthorizerValue
+from opsdk.cel.types import BOOL, INT, NULL, STRING, TIMESTAMP, Type, list_of
+from opsdk.errors import CelEvaluationError
+
+
+class Counting:
+    """Allows ``get``, and counts the questions."""
+
+    def __init__(self) -> None:
+        self.asked: list[Attributes] = []
+
+    async def authorize(self, attributes: Attributes) -> Decision:
+        self.asked.append(attributes)
+        return Decision(allowed=attributes.verb == "get")
+
+
+def activation(compiler: PolicyCompiler, authorizer: Counting | None = None, **values: Any) -> Activation:
+    """With a generous budget, unless `values` has another."""
+    budget = values.pop("budget", 10_000_000)
+    asking = Asking(authorizer or Counting())
+    values["authorizer"] = AuthorizerValue.of(asking.ask, User(name="bob"))
+    return Activation(asking, values, compiler.variables, budget=budget)
+
+
+def composed(*variables: str, params: bool = False) -> PolicyCompiler:
+    """With variables ``v0``, ``v1`` and so on."""
+    compiler = PolicyCompiler(params=params, composed=True)
+    for index, text in enumerate(variables):
+        assert compiler.variable(f"v{index}", text).fault == "", text
+    return compiler
+
+
+# ------------------------------------------------------------------ compiling
+@pytest.mark.parametrize(
+    ("text", "wanted", "fault"),
+    [
+        ("true", (BOOL,), ""),
+        ("object.x", (BOOL,), "must evaluate to bool but got dyn"),
+        ("null", (BOOL,), "must evaluate to bool but got null_type"),
+        ("timestamp('2020-01-01T00:00:00Z')", (BOOL,), "must evaluate to bool but got google.protobuf.Timestamp"),
+        ("[1]", (STRING, NULL), "must evaluate to one of [string null_type] but got list(int)"),
+        ("{'a': [1.0]}", (list_of(INT),), "must evaluate to list(int) but got map(string, list(double))"),
+        ("authorizer", (BOOL,), "must evaluate to bool but got kubernetes.authorization.Authorizer"),
+        ("duration('1s')", (TIMESTAMP,), "must evaluate to google.protobuf.Timestamp but got google.protobuf.Duration"),
+    ],
+)
+def test_expressions_give_exactly_what_is_wanted(text: str, wanted: tuple[Type, ...], fault: str) -> None:
+    """Anything else is told by the names that types have in Go, even what might turn out right."""
+    assert PolicyCompiler(params=False, composed=False).compile(text, wanted).fault == fault
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "undeclared"),
+    [
+        ("params.x == 1", {}, "params"),
+        ("variables.x == 1", {}, "variables"),
+        ("authorizer.path('/x').check('get').allowed()", {"authorizer": False}, "authorizer"),
+        ("Object{} == Object{}", {}, "Object"),
+        ("jsonpatch.escapeKey('x') == 'x'", {}, "jsonpatch"),
+    ],
+)
+def test_what_may_be_referred_to_depends_on_the_place(text: str, options: dict[str, bool], undeclared: str) -> None:
+    """Parameters, variables, the authorizer and what makes up mutations are only known where they make sense."""
+    assert (
+        f"undeclared reference to '{undeclared}'"
+        in PolicyCompiler(params=False, composed=False).compile(text, (BOOL,), **options).fault
+    )
+    everything = PolicyCompiler(params=True, composed=True)
+    everything.variable("x", "1")
+    assert everything.compile(text, (BOOL,), patches=True).fault == ""
+
+
+def test_variables_are_known_by_their_types_to_those_after_them() -> None:
+    """Each sees only earlier ones; scalars, lists and maps keep their types, all else may be anything."""
+    compiler = composed("1", "[variables.v0]", "authorizer.group('')")
+    assert "undefined field 'v9'" in compiler.compile("variables.v9", (INT,)).fault
+    assert compiler.compile("variables.v1[0] + variables.v0", (INT,)).fault == ""
+    assert "no matching overload" in compiler.compile("variables.v0 + 'x'", (INT,)).fault
+    assert compiler.compile("variables.v2", (INT,)).fault == "must evaluate to int but got dyn"
+    assert compiler.variable("broken", "1 +").fault.startswith("compilation failed: ")
+    assert compiler.compile("variables.broken == 1", (BOOL,)).fault == ""
+
+
+# ------------------------------------------------------------------ evaluating
+async def test_a_variable_is_evaluated_once_and_only_where_it_is_needed() -> None:
+    """However many expressions ask for it; a question to the authorizer is put once."""
+    asks = "authorizer.group('').resource('pods').check('%s').allowed()"
+    compiler = composed(asks % "get", asks % "list", "variables.v0 && variables.v0")
+    authorizer = Counting()
+    one = activation(compiler, authorizer)
+    for _ in range(3):
+        assert await one.evaluate(compiler.compile("variables.v2 && variables.v0", (BOOL,))) is True
+    assert [asked.verb for asked in authorizer.asked] == ["get"]
+
+
+async def test_the_cost_of_a_variable_counts_once() -> None:
+    """The expression that first asks pays for it."""
+    costly = "[1, 2, 3, 4, 5].map(a, [a].map(b, a + b).sum()).sum()"
+    compiler = composed(costly)
+    compiled = compiler.compile("variables.v0 > 0", (BOOL,))
+    one = activation(compiler)
+    spent = []
+    for _ in range(3):
+        before = one.budget
+        await one.evaluate(compiled)
+        spent.append(before - one.budget)
+    assert spent[0] > spent[1] == spent[2] > 0
+    with pytest.raises(OutOfBudgetError):
+        await activation(compiler, budget=spent[0] - 1).evaluate(compiled)
+    assert await activation(compiler, budget=spent[0]).evaluate(compiled) is True
+
+
+async def test_a_variable_without_a_value_is_an_error_wherever_it_is_used() -> None:
+    """The error names the variable; logic may do without it."""
+    compiler = composed("object.x.y", "int('a' + string(object.n))")
+    compiler.variable("broken", "nope")
+    one = activation(compiler, object={"n": 1})
+    for name, why in (
+        ("v0", 'composited variable "v0" fails to evaluate: no such key: x'),
+        ("v1", 'composited variable "v1" fails to evaluate: type conversion error'),
+        ("broken", 'composited variable "broken" fails to compile: compilation failed'),
+    ):
+        for _ in range(2):
+            with pytest.raises(
+                CelEvaluationError, match=f"^expression 'variables.{name} == 1' resulted in error: "
+            ) as e:
+                await one.evaluate(compiler.compile(f"variables.{name} == 1", (BOOL,)))
+            assert why in str(e.value)
+        assert await one.evaluate(compiler.compile(f"variables.{name} == 1 || true", (BOOL,))) is True
+
+
+NUMBERS = st.integers(0, 3)
+FORMULAS = st.lists(st.tuples(NUMBERS, st.lists(st.integers(0, 9), max_size=3)), min_size=1, max_size=6)
+
+
+@given(FORMULAS)
+def test_variables_are_what_they_would_be_if_all_were_evaluated_in_order(
+    formulas: list[tuple[int, list[int]]],
+) -> None:
+    """Laziness shows nowhere but in the cost: the model evaluates everything first."""
+    compiler, model = PolicyCompiler(params=False, composed=True), list[int]()
+    for index, (number, terms) in enumerate(formulas):
+        earlier = [term % index for term in terms] if index else []
+        compiler.variable(f"v{index}", " + ".join([str(number), *(f"variables.v{term}" for term in earlier)]))
+        model.append(number + sum(model[term] for term in earlier))
+    backwards = [compiler.compile(f"variables.v{at}", (INT,)) for at in reversed(range(len(model)))]
+
+    async def evaluate() -> list[Any]:
+        one = activation(compiler)
+        return [await one.evaluate(compiled) for compiled in backwards]
+
+    assert asyncio.run(evaluate())[::-1] == model
+
+
+async def test_conditions_that_cost_too_much_say_nothing_else() -> None:
+    """Each is true, false or a text; where the budget runs out, only that is said."""
+    compiler = PolicyCompiler(params=False, composed=False)
+    conditions = [compiler.compile(text, (BOOL,)) for text in ("true", "object.x", "object.y == 1", "false")]
+    assert await judge(activation(compiler, object={}), conditions) == [
+        True,
+        "compilation error: must evaluate to bool but got dyn",
+        "expression 'object.y == 1' resulted in error: no such key: y",
+        False,
+    ]
+    [said] = await judge(activation(compiler, object={}, budget=1), conditions)
+    assert str(said).startswith("validation failed due to running out of cost budget")
+
+
+async def test_a_variable_that_means_itself_does_not_hang() -> None:
+    """Two of one name: the later one refers to itself, and has no value."""
+    compiler = composed("1")
+    compiler.variable("v0", "variables.v0 + 1")
+    with pytest.raises(CelEvaluationError):
+        await activation(compiler).evaluate(compiler.compile("variables.v0 == 2", (BOOL,)))
+
+
+def test_an_expression_that_compiles_has_no_fault() -> None:
+    """The program or the text of what is wrong."""
+    assert Compiled("x", "why").fault == "why"
