@@ -14,8 +14,8 @@ _STATUSES = ("False", "True", "Unknown")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _REASON_TEXT = (
     "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric"
-    " characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or"
-    " 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is"
+    " characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or"
+    " 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is"
     " '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
 )
 _MAX_REASON = 1024
