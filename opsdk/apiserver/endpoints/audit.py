@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ class Record:
         user: who asked; `acting_as` where they acted as somebody else.
         code: the HTTP status.
         received: when the request came, on the server's clock; `answered` when its answer began.
+        annotations: what admission has to say of the request.
     """
 
     audit_id: str
@@ -36,6 +37,7 @@ class Record:
     answered: datetime
     user_agent: str = ""
     source: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def effective(self) -> User:
@@ -76,6 +78,8 @@ class Record:
         made["responseStatus"] = {"metadata": {}, "code": self.code}
         made["requestReceivedTimestamp"] = _stamp(self.received)
         made["stageTimestamp"] = _stamp(self.answered)
+        if self.annotations:
+            made["annotations"] = dict(self.annotations)
         return made
 
 
@@ -158,6 +162,7 @@ class AuditLog:
                 answered=call.clock.wall(),
                 user_agent=call.http.header("user-agent"),
                 source=call.http.client,
+                annotations=call.annotations,
             )
         )
         return response

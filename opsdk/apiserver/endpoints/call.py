@@ -22,6 +22,7 @@ class Call:
         user: who asks, or whom they act as.
         impersonator: who asks, where they act as somebody else.
         authorizer: for what turns out only later, e.g. that an update creates.
+        annotations: for the audit log.
     """
 
     http: Request
@@ -32,11 +33,16 @@ class Call:
     authorizer: Authorizer | None = None
     audit_id: str = ""
     warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
 
     def warn(self, text: str) -> None:
         """Tell the client something, once."""
         if text not in self.warnings:
             self.warnings.append(text)
+
+    def annotate(self, key: str, value: str) -> None:
+        """Tell the audit log something; what is said first stays."""
+        self.annotations.setdefault(key, value)
 
     def context(self, *, dry_run: bool = False) -> Context:
         """For the registry."""

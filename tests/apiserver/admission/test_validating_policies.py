@@ -238,6 +238,26 @@ async def test_variables_build_on_each_other_and_are_evaluated_where_they_are_ne
         assert denied(await put(call, "c", data={"z": "1"})).endswith(f"resulted in error: {why}")
 
 
+async def test_the_audit_log_is_told_of_failures_and_annotations() -> None:
+    """The first failure that is audited, and the values of annotations; null and blanks say nothing."""
+    annotations = [
+        {"key": "name", "valueExpression": "'<' + object.metadata.name + '>'"},
+        {"key": "none", "valueExpression": "null"},
+        {"key": "blank", "valueExpression": "'  '"},
+    ]
+    async with Environment() as env:
+        call = Caller(env)
+        validations = [says("true"), says("object.metadata.name != 'a'", message="not a"), NO]
+        await bind(call, *validations, auditAnnotations=annotations, bound={"validationActions": ["Audit"]})
+        await put(call)
+        record = env.audit.select(verb="create", resource="configmaps")[-1]
+        failure = '[{"message":"not a","policy":"p","binding":"p","expressionIndex":1,"validationActions":["Audit"]}]'
+        key = "validation.policy.admission.k8s.io/validation_failure"
+        assert record.event()["annotations"] == {key: failure, "p/name": "<a>"}
+        await bind(call, name="q", auditAnnotations=[{"key": "k", "valueExpression": "string(object.none)"}])
+        assert denied(await put(call, "b")).endswith("no such key: none")
+
+
 # ------------------------------------------------------------------ budgets
 async def test_an_expression_that_costs_too_much_is_stopped() -> None:
     """One expression has a limit; all of a policy together have another, after which nothing is evaluated."""

@@ -18,10 +18,14 @@ from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
 from opsdk.apiserver.expressions.asking import Asking
 from opsdk.apiserver.expressions.kubernetes import RUNTIME_BUDGET
 from opsdk.errors import ApiError, Cause, CelEvaluationError
+from opsdk.tree.go_text import go_json
 
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _LONGEST_MESSAGE: Final = 5 * 1024
 """Longer messages are not shown: in bytes."""
+_LONGEST_ANNOTATION: Final = 10 * 1024
+_FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
+"""The annotation for failures that are audited; only the first of a request is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ class _Judge:
                 if not self._policy.ignore_failures:
                     verdict.refusals.append(Decision(str(value)))
             elif isinstance(value, str) and value.strip():
-                verdict.annotations[key] = value.strip()
+                verdict.annotations[key] = value.strip()[:_LONGEST_ANNOTATION]
 
 
 async def _value(activation: Activation, compiled: Any) -> Any:
@@ -169,23 +173,43 @@ async def _judge_all(review: Review, chosen: Sequence[Chosen], ports: Ports) -> 
     views, asking = Views(review, ports.equivalents, ports.namespace), Asking(ports.authorizer)
     namespace = namespace_of(review, ports)
     denied: list[_Denied] = []
+    annotations: dict[str, list[str]] = {}
     for one in chosen:
         seen = await views.seen(one.served)
         values = inputs(review, seen, asking, params=one.params, namespace=namespace)
         verdict = await _Judge(one.policy, asking, values).judge()
-        for decision in verdict.decisions:
+        for index, decision in enumerate(verdict.decisions):
             if decision.message:
-                denied += _act(review, one, decision)
+                denied += _act(review, one, decision, index)
         denied += [_Denied(one.policy, one.binding, decision) for decision in verdict.refusals]
+        for key, value in verdict.annotations.items():
+            said = annotations.setdefault(f"{one.policy.name}/{key}", [])
+            if value not in said:
+                said.append(value)
+    for key, said in annotations.items():
+        review.call.annotate(key, ", ".join(said))
     return denied
 
 
-def _act(review: Review, chosen: Chosen, decision: Decision) -> list[_Denied]:
+def _act(review: Review, chosen: Chosen, decision: Decision, index: int) -> list[_Denied]:
     policy, binding = chosen.policy, chosen.binding
+    if "Audit" in binding.actions:
+        review.call.annotate(_FAILURE, _recorded(chosen, decision, index))
     if "Warn" in binding.actions:
         by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
         review.warn(f"Validation failed for {by}: {decision.message}")
     return [_Denied(policy, binding, decision)] if "Deny" in binding.actions else []
+
+
+def _recorded(chosen: Chosen, decision: Decision, index: int) -> str:
+    failure = {
+        "message": decision.message,
+        "policy": chosen.policy.name,
+        "binding": chosen.binding.name,
+        "expressionIndex": index,
+        "validationActions": list(chosen.binding.actions),
+    }
+    return f"[{{{','.join(f'{go_json(key)}:{go_json(value)}' for key, value in failure.items())}}}]"
 
 
 def _refusal(review: Review, denied: _Denied) -> ApiError:
