@@ -29,6 +29,7 @@ from envtest.kinds.reviews import ComponentStatuses, SelfSubjectReviews, TokenRe
 from envtest.kinds.scale import ScaleStore
 from envtest.kinds.service_tokens import TokenRequests
 from envtest.kinds.services import DEFAULT_RANGE, ServiceStrategy
+from envtest.kinds.signing_requests import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, ReadableStore, UpdateStore
 from envtest.kinds.typed import Defaults, TypedModel, Typing
 from envtest.tables.load import Row, rows, types
@@ -323,8 +324,12 @@ class ControlPlane:
         """Those that change one part of the object."""
         whole = Row(main, ())
         match row.info.subresource:
+            case "status" if isinstance(store.strategy, SigningRequestStrategy):
+                return StatusStore(store, SignatureStrategy(store.strategy))
             case "status":
                 return StatusStore(store)
+            case "approval":
+                return ReadableStore(store, ApprovalStrategy(store.strategy))
             case "finalize":
                 return UpdateStore(store, FinalizeStrategy(whole))
             case "ephemeralcontainers":

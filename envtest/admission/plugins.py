@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
+from envtest.access import Gatekeeper
+from envtest.admission.certificates import CertificateSubjectRestriction, approval, signing
 from envtest.admission.defaults import default_ingress_class, default_storage_class
 from envtest.admission.limits import LimitRanger
 from envtest.admission.pod_security.plugin import PodSecurity
@@ -34,6 +36,7 @@ class Plane(Protocol):
     storage: Storage
     stores: dict[str, Store]
     core: ResourceServer
+    access: Gatekeeper
     admission: AdmissionChain
 
 
@@ -89,6 +92,9 @@ _MAKERS: Final[Mapping[str, Maker]] = {
     "StorageObjectInUseProtection": lambda _, __: StorageObjectInUseProtection(),
     "PersistentVolumeClaimResize": lambda _, kept: PersistentVolumeClaimResize(kept(_STORAGE_CLASSES)),
     "RuntimeClass": lambda _, kept: RuntimeClass(kept("node.k8s.io/runtimeclasses")),
+    "CertificateApproval": lambda plane, _: approval(plane.access.authorizer),
+    "CertificateSigning": lambda plane, _: signing(plane.access.authorizer),
+    "CertificateSubjectRestriction": lambda _, __: CertificateSubjectRestriction(),
     "DefaultIngressClass": lambda _, kept: default_ingress_class(kept("networking.k8s.io/ingressclasses")),
     "ResourceQuota": _quota,
 }

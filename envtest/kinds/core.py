@@ -246,26 +246,3 @@ class LeaseStrategy(TableStrategy):
 def _drop_coordination(obj: Tree) -> None:
     for key in ("strategy", "preferredHolder"):
         (obj.get("spec") or {}).pop(key, None)
-
-
-class ClaimStrategy(TableStrategy):
-    """Protected while it is in use: the finalizer is there from the start."""
-
-    def __init__(self, row: Row, has_status: bool) -> None:
-        super().__init__(row, has_status=has_status)
-
-    @property
-    def finalizer(self) -> str:
-        """The one that protects."""
-        return f"kubernetes.io/{'pvc' if self.info.namespaced else 'pv'}-protection"
-
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
-        """See the class."""
-        super().prepare_for_create(context, obj)
-        meta = obj["metadata"]
-        if self.finalizer not in (meta.get("finalizers") or []):
-            meta["finalizers"] = [*(meta.get("finalizers") or []), self.finalizer]
-
-    def initial_status(self, obj: Tree) -> Tree:
-        """Pending."""
-        return {"phase": "Pending"}

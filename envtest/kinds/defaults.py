@@ -282,11 +282,6 @@ def api_service(obj: Tree) -> None:
         put(ref, port=443)
 
 
-def signing_request(obj: Tree) -> None:
-    """What keys are used for, where nothing was said."""
-    put(obj.setdefault("spec", {}), usages=["digital signature", "key encipherment"])
-
-
 def csi_driver(obj: Tree) -> None:
     """The careful choices."""
     put(
@@ -389,7 +384,6 @@ DEFAULTS: dict[str, Defaults] = {
     "admissionregistration.k8s.io/validatingadmissionpolicybindings": policy_binding,
     "admissionregistration.k8s.io/mutatingadmissionpolicybindings": policy_binding,
     "apiregistration.k8s.io/apiservices": api_service,
-    "certificates.k8s.io/certificatesigningrequests": signing_request,
     "scheduling.k8s.io/priorityclasses": priority_class,
 }
 """By ``group/resource``."""

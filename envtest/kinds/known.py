@@ -6,10 +6,10 @@ from functools import partial
 
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.definitions import defaults as definition_defaults
-from envtest.kinds import cluster_rules, network_rules
+from envtest.kinds import claim_rules, cluster_rules, network_rules, storage_rules
 from envtest.kinds.autoscalers import AutoscalerStrategy
 from envtest.kinds.catalogue import Catalogue
-from envtest.kinds.core import ClaimStrategy, ConfigMapStrategy, LeaseStrategy, NamespaceStrategy, SecretStrategy
+from envtest.kinds.core import ConfigMapStrategy, LeaseStrategy, NamespaceStrategy, SecretStrategy
 from envtest.kinds.defaults import DEFAULTS
 from envtest.kinds.events import EventStrategy
 from envtest.kinds.jobs import CronJobStrategy, JobStrategy
@@ -22,6 +22,7 @@ from envtest.kinds.quotas import ResourceQuotaStrategy
 from envtest.kinds.rbac import BindingStrategy, RoleStrategy
 from envtest.kinds.ruled import RuledStrategy, Rules
 from envtest.kinds.services import ServiceStrategy
+from envtest.kinds.signing_requests import SigningRequestStrategy
 from envtest.kinds.webhooks import WebhookStrategy
 from envtest.kinds.workloads import (
     DaemonSetStrategy,
@@ -32,6 +33,23 @@ from envtest.kinds.workloads import (
 )
 
 RULES: dict[str, Rules] = {
+    "/persistentvolumeclaims": Rules(
+        new=claim_rules.validate_claim, changed=claim_rules.validate_claim_update, initial_status={"phase": "Pending"}
+    ),
+    "/persistentvolumes": Rules(
+        new=claim_rules.validate_volume, changed=claim_rules.validate_volume_update, initial_status={"phase": "Pending"}
+    ),
+    "storage.k8s.io/storageclasses": Rules(
+        new=storage_rules.validate_class, changed=storage_rules.validate_class_update
+    ),
+    "storage.k8s.io/csidrivers": Rules(new=storage_rules.validate_driver, changed=storage_rules.validate_driver_update),
+    "storage.k8s.io/csinodes": Rules(new=storage_rules.validate_driver_node),
+    "storage.k8s.io/volumeattachments": Rules(
+        new=storage_rules.validate_attachment, changed=storage_rules.validate_attachment_update
+    ),
+    "node.k8s.io/runtimeclasses": Rules(
+        new=storage_rules.validate_runtime, changed=storage_rules.validate_runtime_update
+    ),
     "/nodes": Rules(
         new=cluster_rules.validate_node,
         changed=cluster_rules.validate_node_update,
@@ -78,8 +96,7 @@ def catalogue() -> Catalogue:
             "/pods": PodStrategy,
             "/events": EventStrategy,
             "events.k8s.io/events": EventStrategy,
-            "/persistentvolumeclaims": ClaimStrategy,
-            "/persistentvolumes": ClaimStrategy,
+            "certificates.k8s.io/certificatesigningrequests": SigningRequestStrategy,
             "/limitranges": LimitRangeStrategy,
             "/resourcequotas": ResourceQuotaStrategy,
             "scheduling.k8s.io/priorityclasses": PriorityClassStrategy,

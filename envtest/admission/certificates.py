@@ -1,0 +1,78 @@
+"""Who may approve and sign requests for certificates: ``CertificateApproval``, ``CertificateSigning``, ...."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from envtest.kinds.pem import request_organizations
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.admission.refusals import refused
+from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.user import MASTERS
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.storage.ports import Tree
+
+GROUP: Final = "certificates.k8s.io"
+_REQUESTS: Final = f"{GROUP}/certificatesigningrequests"
+_CLIENTS: Final = "kubernetes.io/kube-apiserver-client"
+
+
+def _signer(obj: Tree | None) -> str:
+    return str(((obj or {}).get("spec") or {}).get("signerName", ""))
+
+
+class SignerPermission(Plugin):
+    """Some updates need a permission on the signer, or on all signers of its domain.
+
+    Args:
+        path: the resource whose updates are meant.
+        verb: the permission.
+    """
+
+    def __init__(self, authorizer: Authorizer, *, path: str, verb: str) -> None:
+        self._authorizer = authorizer
+        self._path, self._verb = path, verb
+
+    async def validate(self, review: Review) -> None:
+        """See the class."""
+        if not writes(review, self._path, "UPDATE") or not self._means(review):
+            return
+        signer = _signer(review.old)
+        wanted = f"{signer.rpartition('/')[0]}/*"
+        if not (await self._may(review, signer) or await self._may(review, wanted)):
+            raise refused(review, f'user not permitted to {self._verb} requests with signerName "{signer}"')
+
+    def _means(self, review: Review) -> bool:
+        if self._verb != "sign":
+            return True
+        new, old = ((obj or {}).get("status") or {} for obj in (review.obj, review.old))
+        return any(new.get(key) != old.get(key) for key in ("certificate", "conditions"))
+
+    async def _may(self, review: Review, name: str) -> bool:
+        asked = Attributes(user=review.user, verb=self._verb, group=GROUP, version="*", resource="signers", name=name)
+        return (await self._authorizer.authorize(asked)).allowed
+
+
+def approval(authorizer: Authorizer) -> SignerPermission:
+    """Of approvals and denials."""
+    return SignerPermission(authorizer, path=f"{_REQUESTS}/approval", verb="approve")
+
+
+def signing(authorizer: Authorizer) -> SignerPermission:
+    """Of certificates."""
+    return SignerPermission(authorizer, path=f"{_REQUESTS}/status", verb="sign")
+
+
+class CertificateSubjectRestriction(Plugin):
+    """Nobody asks for a certificate that may do everything."""
+
+    async def validate(self, review: Review) -> None:
+        """New requests for certificates of clients."""
+        if not writes(review, _REQUESTS, "CREATE") or _signer(review.obj) != _CLIENTS:
+            return
+        try:
+            groups = request_organizations(((review.obj or {}).get("spec") or {}).get("request", ""))
+        except ValueError as error:
+            raise refused(review, f"failed to parse CSR: {error}") from None
+        if MASTERS in groups:
+            raise refused(review, f"use of {_CLIENTS} signer with {MASTERS} group is not allowed")

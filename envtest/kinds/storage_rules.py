@@ -1,0 +1,180 @@
+"""Storage classes, drivers and their nodes, attachments, runtime classes: what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from envtest.kinds import rules
+from envtest.kinds.container_rules import validate_resources
+from envtest.kinds.pod_rules import validate_tolerations
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_MOST_PARAMETERS: Final = 512
+_MOST_BYTES: Final = 256 * 1024
+_POLICIES: Final = ("Delete", "Retain")
+_MODES: Final = ("Immediate", "WaitForFirstConsumer")
+_GROUP_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
+_LIFECYCLES: Final = ("Ephemeral", "Persistent")
+_ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+
+
+# ------------------------------------------------------------------ classes
+def validate_class(obj: Tree) -> Iterator[Cause]:
+    """A storage class."""
+    provisioner = obj.get("provisioner", "").lower()
+    if not provisioner:
+        yield problems.required("provisioner")
+    else:
+        yield from rules.each(names.qualified_name(provisioner), provisioner, "provisioner")
+    yield from _parameters(obj.get("parameters") or {})
+    if obj.get("reclaimPolicy"):
+        yield from rules.one_of(obj["reclaimPolicy"], _POLICIES, "reclaimPolicy")
+    yield from rules.one_of(obj.get("volumeBindingMode"), _MODES, "volumeBindingMode")
+    for index, term in enumerate(obj.get("allowedTopologies") or ()):
+        yield from _topology(term, f"allowedTopologies[{index}].matchLabelExpressions")
+
+
+def _parameters(parameters: Mapping[str, str]) -> Iterator[Cause]:
+    if len(parameters) > _MOST_PARAMETERS:
+        yield problems.too_long("parameters", _MOST_PARAMETERS)
+        return
+    if "" in parameters:
+        yield problems.invalid_value("parameters", "", "field can not be empty.")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _MOST_BYTES:
+        yield problems.too_long("parameters", _MOST_BYTES)
+
+
+def _topology(term: Tree, path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, expression in enumerate(term.get("matchLabelExpressions") or ()):
+        at, key, values = f"{path}[{index}]", expression.get("key", ""), expression.get("values") or []
+        yield from rules.each(names.qualified_name(key), key, f"{at}.key")
+        if key in seen:
+            yield problems.duplicate(f"{at}.key", key)
+        seen.add(key)
+        if not values:
+            yield problems.required(f"{at}.values")
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                yield problems.duplicate(f"{at}.values[{number}]", value)
+
+
+def validate_class_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """Volumes that were made by it stay as they are described."""
+    yield from validate_class(obj)
+    for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+        yield from rules.unchanged(obj, old, key)
+
+
+# ------------------------------------------------------------------ drivers
+def _driver(name: str, path: str) -> Iterator[Cause]:
+    if not name:
+        yield problems.required(path)
+    elif len(name) > 63:
+        yield problems.too_long(path, 63)
+    else:
+        yield from rules.each(names.dns_subdomain(name.lower()), name, path)
+
+
+def validate_driver(obj: Tree) -> Iterator[Cause]:
+    """A CSI driver."""
+    spec: Tree = obj.get("spec") or {}
+    yield from _driver(obj["metadata"].get("name", ""), "metadata.name")
+    for key in ("attachRequired", "podInfoOnMount", "storageCapacity"):
+        if spec.get(key) is None:
+            yield problems.required(f"spec.{key}")
+    yield from rules.one_of(spec.get("fsGroupPolicy"), _GROUP_POLICIES, "spec.fsGroupPolicy")
+    yield from _tokens(spec.get("tokenRequests") or ())
+    for mode in spec.get("volumeLifecycleModes") or ():
+        yield from rules.one_of(mode, _LIFECYCLES, "spec.volumeLifecycleModes")
+
+
+def _tokens(requests: Sequence[Tree]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, request in enumerate(requests):
+        at, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
+        if audience in seen:
+            yield problems.duplicate(f"{at}.audience", audience)
+        seen.add(audience)
+        seconds = request.get("expirationSeconds")
+        if seconds is None:
+            continue
+        if seconds < 600:
+            text = "may not specify a duration less than 10 minutes"
+            yield problems.invalid_value(f"{at}.expirationSeconds", seconds, text)
+        if seconds > 1 << 32:
+            text = "may not specify a duration larger than 2^32 seconds"
+            yield problems.invalid_value(f"{at}.expirationSeconds", seconds, text)
+
+
+def validate_driver_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """How volumes are attached, and how long they live, stays."""
+    yield from validate_driver(obj)
+    new, before = obj.get("spec") or {}, old.get("spec") or {}
+    yield from rules.unchanged(new, before, "attachRequired", "spec.attachedRequired")
+    yield from rules.unchanged(new, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
+
+
+def validate_driver_node(obj: Tree) -> Iterator[Cause]:
+    """The drivers of a node."""
+    seen: set[str] = set()
+    for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
+        at, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
+        yield from _driver(name, f"{at}.name")
+        if not node:
+            yield problems.required(f"{at}.nodeID")
+        elif len(node) > 256:
+            yield problems.invalid_value(f"{at}.nodeID", node, "must be 256 characters or less")
+        count = (driver.get("allocatable") or {}).get("count")
+        yield from rules.not_negative(count, f"{at}.allocatable.count")
+        if name in seen:
+            yield problems.duplicate(f"{at}.name", name)
+        seen.add(name)
+        for key in driver.get("topologyKeys") or ():
+            yield from rules.each(names.qualified_name(key), key, f"{at}.topologyKeys")
+
+
+def validate_attachment(obj: Tree) -> Iterator[Cause]:
+    """An attachment of a volume to a node."""
+    spec: Tree = obj.get("spec") or {}
+    yield from _driver(spec.get("attacher", ""), "spec.attacher")
+    source = spec.get("source") or {}
+    found = [key for key in ("inlineVolumeSpec", "persistentVolumeName") if source.get(key) is not None]
+    if not found:
+        yield problems.required("spec.source", _ONE_SOURCE)
+    elif len(found) > 1:
+        yield problems.not_allowed("spec.source", _ONE_SOURCE)
+    if not spec.get("nodeName"):
+        yield problems.required("spec.nodeName")
+
+
+def validate_attachment_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """It stays what it is."""
+    yield from validate_attachment(obj)
+    yield from rules.unchanged(obj, old, "spec")
+
+
+# ------------------------------------------------------------------ runtimes
+def validate_runtime(obj: Tree) -> Iterator[Cause]:
+    """A runtime class."""
+    yield from rules.label(obj.get("handler", ""), "handler")
+    fixed = (obj.get("overhead") or {}).get("podFixed")
+    if fixed:
+        yield from validate_resources({"limits": fixed}, "overhead.podFixed")
+    scheduling = obj.get("scheduling") or {}
+    yield from rules.labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
+    tolerations = scheduling.get("tolerations") or []
+    yield from validate_tolerations(tolerations, "scheduling.tolerations")
+    for index, toleration in enumerate(tolerations):
+        if toleration in tolerations[:index]:
+            yield problems.duplicate(f"scheduling.tolerations[{index}]", toleration)
+
+
+def validate_runtime_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """The handler stays."""
+    yield from validate_runtime(obj)
+    yield from rules.unchanged(obj, old, "handler")

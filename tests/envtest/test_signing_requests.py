@@ -1,0 +1,95 @@
+"""Requests for certificates: who asks, who decides, who signs."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from server_client import MERGE, Caller
+
+from envtest.environment import Environment
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CLIENTS = "kubernetes.io/kube-apiserver-client"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def request(name: str, organization: str = "devs", signer: str = CLIENTS, **spec: Any) -> dict[str, Any]:
+    """A request for a certificate."""
+    parts = [(NameOID.COMMON_NAME, "alice"), (NameOID.ORGANIZATION_NAME, organization)]
+    subject = x509.Name([x509.NameAttribute(oid, text) for oid, text in parts])
+    signed = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    pem = signed.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    wanted = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": ["client auth"]}
+    return {"metadata": {"name": name}, "spec": {**wanted, **spec}}
+
+
+def approved(status: str = "True") -> dict[str, Any]:
+    """A patch that approves."""
+    return {"status": {"conditions": [{"type": "Approved", "status": status, "reason": "r"}]}}
+
+
+async def test_nobody_asks_for_everything() -> None:
+    """Certificates of masters are refused, for clients of this server only."""
+    async with Environment() as env:
+        call = Caller(env)
+        answer = await call("POST", REQUESTS, request("a", "system:masters"))
+        assert answer.json["message"] == (
+            'certificatesigningrequests.certificates.k8s.io "a" is forbidden: use of'
+            " kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
+        )
+        assert (await call("POST", REQUESTS, request("a", "system:masters", "example.com/mine"))).status == 201
+
+
+async def test_only_who_may_approves() -> None:
+    """A permission on all signers of a domain does; the status takes no approvals."""
+    async with Environment() as env:
+        admin, user = Caller(env), env.add_user("alice")
+        alice = Caller(env, user.config.token)
+        rules = [
+            {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests", *more], "verbs": ["*"]}
+            for more in (["certificatesigningrequests/approval", "certificatesigningrequests/status"],)
+        ]
+        await admin("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "ask"}, "rules": rules})
+        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "ask"}
+        subjects = [{"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}]
+        await admin(
+            "POST", f"{RBAC}/clusterrolebindings", {"metadata": {"name": "b"}, "roleRef": ref, "subjects": subjects}
+        )
+        made = await alice("POST", REQUESTS, request("a", signer="example.com/mine"))
+        assert made.json["spec"]["username"] == "alice"
+        answer = await alice("PATCH", f"{REQUESTS}/a/approval", approved(), content_type=MERGE)
+        assert answer.json["message"].endswith(
+            'is forbidden: user not permitted to approve requests with signerName "example.com/mine"'
+        )
+        signers = {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"]}
+        role = [*rules, {**signers, "resourceNames": ["example.com/*"]}]
+        await admin("PATCH", f"{RBAC}/clusterroles/ask", {"rules": role}, content_type=MERGE)
+        assert (await alice("PATCH", f"{REQUESTS}/a/status", approved(), content_type=MERGE)).status in (403, 422)
+        answer = await alice("PATCH", f"{REQUESTS}/a/approval", approved(), content_type=MERGE)
+        assert answer.status == 200
+        first = answer.json["status"]["conditions"][0]
+        assert first["lastTransitionTime"] == first["lastUpdateTime"]
+
+
+async def test_what_is_asked_for_makes_sense() -> None:
+    """Usages, signers and durations."""
+    async with Environment() as env:
+        call = Caller(env)
+        body = request("a", signer="local/mine", usages=["fly", "fly"], expirationSeconds=5)
+        answer = await call("POST", REQUESTS, body)
+        assert [(c["field"], c["reason"]) for c in answer.json["details"]["causes"]] == [
+            ("spec.usages[0]", "FieldValueNotSupported"),
+            ("spec.usages[1]", "FieldValueNotSupported"),
+            ("spec.usages[1]", "FieldValueDuplicate"),
+            ("spec.signerName", "FieldValueInvalid"),
+            ("spec.expirationSeconds", "FieldValueInvalid"),
+        ]
+        body = request("a")
+        del body["spec"]["usages"]
+        answer = await call("POST", REQUESTS, body)
+        assert answer.json["details"]["causes"][0]["field"] == "spec.usages"
