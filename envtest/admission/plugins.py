@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
 from envtest.access import Gatekeeper
+from envtest.admission.accounts import ServiceAccount
 from envtest.admission.certificates import CertificateSubjectRestriction, approval, signing
 from envtest.admission.defaults import default_ingress_class, default_storage_class
 from envtest.admission.limits import LimitRanger
@@ -15,8 +16,11 @@ from envtest.admission.priority import Priority
 from envtest.admission.quota.plugin import ResourceQuota
 from envtest.admission.runtime import RuntimeClass
 from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesByCondition
+from envtest.admission.topology import PodTopologyLabels
 from envtest.admission.volumes import PersistentVolumeClaimResize, StorageObjectInUseProtection
+from opsdk.api.gvk import GroupVersionResource
 from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.owners import OwnerReferencesPermissionEnforcement
 from opsdk.apiserver.endpoints.admit import PLACES, Admission, AdmissionChain
 from opsdk.apiserver.endpoints.ownership import field_manager
 from opsdk.apiserver.fieldmanager.manager import FieldManager
@@ -81,9 +85,28 @@ def _pod_security(plane: Plane, _: Shelf) -> PodSecurity:
     return PodSecurity(namespace, lambda name: pods.list_now(name, ListQuery()).items)
 
 
+def _owners(plane: Plane, _: Shelf) -> OwnerReferencesPermissionEnforcement:
+    def resources(api_version: str, kind: str) -> list[GroupVersionResource]:
+        group, _, version = api_version.rpartition("/")
+        return [
+            GroupVersionResource(group, version, served.info.resource)
+            for found in plane.core.groups()
+            if found.group == group
+            for each in found.versions
+            if each.version == version
+            for served in each.resources
+            if served.info.kind == kind and not served.info.subresource
+        ]
+
+    return OwnerReferencesPermissionEnforcement(plane.access.authorizer, resources)
+
+
 _STORAGE_CLASSES: Final = "storage.k8s.io/storageclasses"
 _MAKERS: Final[Mapping[str, Maker]] = {
     "LimitRanger": lambda _, kept: LimitRanger(kept("/limitranges")),
+    "ServiceAccount": lambda _, kept: ServiceAccount(kept("/serviceaccounts")),
+    "OwnerReferencesPermissionEnforcement": _owners,
+    "PodTopologyLabels": lambda _, kept: PodTopologyLabels(kept("/nodes")),
     "TaintNodesByCondition": lambda _, __: TaintNodesByCondition(),
     "PodSecurity": _pod_security,
     "Priority": lambda _, kept: Priority(kept("scheduling.k8s.io/priorityclasses")),

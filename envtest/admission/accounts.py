@@ -1,0 +1,106 @@
+"""``ServiceAccount``: every pod runs as somebody, and finds that one's token."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.admission.refusals import refused
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.registry.metadata import generated_name
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.tree_copy import copy_tree
+
+_DEFAULT: Final = "default"
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_PREFIX: Final = "kube-api-access-"
+_PLACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+_LIFETIME: Final = 3607
+"""Seconds; the odd ones mark tokens that the server chose the lifetime of."""
+
+
+class ServiceAccount(Plugin):
+    """See the module; `accounts` are the service accounts."""
+
+    def __init__(self, accounts: Kept) -> None:
+        self._accounts = accounts
+
+    async def mutate(self, review: Review) -> None:
+        """New pods, but those that a node shows."""
+        if not writes(review, "pods", "CREATE") or review.obj is None or _mirrored(review.obj):
+            return
+        pod: Tree = copy_tree(review.obj)
+        spec: Tree = pod["spec"]
+        spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or _DEFAULT
+        account = self._account(review, spec)
+        if _mounts(spec, account):
+            _mount(spec, review)
+        secrets = account.get("imagePullSecrets")
+        if secrets and not spec.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = copy_tree(secrets)
+        review.obj = pod
+
+    async def validate(self, review: Review) -> None:
+        """The account is there; what a node shows has none."""
+        if not writes(review, "pods", "CREATE") or review.obj is None:
+            return
+        spec = review.obj["spec"]
+        if not _mirrored(review.obj):
+            self._account(review, spec)
+        elif spec.get("serviceAccountName"):
+            raise refused(review, "a mirror pod may not reference service accounts")
+        elif any(_tokens(volume) for volume in spec.get("volumes") or ()):
+            raise refused(review, "a mirror pod may not use service account token volume projections")
+
+    def _account(self, review: Review, spec: Tree) -> Tree:
+        name = spec.get("serviceAccountName") or ""
+        if not name:
+            raise refused(review, f"no service account specified for pod {review.namespace}/{review.name}")
+        found = self._accounts.get(name, review.namespace)
+        if found is None:
+            where = f"{review.namespace}/{name}"
+            raise refused(review, f'error looking up service account {where}: serviceaccount "{name}" not found')
+        return found
+
+
+def _mirrored(pod: Tree) -> bool:
+    return _MIRROR in (pod["metadata"].get("annotations") or {})
+
+
+def _tokens(volume: Tree) -> bool:
+    sources = (volume.get("projected") or {}).get("sources") or ()
+    return any(source.get("serviceAccountToken") is not None for source in sources)
+
+
+def _mounts(spec: Tree, account: Tree) -> bool:
+    """Whether containers get the token: the pod says so, else the account."""
+    said: Any = spec.get("automountServiceAccountToken")
+    return (account.get("automountServiceAccountToken") if said is None else said) is not False
+
+
+def _mount(spec: Tree, review: Review) -> None:
+    volumes = spec.get("volumes") or []
+    there = next((str(v["name"]) for v in volumes if v["name"].startswith(_PREFIX)), "")
+    name = there or generated_name(_PREFIX, review.call.context().rng)
+    needed = False
+    for key in ("initContainers", "containers"):
+        for container in spec.get(key) or ():
+            mounts = container.get("volumeMounts") or []
+            if all(mount.get("mountPath") != _PLACE for mount in mounts):
+                needed = True
+                container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": _PLACE}]
+    if needed and not there:
+        spec["volumes"] = [*volumes, {"name": name, "projected": _projection()}]
+
+
+def _projection() -> Tree:
+    field = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    return {
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": _LIFETIME, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [field]}},
+        ],
+        "defaultMode": 420,
+    }

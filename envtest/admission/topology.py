@@ -1,0 +1,40 @@
+"""``PodTopologyLabels``: pods tell in which zone and region they run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.storage.ports import Tree
+
+_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+
+class PodTopologyLabels(Plugin):
+    """See the module; `nodes` are the nodes."""
+
+    def __init__(self, nodes: Kept) -> None:
+        self._nodes = nodes
+
+    async def mutate(self, review: Review) -> None:
+        """Bindings, and pods that are made on a node."""
+        name = _node(review)
+        node = self._nodes.get(name) if name else None
+        if node is None or review.obj is None:
+            return
+        given = node["metadata"].get("labels") or {}
+        labels = {key: given[key] for key in _LABELS if key in given}
+        if labels:
+            meta = review.obj["metadata"]
+            review.obj = {**review.obj, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}}
+
+
+def _node(review: Review) -> str:
+    """The node that a pod goes to."""
+    obj: Tree = review.obj or {}
+    if writes(review, "pods/binding", "CREATE"):
+        target = obj.get("target") or {}
+        return str(target.get("name", "")) if target.get("kind") in (None, "", "Node") else ""
+    return str((obj.get("spec") or {}).get("nodeName") or "") if writes(review, "pods", "CREATE") else ""
