@@ -3,6 +3,18 @@
 `envtest.environment.Environment` is the way in for tests, ``python -m envtest serve`` the one for people.
 """
 
-from envtest.environment import Environment
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from envtest.environment import Environment
 
 __all__ = ["Environment"]
+
+
+def __getattr__(name: str) -> Any:
+    """The pytest plugin is in this package, and loaded with every run of pytest: the server has to wait."""
+    if name != "Environment":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from envtest.environment import Environment  # noqa: PLC0415 - that is the point
+
+    return Environment

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from envtest.helpers import Question
     from envtest.install import Webhooks, WebhookServing
     from envtest.journal import Budget, Journal
+    from envtest.kubectl import Output
     from opsdk.apiserver.storage.snapshots import Snapshot
     from opsdk.rest.config import Config
     from opsdk.testing.clock import ManualClock
@@ -322,6 +323,20 @@ class Environment(Closing):
             return user_kubeconfig(web.url, token=self._admin_token)
         client = self.authority.client("admin", (MASTERS,))
         return user_kubeconfig(web.url, ca=self.authority.pair.cert, client=client)
+
+    async def kubectl(
+        self, *args: str, user: AuthenticatedUser | None = None, stdin: str = "", check: bool = True
+    ) -> Output:
+        """Run the kubectl that is installed against this environment, as its admin or as `user`.
+
+        Raises:
+            ConfigError: there is none; or it failed, unless `check` is off.
+        """
+        from envtest import kubectl  # noqa: PLC0415 - most tests run none
+
+        web = self._webs[0] if self._webs else await self.serve()
+        text = self.kubeconfig(web) if user is None else user.kubeconfig(web)
+        return await kubectl.run(text, args, stdin=stdin, check=check)
 
     async def start(self) -> None:
         """Make the bootstrap objects, start the controllers."""

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
-from envtest.controllers.api import Api
 from opsdk.apiserver.outgoing.client import HookClient
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ConfigError, NotFoundError
@@ -111,10 +110,18 @@ def _documents(file: Path) -> Iterator[Tree]:
 
 
 # ------------------------------------------------------------------ installing
+class Sender(Protocol):
+    """Sends requests as an admin."""
+
+    async def send(self, method: str, path: str, body: Tree | None = None) -> Tree:
+        """One request; the answer, or the `ApiError` that it stands for."""
+        ...
+
+
 class Installer:
     """Writes what a test needs, as the admin."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Sender) -> None:
         self._api = api
 
     def __repr__(self) -> str:

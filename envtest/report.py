@@ -1,0 +1,45 @@
+"""What a failed test wants to know of its server, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import yaml
+
+from opsdk.apiserver.endpoints.audit import Record
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import Storage, Tree
+
+_MOST = 20
+"""Objects that are shown: more than that nobody reads."""
+
+
+def requests(log: Iterable[Record], count: int) -> str:
+    """The last `count` requests, one on a line."""
+    found = list(log)[-count:] if count > 0 else []
+    return "\n".join(f"{r.received:%H:%M:%S.%f} {r.code} {r.effective.name}: {r.verb} {r.uri}" for r in found) or "none"
+
+
+def objects(storage: Storage, namespace: str) -> str:
+    """The objects of a namespace as YAML, without what the server keeps for itself."""
+    if not isinstance(storage, MemoryStorage):
+        return "not known"
+    found = [
+        shown(value)
+        for bucket, held in sorted(storage.snapshot().buckets.items())
+        for key, value in sorted(held.objects.items())
+        if key.startswith(f"{bucket}/{namespace}/") and value["metadata"].get("namespace") == namespace
+    ]
+    text = "---\n".join(yaml.safe_dump(obj, sort_keys=False) for obj in found[:_MOST])
+    more = f"... and {len(found) - _MOST} more\n" if len(found) > _MOST else ""
+    return (text + more) or "none"
+
+
+def shown(obj: Tree) -> Tree:
+    """Without field ownership."""
+    meta = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
+    return {
+        **{k: obj[k] for k in ("apiVersion", "kind") if k in obj},
+        "metadata": meta,
+        **{k: v for k, v in obj.items() if k not in ("apiVersion", "kind", "metadata")},
+    }
