@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help test lint types demo bench docs format clean
+.PHONY: help test lint types demo bench fuzz docs format clean
 help: ## list the verbs
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -30,6 +30,9 @@ demo: $(STAMP) ## a local API server, the sample operator, and a short story
 
 bench: $(STAMP) ## speed and memory, as ratios measured side by side
 	PYTHONPATH=samples/website $(BIN)/python -m tests.bench $(ARGS)
+
+fuzz: $(STAMP) ## odd requests and odd bytes for every decoder, for a while; what is found becomes a test
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 docs: $(STAMP) ## run every example in the documentation
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_UP, Context, Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_UP, Context, Decimal, localcontext
 from functools import lru_cache
 
 from opsdk.errors import DecodeError
@@ -11,6 +11,8 @@ from opsdk.errors import DecodeError
 _FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
 _BINARY = {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
 _DECIMAL = {s: Decimal(1000) ** p for p, s in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)}
+_MOST = Decimal((1 << 63) - 1)
+_SUFFIX = "unable to parse quantity's suffix"
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -25,17 +27,23 @@ def canonical(text: str) -> str:
     if match is None:
         raise DecodeError(_WRONG)
     # Enough digits for the largest suffix beside a billionth.
-    with localcontext(Context(prec=80)):
+    with localcontext(Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN)):
         return _written(match)
 
 
 def _written(match: re.Match[str]) -> str:
     sign, number, exponent, suffix = match.groups()
+    if exponent and (len(exponent) > 20 or abs(int(exponent[1:])) >= 1 << 31):
+        raise DecodeError(_SUFFIX)
     value = Decimal(number + (exponent or ""))
     if suffix:
         value *= _BINARY.get(suffix) or _DECIMAL[suffix]
-    # Nothing smaller than a billionth is kept.
-    value = value.quantize(_DECIMAL["n"], rounding=ROUND_UP) if value % _DECIMAL["n"] else value
+    digits, power = value.as_tuple().digits, int(value.as_tuple().exponent)
+    if value > _MOST and (len(digits) > 18 or suffix in _BINARY or power < -9):
+        value = _MOST  # what fits into no machine word is cut off
+    elif power < -9:
+        # Nothing smaller than a billionth is kept.
+        value = value.quantize(_DECIMAL["n"], rounding=ROUND_UP)
     shown = _exponent(value) if exponent else _suffixed(value, binary=bool(suffix) and suffix in _BINARY)
     return f"-{shown}" if sign == "-" and value else shown
 
@@ -52,6 +60,9 @@ def _suffixed(value: Decimal, *, binary: bool) -> str:
 def _exponent(value: Decimal) -> str:
     if not value:
         return "0"
-    power = max(p for p in range(-9, 19, 3) if not value % (Decimal(10) ** p))
-    digits = int(value / Decimal(10) ** power)
-    return f"{digits}e{power}" if power else str(digits)
+    _, digits, power = value.normalize().as_tuple()
+    power = int(power)
+    # Powers go by thousands.
+    written = "".join(map(str, digits)) + "0" * (power % 3)
+    power -= power % 3
+    return f"{written}e{power}" if power else written

@@ -11,12 +11,13 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from opsdk.errors import DecodeError
 
 MAGIC = b"k8s\x00"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 
 
@@ -80,6 +81,25 @@ def _parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
         yield number, wire, value
 
 
+def _chunk(value: Any, field: str) -> bytes:
+    """A part that must be bytes."""
+    if isinstance(value, bytes):
+        return value
+    raise DecodeError(f"proto: wrong wireType = 0 for field {field}")
+
+
+def _text(value: Any, field: str) -> str:
+    # Whatever the bytes are: Go's strings may hold anything, and what is no UTF-8 is replaced when it is written.
+    return _chunk(value, field).decode(errors="replace")
+
+
+def _number(value: Any, field: str) -> int:
+    """A part that must be a number; big ones are negative."""
+    if isinstance(value, int):
+        return value - (1 << 64) if value >= 1 << 63 else value
+    raise DecodeError(f"proto: wrong wireType = 2 for field {field}")
+
+
 def envelope(body: bytes) -> Unknown:
     """The envelope of a body; `DecodeError` where it is none."""
     if not body.startswith(MAGIC):
@@ -88,50 +108,51 @@ def envelope(body: bytes) -> Unknown:
     raw = b""
     for number, _, value in _parts(body[len(MAGIC) :]):
         if number == 1:
-            for inner, _, text in _parts(value):
+            for inner, _, text in _parts(_chunk(value, "TypeMeta")):
                 if inner == 1:
-                    api_version = text.decode()
+                    api_version = _text(text, "APIVersion")
                 elif inner == 2:
-                    kind = text.decode()
+                    kind = _text(text, "Kind")
         elif number == 2:
-            raw = value
+            raw = _chunk(value, "Raw")
     return Unknown(api_version, kind, raw)
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def _stamp(data: bytes, *, micro: bool) -> str | None:
     seconds = nanos = 0
     for number, _, value in _parts(data):
         if number == 1:
-            seconds = _signed(value)
+            seconds = _number(value, "Seconds")
         elif number == 2:
-            nanos = _signed(value)
+            nanos = _number(value, "Nanos")
     if not data:
         return None
-    moment = datetime.fromtimestamp(seconds, UTC)
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    try:
+        text = (_EPOCH + timedelta(seconds=seconds)).isoformat().removesuffix("+00:00")
+    except OverflowError as error:
+        raise DecodeError("Time.MarshalJSON: year outside of range [0,9999]") from error
     return f"{text}.{nanos // 1000:06d}Z" if micro else f"{text}Z"
 
 
 def _int_or_string(data: bytes) -> Any:
     found = {number: value for number, _, value in _parts(data)}
-    return found.get(3, b"").decode() if found.get(1) == 1 else _signed(found.get(2, 0))
+    return _text(found.get(3, b""), "StrVal") if found.get(1) == 1 else _number(found.get(2, 0), "IntVal")
 
 
 def _first_text(data: bytes) -> str:
-    return next((value.decode() for number, _, value in _parts(data) if number == 1), "")
+    return next((_text(value, "String_") for number, _, value in _parts(data) if number == 1), "")
 
 
 def _raw_json(data: bytes) -> Any:
     raw = next((value for number, _, value in _parts(data) if number == 1), b"")
-    return json.loads(raw) if raw else None
+    try:
+        return json.loads(_chunk(raw, "Raw")) if raw else None
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"proto: a field holds no JSON: {error}") from error
 
 
 def _items(data: bytes) -> list[str]:
-    return [value.decode() for number, _, value in _parts(data) if number == 1]
+    return [_text(value, "Items") for number, _, value in _parts(data) if number == 1]
 
 
 _SPECIAL: Mapping[str, Callable[[bytes], Any]] = {
@@ -160,7 +181,17 @@ class Reader:
         self._is_plain = is_plain
 
     def read(self, data: bytes, message: str) -> dict[str, Any]:
-        """One message as a tree; fields that the table does not know are passed over."""
+        """One message as a tree; fields that the table does not know are passed over.
+
+        Raises:
+            DecodeError: the bytes are no such message.
+        """
+        try:
+            return self._read(data, message)
+        except RecursionError as error:
+            raise DecodeError("proto: messages are nested too deeply") from error
+
+    def _read(self, data: bytes, message: str) -> dict[str, Any]:
         fields = self._messages(message)
         if fields is None:
             raise DecodeError(f"proto: unknown message {message}")
@@ -171,25 +202,25 @@ class Reader:
             if known is None:
                 continue
             if known.map:
-                key, value = self._entry(raw, known.type)
+                key, value = self._entry(_chunk(raw, known.name), known.type)
                 made.setdefault(known.name, {})[key] = value
             elif known.repeated:
-                made.setdefault(known.name, []).extend(self._values(raw, wire, known.type))
+                made.setdefault(known.name, []).extend(self._values(raw, wire, known))
             else:
-                value = self._value(raw, known.type)
+                value = self._value(raw, known.type, known.name)
                 if value or isinstance(value, (dict, str)) or not self._is_plain(short, known.name):
                     made[known.name] = value
         return made
 
-    def _values(self, raw: Any, wire: int, kind: str) -> Iterator[Any]:
+    def _values(self, raw: Any, wire: int, known: Field) -> Iterator[Any]:
         """One element, or several numbers packed into one field."""
-        if wire != 2 or kind not in ("int32", "int64", "bool", "uint32"):
-            yield self._value(raw, kind)
+        if wire != 2 or known.type not in ("int32", "int64", "bool", "uint32"):
+            yield self._value(raw, known.type, known.name)
             return
         at = 0
         while at < len(raw):
             value, at = _varint(raw, at)
-            yield self._value(value, kind)
+            yield self._value(value, known.type, known.name)
 
     def _entry(self, raw: bytes, types: str) -> tuple[str, Any]:
         _, _, kind = types.partition(",")
@@ -197,27 +228,29 @@ class Reader:
         value: Any = "" if kind == "string" else {}
         for number, _, part in _parts(raw):
             if number == 1:
-                key = part.decode()
+                key = _text(part, "key")
             elif number == 2:
-                value = self._value(part, kind)
+                value = self._value(part, kind, "value")
         return key, value
 
-    def _value(self, raw: Any, kind: str) -> Any:
+    def _value(self, raw: Any, kind: str, field: str) -> Any:
+        match kind:
+            case "bool":
+                return bool(_number(raw, field))
+            case "int32" | "int64" | "uint32" | "uint64":
+                return _number(raw, field)
+        data = _chunk(raw, field)
         match kind:
             case "string":
-                return raw.decode(errors="replace")
+                return _text(data, field)
             case "bytes":
-                return base64.b64encode(raw).decode()
-            case "bool":
-                return bool(raw)
-            case "int32" | "int64" | "uint32" | "uint64":
-                return _signed(raw)
+                return base64.b64encode(data).decode()
             case "double":
-                return struct.unpack("<d", raw)[0]
+                if len(data) != 8:
+                    raise DecodeError(f"proto: wrong wireType = 2 for field {field}")
+                return struct.unpack("<d", data)[0]
         special = _SPECIAL.get(kind)
-        if special is not None:
-            return special(raw)
-        return self._message(raw, kind)
+        return special(data) if special is not None else self._message(data, kind)
 
     def _message(self, raw: bytes, kind: str) -> Any:
         short = kind.rpartition(".")[2]
@@ -226,16 +259,15 @@ class Reader:
         if short == "ExtraValue":
             return _items(raw)
         if not short.startswith("JSONSchemaPropsOr"):
-            return self.read(raw, kind)
+            return self._read(raw, kind)
         found = list(_parts(raw))
         props = kind.replace(short, "JSONSchemaProps")
+        schemas = [_chunk(v, "Schema") for n, _, v in found if n == (2 if short == "JSONSchemaPropsOrBool" else 1)]
         match short:
             case "JSONSchemaPropsOrBool":
-                schemas = [v for n, _, v in found if n == 2]
-                return self.read(schemas[0], props) if schemas else any(v for n, _, v in found if n == 1)
+                return self._read(schemas[0], props) if schemas else any(v for n, _, v in found if n == 1)
             case "JSONSchemaPropsOrArray":
-                many = [self.read(v, props) for n, _, v in found if n == 2]
-                return many or self.read(next((v for n, _, v in found if n == 1), b""), props)
+                many: list[Any] = [self._read(_chunk(v, "JSONSchemas"), props) for n, _, v in found if n == 2]
             case _:
-                texts = [v.decode() for n, _, v in found if n == 2]
-                return texts or self.read(next((v for n, _, v in found if n == 1), b""), props)
+                many = [_text(v, "Property") for n, _, v in found if n == 2]
+        return many or self._read(schemas[0] if schemas else b"", props)

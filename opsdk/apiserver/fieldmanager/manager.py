@@ -176,7 +176,9 @@ class FieldManager:
 
 def describe_object(obj: Object) -> str:
     """An object in messages: ``namespace/name; group/version, Kind=kind``."""
-    metadata = obj.get("metadata") or {}
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        metadata = {}  # objects that are wrong are described too
     version = obj.get("apiVersion") or ""
     group_version = version if "/" in version else f"/{version}"
     return (

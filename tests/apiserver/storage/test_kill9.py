@@ -1,0 +1,46 @@
+"""What was acknowledged survives: writers that are killed at any moment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+LIAR = """
+import sys
+from opsdk.apiserver.storage import sqlite
+write, count = sqlite.SqliteStorage._write, 0
+def sometimes(self, changes, revision):
+    global count
+    count += 1
+    if count % 3:
+        write(self, changes, revision)
+sqlite.SqliteStorage._write = sometimes
+from tests.apiserver.storage import kill9
+kill9.main(50)
+"""
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """A Python of its own, because it forks."""
+    return subprocess.run(
+        [sys.executable, *command], check=False, capture_output=True, text=True, cwd=ROOT, timeout=170
+    )
+
+
+def test_nothing_acknowledged_is_lost() -> None:
+    """A thousand writers are killed with -9: every write that was said to be done is there, revisions only grow."""
+    done = run("-m", "tests.apiserver.storage.kill9", "1000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1000 writers killed" in done.stdout
+
+
+def test_a_storage_that_lies_is_found_out() -> None:
+    """The same look at a storage that acknowledges what it did not keep fails."""
+    done = run("-c", LIAR)
+    assert "AssertionError: o" in done.stderr or "the revision went back" in done.stderr, done.stderr

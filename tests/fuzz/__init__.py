@@ -1,0 +1,1 @@
+"""Odd bytes for everything that reads bytes."""
