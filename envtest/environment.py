@@ -107,6 +107,8 @@ class Environment(Closing):
             "authorizer": authorizer,
             "anonymous": anonymous,
             "service_range": service_range,
+            "admission_plugins": admission_plugins,
+            "disable_admission_plugins": disable_admission_plugins,
             "clock": clock,
         }
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import threading
 import time
 from pathlib import Path
@@ -162,6 +163,47 @@ async def test_webhook_configurations_follow() -> None:
         assert (await call("POST", CM, named("a"))).status == 500
         env.restore(snapshot)
         assert (await call("POST", CM, named("a"))).status == 201
+
+
+def policy(refused: str) -> dict[str, Any]:
+    """A policy against ConfigMaps of one name."""
+    rules = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]
+    return {
+        "metadata": {"name": "p"},
+        "spec": {
+            "matchConstraints": {"resourceRules": rules},
+            "validations": [{"expression": f"object.metadata.name != '{refused}'"}],
+        },
+    }
+
+
+async def test_compiled_policies_follow() -> None:
+    """Two pasts may have given the same generation to different rules."""
+    root = "/apis/admissionregistration.k8s.io/v1"
+    async with Environment() as env:
+        call = Caller(env)
+        path = f"{root}/validatingadmissionpolicies"
+        binding = {"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}
+        await call("POST", path, policy("a"))
+        assert (await call("POST", f"{root}/validatingadmissionpolicybindings", binding)).status == 201
+        base, pasts = env.snapshot(), {}
+        for refused in "bc":
+            changed = {**(await call("GET", f"{path}/p")).json, "spec": policy(refused)["spec"]}
+            assert (await call("PUT", f"{path}/p", changed)).json["metadata"]["generation"] == 2
+            pasts[refused] = env.snapshot()
+            assert (await call("POST", CM, named(refused))).status == 422
+            env.restore(base)
+        for refused, allowed in (("b", "c"), ("c", "b"), ("b", "c")):
+            env.restore(pasts[refused])
+            assert (await call("POST", CM, named(refused))).status == 422
+            assert (await call("POST", CM, named(allowed))).status == 201
+
+
+async def test_forks_keep_every_option() -> None:
+    """Whatever an environment is given and does not leave in its storage."""
+    given = set(inspect.signature(Environment.__init__).parameters) - {"self"}
+    stored = {"data_dir", "storage", "tokens", "crds", "crd_paths", "webhooks"}
+    assert set(Environment()._again) == given - stored
 
 
 async def test_simulated_controllers_follow() -> None:

@@ -153,6 +153,11 @@ class Configured:
     def _changed(self, change: Change) -> None:
         if change.key.startswith(self._prefixes):
             self._bound = None
+            before, after = change.previous or {}, change.value or {}
+            if before.get("spec") != after.get("spec"):
+                # A storage that went back may give the same generation to another spec.
+                for obj in filter(None, (before, after)):
+                    self._known.pop(_version(obj), None)
 
     def bound(self) -> tuple[Bound, ...]:
         """By the names of the policies; those that nothing binds are left out."""
