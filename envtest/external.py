@@ -10,16 +10,17 @@ import enum
 import os
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from unittest import SkipTest
 
 import msgspec
 
-from envtest import kubectl
+from envtest import helpers, kubectl
+from envtest.helpers import Question
 from envtest.install import CRD, Installer, read_objects
 from envtest.processes import Process, ProcessOptions
 from opsdk.aio.closing import Closing
@@ -32,6 +33,7 @@ from opsdk.rest.transport import Transport
 if TYPE_CHECKING:
     from envtest.certificates import Authority
 
+T = TypeVar("T")
 DEFAULT_ASSETS = "/usr/local/kubebuilder/bin"
 _TRIES = 5
 _NAMESPACE_SECONDS = 5.0
@@ -132,8 +134,6 @@ class Target(Closing):
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in _EMBEDDED_ONLY:
-            if name in ("server", "plane", "audit"):
-                raise AttributeError(f"{name} belongs to the embedded server; this run is on {self.kind.value}")
             raise SkipTest(f"{name} needs the embedded server; this run is on {self.kind.value}")
         raise AttributeError(name)
 
@@ -149,6 +149,18 @@ class Target(Closing):
         if objects:
             async with Transport(self.config) as transport:
                 await _install(RemoteApi(transport), objects)
+
+    async def eventually(
+        self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
+    ) -> T:
+        """See `envtest.helpers.eventually`."""
+        return await helpers.eventually(question, check, within=within)
+
+    async def consistently(
+        self, question: Question[T], check: Callable[[T], object] | None = None, *, during: float = 1.0
+    ) -> None:
+        """See `envtest.helpers.consistently`."""
+        await helpers.consistently(question, check, during=during)
 
     async def kubectl(self, *args: str, stdin: str = "", check: bool = True) -> kubectl.Output:
         """Run kubectl as the admin."""

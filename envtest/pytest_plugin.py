@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from envtest.environment import Environment
-    from envtest.external import Target
     from envtest.template import Templates
     from envtest.users import AuthenticatedUser
     from opsdk.client.client import Client
@@ -47,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known."""
+    config.addinivalue_line("markers", "realtime: run this async test on an ordinary event loop")
     config.addinivalue_line("markers", "k8s(**options): options of this test's API server, see envtest.pytest_plugin")
 
 
@@ -95,11 +94,11 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
 
     options = _options(request)
     kind = external.wanted()
-    made: Environment | Target
     if kind is not external.Kind.EMBEDDED:
-        made = external.target(kind, **_only_external(options, kind))
-    else:
-        made = _templates(request).environment(options)
+        # Other processes do not follow virtual time.
+        request.node.add_marker("realtime")
+        return _templates(request).target(kind, _only_external(options, kind))
+    made = _templates(request).environment(options)
     request.node.stash[_TARGET] = made
     _enter(request, made)
     return made
@@ -121,6 +120,7 @@ def _templates(request: pytest.FixtureRequest) -> Templates:
         from envtest.template import Templates  # noqa: PLC0415 - as above
 
         found = stash[_TEMPLATES] = Templates()
+        request.config.add_cleanup(found.close)
     return found
 
 
@@ -136,8 +136,6 @@ def k8s_cluster(request: pytest.FixtureRequest, k8s_env: Any) -> Cluster:
     """A `Cluster` of the test's server, as its admin."""
     from opsdk.cluster.cluster import Cluster  # noqa: PLC0415 - as above
 
-    if not hasattr(k8s_env, "server"):
-        pytest.skip("k8s_cluster needs a configuration before the test begins: use Cluster(k8s_env.config) inside")
     cluster = Cluster(k8s_env.config)
     _enter(request, cluster)
     return cluster
@@ -177,7 +175,7 @@ async def _with_namespace(env: Any, name: str) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            if not hasattr(env, "server"):  # the embedded server goes as a whole
+            if hasattr(type(env), "kind"):  # the embedded server goes as a whole
                 await cluster.live.delete(made, missing_ok=True)
 
 
@@ -195,7 +193,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     outcome = yield
     report = outcome.get_result()
     target: Any = item.stash.get(_TARGET, None)
-    if call.when != "call" or not report.failed or target is None or not hasattr(target, "audit"):
+    if call.when != "call" or not report.failed or target is None:
         return
     from envtest import report as texts  # noqa: PLC0415 - as above
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,6 +13,9 @@ from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.errors import ConfigError
 from opsdk.testing.clock import ManualClock
+
+if TYPE_CHECKING:
+    from envtest.external import Kind, Target
 
 _INSTALLED = ("crds", "crd_paths", "service_range")
 """The options that leave objects behind."""
@@ -24,6 +27,7 @@ class Templates:
 
     def __init__(self) -> None:
         self._made: dict[bytes, Snapshot] = {}
+        self._targets: dict[bytes, Target] = {}
 
     def __repr__(self) -> str:
         return f"<Templates: {len(self._made)}>"
@@ -40,14 +44,46 @@ class Templates:
         _add_faults(env, options)
         return env
 
+    def target(self, kind: Kind, options: Mapping[str, Any]) -> Target:
+        """Another cluster, started, with everything installed; the same one for all tests that ask alike."""
+        from envtest import external  # noqa: PLC0415 - most suites never leave this process
+
+        key = _key(options)
+        found = self._targets.get(key)
+        if found is None:
+            found = external.target(kind, **options)
+            with asyncio.Runner() as runner:
+                runner.run(_entered(found))
+            self._targets[key] = found
+        return found
+
+    def close(self) -> None:
+        """End what was started; idempotent."""
+        while self._targets:
+            _, found = self._targets.popitem()
+            with asyncio.Runner() as runner:
+                runner.run(found.aclose())
+
     def _snapshot(self, installed: Mapping[str, Any]) -> Snapshot:
-        key = msgspec.json.encode(dict(installed), order="deterministic")
+        key = _key(installed)
         found = self._made.get(key)
         if found is None:
             # No test has begun yet, so there is no loop that this could run in.
             with asyncio.Runner() as runner:
                 found = self._made[key] = runner.run(_started(installed))
         return found
+
+
+def _key(options: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(dict(options), order="deterministic", enc_hook=str)
+
+
+async def _entered(target: Target) -> None:
+    try:
+        await target.start()
+    except BaseException:
+        await target.aclose()
+        raise
 
 
 async def _started(installed: Mapping[str, Any]) -> Snapshot:

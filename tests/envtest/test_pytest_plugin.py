@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.envtest.test_external import HEALTHY, SERVER, alive, executable
+
 SUITE = """
 import pytest
 from opsdk.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec
@@ -130,6 +132,25 @@ def test_on_other_clusters_the_rest_is_skipped(tmp_path: Path) -> None:
     assert "2 skipped" in out, out
     assert "k8s(controllers=...) needs the embedded server; this run is on an existing cluster" in out
     assert "k8s(clock=...) needs the embedded server" in out
+
+
+def test_one_suite_runs_on_real_binaries(tmp_path: Path) -> None:
+    """What every cluster can do is tested there, on processes that are started once and gone at the end."""
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    executable(
+        binaries / "etcd",
+        HEALTHY,
+        before=f"import os; open({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}} ')",
+    )
+    executable(binaries / "kube-apiserver", SERVER)
+    out = run(tmp_path, SUITE, *VIRTUAL, "-rs", env={"KUBEBUILDER_ASSETS": str(binaries)})
+    # One server for all: the objects of the first test are there in the next ones, so namespaces have to keep them apart.
+    assert "2 failed, 2 passed, 5 skipped" in out, out
+    assert "audit needs the embedded server; this run is on real binaries" in out
+    assert "plane needs the embedded server; this run is on real binaries" in out
+    [pid] = (tmp_path / "pids").read_text().split()
+    assert not alive(int(pid))
 
 
 def test_workers_do_not_meet(tmp_path: Path) -> None:
