@@ -145,7 +145,7 @@ def test_one_suite_runs_on_real_binaries(tmp_path: Path) -> None:
     )
     executable(binaries / "kube-apiserver", SERVER)
     out = run(tmp_path, SUITE, *VIRTUAL, "-rs", env={"KUBEBUILDER_ASSETS": str(binaries)})
-    # One server for all: the objects of the first test are there in the next ones, so namespaces have to keep them apart.
+    # One server for all: the objects of the first test are there in the next ones.
     assert "2 failed, 2 passed, 5 skipped" in out, out
     assert "audit needs the embedded server; this run is on real binaries" in out
     assert "plane needs the embedded server; this run is on real binaries" in out
