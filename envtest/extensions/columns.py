@@ -46,6 +46,10 @@ class ColumnPrinter:
         """See `Printer`."""
         return [obj["metadata"].get("name", ""), *(self._cell(c, obj, now) for c in self._definitions)]
 
+    def conditions(self, obj: Tree) -> Sequence[Tree]:  # noqa: ARG002 - the shape of Printer
+        """See `Printer`."""
+        return ()
+
     @staticmethod
     def _cell(column: Tree, obj: Tree, now: float) -> Any:
         found = find(obj, column["jsonPath"])

@@ -1,13 +1,31 @@
-"""Columns of the kinds that people look at most."""
+"""Columns of workloads, configuration, roles and hooks; and where the columns of all kinds are gathered."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
-from envtest.kinds import policy_printers
-from envtest.kinds.printing import AGE, NAME, Cells, KindPrinter, age, since
-from envtest.kinds.scale import selector_text
+from envtest.kinds import cluster_printers, network_printers, pod_printers, policy_printers, storage_printers
+from envtest.kinds.pod_printers import images
+from envtest.kinds.printing import (
+    AGE,
+    NOTHING,
+    age,
+    count,
+    flag,
+    human,
+    label_selector,
+    made,
+    meta_of,
+    name_of,
+    seconds_of,
+    since,
+    spec_of,
+    status_of,
+    text,
+    wide,
+    yes,
+)
 from opsdk.apiserver.resources import Column, Printer
 from opsdk.apiserver.storage.ports import Tree
 
@@ -18,238 +36,141 @@ _DATA_TEXT = (
 )
 
 
-def _text(name: str, *, wide: bool = False) -> Column:
-    return Column(name=name, priority=1 if wide else 0)
-
-
-def _count(name: str) -> Column:
-    return Column(name=name, type="integer")
-
-
-def _meta(obj: Tree) -> Tree:
-    return obj.get("metadata") or {}
-
-
-def _spec(obj: Tree) -> Tree:
-    return obj.get("spec") or {}
-
-
-def _status(obj: Tree) -> Tree:
-    return obj.get("status") or {}
-
-
-def _name(obj: Tree) -> str:
-    return str(_meta(obj).get("name", ""))
-
-
-def _images(template: Tree) -> list[str]:
-    found = (template.get("spec") or {}).get("containers") or []
-    return [",".join(c.get("name", "") for c in found), ",".join(c.get("image", "") for c in found)]
-
-
-def _selector(spec: Tree) -> str:
-    return selector_text(spec.get("selector") or {}) or "<none>"
-
-
-# ------------------------------------------------------------------ pods
-def _pod_reason(obj: Tree) -> str:
-    status = _status(obj)
-    reason = str(status.get("reason") or status.get("phase", ""))
-    for container in status.get("containerStatuses") or ():
-        state = container.get("state") or {}
-        waiting = (state.get("waiting") or {}).get("reason")
-        ended = (state.get("terminated") or {}).get("reason")
-        if waiting or ended:
-            reason = str(waiting or ended)
-    if _meta(obj).get("deletionTimestamp"):
-        return "Terminating"
-    return reason
-
-
-def _pod(obj: Tree, now: float) -> list[Any]:
-    spec, status = _spec(obj), _status(obj)
-    found = status.get("containerStatuses") or []
-    ready = sum(1 for c in found if c.get("ready"))
-    restarts = sum(c.get("restartCount", 0) for c in found)
-    return [
-        _name(obj),
-        f"{ready}/{len(spec.get('containers') or [])}",
-        _pod_reason(obj),
-        str(restarts),
-        age(obj, now),
-        next((a.get("ip") for a in status.get("podIPs") or ()), None) or status.get("podIP") or "<none>",
-        spec.get("nodeName") or "<none>",
-        status.get("nominatedNodeName") or "<none>",
-        "<none>",
-    ]
-
-
 # ------------------------------------------------------------------ workloads
 def _deployment(obj: Tree, now: float) -> list[Any]:
-    spec, status = _spec(obj), _status(obj)
+    spec, status = spec_of(obj), status_of(obj)
     return [
-        _name(obj),
+        name_of(obj),
         f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}",
         status.get("updatedReplicas", 0),
         status.get("availableReplicas", 0),
         age(obj, now),
-        *_images(spec.get("template") or {}),
-        _selector(spec),
+        *images(spec.get("template") or {}),
+        label_selector(spec.get("selector")),
     ]
 
 
 def _replica_set(obj: Tree, now: float) -> list[Any]:
-    spec, status = _spec(obj), _status(obj)
+    spec, status = spec_of(obj), status_of(obj)
     return [
-        _name(obj),
+        name_of(obj),
         spec.get("replicas", 0),
         status.get("replicas", 0),
         status.get("readyReplicas", 0),
         age(obj, now),
-        *_images(spec.get("template") or {}),
-        _selector(spec),
+        *images(spec.get("template") or {}),
+        label_selector(spec.get("selector")),
     ]
 
 
 def _stateful_set(obj: Tree, now: float) -> list[Any]:
-    spec, status = _spec(obj), _status(obj)
+    spec, status = spec_of(obj), status_of(obj)
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
-    return [_name(obj), ready, age(obj, now), *_images(spec.get("template") or {})]
+    return [name_of(obj), ready, age(obj, now), *images(spec.get("template") or {})]
 
 
 def _daemon_set(obj: Tree, now: float) -> list[Any]:
-    spec, status = _spec(obj), _status(obj)
+    spec, status = spec_of(obj), status_of(obj)
     keys = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
     counts = [status.get(k, 0) for k in (*keys, "numberAvailable")]
-    nodes = (spec.get("template") or {}).get("spec", {}).get("nodeSelector") or {}
-    selector = selector_text(nodes) or "<none>"
-    return [_name(obj), *counts, selector, age(obj, now), *_images(spec.get("template") or {}), _selector(spec)]
+    template = spec.get("template") or {}
+    nodes = label_selector(spec_of(template).get("nodeSelector"))
+    return [name_of(obj), *counts, nodes, age(obj, now), *images(template), label_selector(spec.get("selector"))]
+
+
+_JOB_WORDS = (
+    ("Complete", "Complete"),
+    ("Failed", "Failed"),
+    ("", "Terminating"),
+    ("Suspended", "Suspended"),
+    ("FailureTarget", "FailureTarget"),
+    ("SuccessCriteriaMet", "SuccessCriteriaMet"),
+)
+"""Conditions of jobs with the words for them, the first that holds; the nameless one is a deletion."""
+
+
+def _job_word(obj: Tree) -> str:
+    true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
+    if meta_of(obj).get("deletionTimestamp"):
+        true.add("")
+    return next((word for kind, word in _JOB_WORDS if kind in true), "Running")
+
+
+def _job_done(obj: Tree) -> str:
+    spec, done = spec_of(obj), status_of(obj).get("succeeded", 0)
+    if spec.get("completions") is not None:
+        return f"{done}/{spec['completions']}"
+    parallel = spec.get("parallelism") or 0
+    return f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
+
+
+def _job_time(obj: Tree, now: float) -> str:
+    status = status_of(obj)
+    began = seconds_of(status.get("startTime") or "")
+    if began is None:
+        return ""
+    ended = seconds_of(status.get("completionTime") or "")
+    return human((now if ended is None else ended) - began)
 
 
 def _job(obj: Tree, now: float) -> list[Any]:
-    spec, status = _spec(obj), _status(obj)
-    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
-    words = [w for t, w in (("Complete", "Complete"), ("Failed", "Failed")) if conditions.get(t) == "True"]
-    word = words[0] if words else "Suspended" if spec.get("suspend") else "Running"
-    done = f"{status.get('succeeded', 0)}/{spec.get('completions', spec.get('parallelism', 1))}"
-    started = status.get("startTime")
-    duration = since(started, now) if started else ""
-    return [_name(obj), word, done, duration, age(obj, now), *_images(spec.get("template") or {}), _selector(spec)]
+    spec = spec_of(obj)
+    words = [_job_word(obj), _job_done(obj), _job_time(obj, now), age(obj, now)]
+    return [name_of(obj), *words, *images(spec.get("template") or {}), label_selector(spec.get("selector"))]
 
 
 def _cron_job(obj: Tree, now: float) -> list[Any]:
-    spec, status = _spec(obj), _status(obj)
+    spec, status = spec_of(obj), status_of(obj)
     last = status.get("lastScheduleTime")
-    template = ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
+    job = spec_of(spec.get("jobTemplate") or {})
     return [
-        _name(obj),
+        name_of(obj),
         spec.get("schedule", ""),
-        spec.get("timeZone") or "<none>",
-        "True" if spec.get("suspend") else "False",
+        spec.get("timeZone") or NOTHING,
+        yes(spec.get("suspend")),
         len(status.get("active") or []),
-        since(last, now) if last else "<none>",
+        since(last, now) if last else NOTHING,
         age(obj, now),
-        *_images(template),
-        "<none>",
+        *images(job.get("template") or {}),
+        label_selector(job.get("selector")),
     ]
 
 
-# ------------------------------------------------------------------ services and the rest
-def _service(obj: Tree, now: float) -> list[Any]:
-    spec = _spec(obj)
-    ports = [
-        f"{p.get('port')}:{p['nodePort']}/{p.get('protocol')}"
-        if p.get("nodePort")
-        else f"{p.get('port')}/{p.get('protocol')}"
-        for p in spec.get("ports") or ()
-    ]
-    external = ",".join(spec.get("externalIPs") or []) or spec.get("externalName") or "<none>"
-    if spec.get("type") == "LoadBalancer":
-        found = (_status(obj).get("loadBalancer") or {}).get("ingress") or []
-        external = ",".join(i.get("ip") or i.get("hostname", "") for i in found) or "<pending>"
-    return [
-        _name(obj),
-        spec.get("type", ""),
-        spec.get("clusterIP") or "<none>",
-        external,
-        ",".join(ports) or "<none>",
-        age(obj, now),
-        selector_text(spec.get("selector") or {}) or "<none>",
-    ]
+def _revision(obj: Tree, now: float) -> list[Any]:
+    owners: Sequence[Tree] = meta_of(obj).get("ownerReferences") or ()
+    owner = next((o for o in owners if o.get("controller")), None)
+    shown = NOTHING
+    if owner is not None:
+        group, _, _version = str(owner.get("apiVersion", "")).rpartition("/")
+        kind = f"{owner.get('kind', '')}.{group}" if group else str(owner.get("kind", ""))
+        shown = f"{kind.lower()}/{owner.get('name', '')}"
+    return [name_of(obj), shown, obj.get("revision", 0), age(obj, now)]
 
 
+# ------------------------------------------------------------------ configuration
 def _namespace(obj: Tree, now: float) -> list[Any]:
-    return [_name(obj), _status(obj).get("phase", ""), age(obj, now)]
+    return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
 
 
 def _config_map(obj: Tree, now: float) -> list[Any]:
-    return [_name(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
+    return [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
 
 
 def _secret(obj: Tree, now: float) -> list[Any]:
-    return [_name(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)]
+    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)]
 
 
 def _service_account(obj: Tree, now: float) -> list[Any]:
-    return [_name(obj), len(obj.get("secrets") or []), age(obj, now)]
+    return [name_of(obj), len(obj.get("secrets") or []), age(obj, now)]
 
 
 def _lease(obj: Tree, now: float) -> list[Any]:
-    return [_name(obj), _spec(obj).get("holderIdentity", ""), age(obj, now)]
+    return [name_of(obj), spec_of(obj).get("holderIdentity", ""), age(obj, now)]
 
 
-def _event(obj: Tree, now: float) -> list[Any]:
-    about = obj.get("involvedObject") or obj.get("regarding") or {}
-    last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp") or obj.get("eventTime") or ""
-    first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime") or ""
-    source = obj.get("source") or obj.get("deprecatedSource") or {}
-    target = f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
-    return [
-        since(last, now),
-        obj.get("type", ""),
-        obj.get("reason", ""),
-        target,
-        about.get("fieldPath", ""),
-        source.get("component") or obj.get("reportingComponent") or obj.get("reportingController", ""),
-        str(obj.get("message") or obj.get("note", "")).strip(),
-        since(first, now),
-        obj.get("count") or obj.get("deprecatedCount") or 1,
-        _name(obj),
-    ]
-
-
-def _node(obj: Tree, now: float) -> list[Any]:
-    status = _status(obj)
-    ready = [c for c in status.get("conditions") or () if c.get("type") == "Ready"]
-    word = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
-    if _spec(obj).get("unschedulable"):
-        word += ",SchedulingDisabled"
-    prefix = "node-role.kubernetes.io/"
-    roles = [k.removeprefix(prefix) for k in _meta(obj).get("labels") or {} if k.startswith(prefix)]
-    info = status.get("nodeInfo") or {}
-    return [_name(obj), word, ",".join(sorted(roles)) or "<none>", age(obj, now), info.get("kubeletVersion", "")]
-
-
-def _claim(obj: Tree, now: float) -> list[Any]:
-    spec, status = _spec(obj), _status(obj)
-    modes = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-    phase = "Terminating" if _meta(obj).get("deletionTimestamp") else status.get("phase", "")
-    bound = bool(spec.get("volumeName"))
-    return [
-        _name(obj),
-        phase,
-        spec.get("volumeName", ""),
-        (status.get("capacity") or {}).get("storage", "") if bound else "",
-        ",".join(modes.get(m, m) for m in status.get("accessModes") or ()) if bound else "",
-        spec.get("storageClassName", ""),
-        "<unset>",
-        age(obj, now),
-        spec.get("volumeMode", "Filesystem"),
-    ]
-
-
+# ------------------------------------------------------------------ roles and hooks
 def _created(obj: Tree, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
-    return [_name(obj), _meta(obj).get("creationTimestamp")]
+    return [name_of(obj), meta_of(obj).get("creationTimestamp")]
 
 
 def _binding(obj: Tree, now: float) -> list[Any]:
@@ -260,92 +181,61 @@ def _binding(obj: Tree, now: float) -> list[Any]:
         if subject.get("kind") == "ServiceAccount":
             name = f"{subject.get('namespace', '')}/{name}"
         by_kind.setdefault(subject.get("kind", ""), []).append(name)
-    users, groups, accounts = (", ".join(by_kind[k]) for k in ("User", "Group", "ServiceAccount"))
-    return [_name(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now), users, groups, accounts]
+    subjects = (", ".join(by_kind[k]) for k in ("User", "Group", "ServiceAccount"))
+    return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now), *subjects]
 
 
 def _webhooks(obj: Tree, now: float) -> list[Any]:
-    return [_name(obj), len(obj.get("webhooks") or []), age(obj, now)]
+    return [name_of(obj), len(obj.get("webhooks") or []), age(obj, now)]
 
 
-def _made(*columns: Column | str, cells: Cells) -> KindPrinter:
-    return KindPrinter([NAME, *(c if isinstance(c, Column) else _text(c) for c in columns)], cells)
-
-
-_WIDE = tuple(_text(n, wide=True) for n in ("Containers", "Images", "Selector"))
+_WIDE = wide("Containers", "Images", "Selector")
 _HOOK_COUNT = "Webhooks indicates the number of webhooks registered in this configuration"
-_WEBHOOKS = _made(replace(_count("Webhooks"), description=_HOOK_COUNT), AGE, cells=_webhooks)
-_BINDING = _made("Role", AGE, *(_text(n, wide=True) for n in ("Users", "Groups", "ServiceAccounts")), cells=_binding)
-_EVENT = KindPrinter(
-    [
-        _text("Last Seen"),
-        _text("Type"),
-        _text("Reason"),
-        _text("Object"),
-        _text("Subobject", wide=True),
-        _text("Source", wide=True),
-        _text("Message"),
-        _text("First Seen", wide=True),
-        _text("Count", wide=True),
-        Column(name="Name", format="name", priority=1, description=NAME.description),
-    ],
-    _event,
-)
+_WEBHOOKS = made(count("Webhooks", description=_HOOK_COUNT), AGE, cells=_webhooks)
+_BINDING = made("Role", AGE, *wide("Users", "Groups", "ServiceAccounts"), cells=_binding)
+_ROLE = made(Column(name="Created At", type="date"), cells=_created)
+_COPIES = made(*map(count, ("Desired", "Current", "Ready")), AGE, *_WIDE, cells=_replica_set)
+_RBAC = "rbac.authorization.k8s.io"
 
 PRINTERS: dict[str, Printer] = {
-    "/pods": _made(
-        "Ready",
-        "Status",
-        "Restarts",
-        AGE,
-        *(_text(n, wide=True) for n in ("IP", "Node", "Nominated Node", "Readiness Gates")),
-        cells=_pod,
-    ),
-    "/services": _made(
-        "Type", "Cluster-IP", "External-IP", "Port(s)", AGE, _text("Selector", wide=True), cells=_service
-    ),
-    "/namespaces": _made("Status", AGE, cells=_namespace),
-    "/configmaps": _made(Column(name="Data", description=_DATA_TEXT), AGE, cells=_config_map),
-    "/secrets": _made("Type", _count("Data"), AGE, cells=_secret),
-    "/serviceaccounts": _made("Secrets", AGE, cells=_service_account),
-    "/events": _EVENT,
-    "events.k8s.io/events": _EVENT,
-    "/nodes": _made("Status", "Roles", AGE, "Version", cells=_node),
-    "/persistentvolumeclaims": _made(
-        "Status",
-        "Volume",
-        "Capacity",
-        "Access Modes",
-        "StorageClass",
-        "VolumeAttributesClass",
-        AGE,
-        _text("VolumeMode", wide=True),
-        cells=_claim,
-    ),
-    "/replicationcontrollers": _made(
-        _count("Desired"), _count("Current"), _count("Ready"), AGE, *_WIDE, cells=_replica_set
-    ),
-    "apps/deployments": _made("Ready", "Up-to-date", "Available", AGE, *_WIDE, cells=_deployment),
-    "apps/replicasets": _made(_count("Desired"), _count("Current"), _count("Ready"), AGE, *_WIDE, cells=_replica_set),
-    "apps/statefulsets": _made("Ready", AGE, *_WIDE[:2], cells=_stateful_set),
-    "apps/daemonsets": _made(
-        *(_count(n) for n in ("Desired", "Current", "Ready", "Up-to-date", "Available")),
+    "/namespaces": made(text("Status", description="The status of the namespace"), AGE, cells=_namespace),
+    "/configmaps": made(text("Data", description=_DATA_TEXT), AGE, cells=_config_map),
+    "/secrets": made("Type", "Data", AGE, cells=_secret),
+    "/serviceaccounts": made("Secrets", AGE, cells=_service_account),
+    "/replicationcontrollers": _COPIES,
+    "apps/deployments": made("Ready", "Up-to-date", "Available", AGE, *_WIDE, cells=_deployment),
+    "apps/replicasets": _COPIES,
+    "apps/statefulsets": made("Ready", AGE, *_WIDE[:2], cells=_stateful_set),
+    "apps/daemonsets": made(
+        *map(count, ("Desired", "Current", "Ready", "Up-to-date", "Available")),
         "Node Selector",
         AGE,
         *_WIDE,
         cells=_daemon_set,
     ),
-    "batch/jobs": _made("Status", "Completions", "Duration", AGE, *_WIDE, cells=_job),
-    "batch/cronjobs": _made(
-        "Schedule", "Timezone", "Suspend", _count("Active"), "Last Schedule", AGE, *_WIDE, cells=_cron_job
+    "apps/controllerrevisions": made("Controller", "Revision", AGE, cells=_revision),
+    "batch/jobs": made("Status", "Completions", "Duration", AGE, *_WIDE, cells=_job),
+    "batch/cronjobs": made(
+        "Schedule",
+        "Timezone",
+        flag("Suspend"),
+        count("Active"),
+        "Last Schedule",
+        AGE,
+        *_WIDE,
+        cells=_cron_job,
     ),
-    "coordination.k8s.io/leases": _made("Holder", AGE, cells=_lease),
-    "rbac.authorization.k8s.io/roles": _made(Column(name="Created At", type="date"), cells=_created),
-    "rbac.authorization.k8s.io/clusterroles": _made(Column(name="Created At", type="date"), cells=_created),
-    "rbac.authorization.k8s.io/rolebindings": _BINDING,
-    "rbac.authorization.k8s.io/clusterrolebindings": _BINDING,
+    "coordination.k8s.io/leases": made("Holder", AGE, cells=_lease),
+    f"{_RBAC}/roles": _ROLE,
+    f"{_RBAC}/clusterroles": _ROLE,
+    f"{_RBAC}/rolebindings": _BINDING,
+    f"{_RBAC}/clusterrolebindings": _BINDING,
     "admissionregistration.k8s.io/validatingwebhookconfigurations": _WEBHOOKS,
     "admissionregistration.k8s.io/mutatingwebhookconfigurations": _WEBHOOKS,
+    **pod_printers.PRINTERS,
+    **network_printers.PRINTERS,
+    **storage_printers.PRINTERS,
+    **cluster_printers.PRINTERS,
     **policy_printers.PRINTERS,
 }
 """By ``group/resource``."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from envtest.kinds.scale import selector_text
 from opsdk.apiserver.resources import Column
 from opsdk.apiserver.storage.ports import Tree
 
 Cells = Callable[[Tree, float], list[Any]]
+RowConditions = Callable[[Tree], Sequence[Tree]]
+NOTHING = "<none>"
+UNSET = "<unset>"
+UNKNOWN = "<unknown>"
 NAME = Column(
     name="Name",
     format="name",
@@ -83,10 +88,75 @@ def since(stamp: str, now: float) -> str:
     return "<unknown>" if moment is None else human(now - moment)
 
 
+def text(name: str, *, wide: bool = False, description: str = "") -> Column:
+    """A column of strings; `wide` ones show in wide output only."""
+    return Column(name=name, priority=1 if wide else 0, description=description)
+
+
+def wide(*names: str) -> tuple[Column, ...]:
+    """Columns that show in wide output only."""
+    return tuple(text(n, wide=True) for n in names)
+
+
+def count(name: str, *, description: str = "") -> Column:
+    """A column of integers."""
+    return Column(name=name, type="integer", description=description)
+
+
+def flag(name: str) -> Column:
+    """A column of truth values."""
+    return Column(name=name, type="boolean")
+
+
+def meta_of(obj: Tree) -> Tree:
+    """Its metadata."""
+    return obj.get("metadata") or {}
+
+
+def spec_of(obj: Tree) -> Tree:
+    """Its spec."""
+    return obj.get("spec") or {}
+
+
+def status_of(obj: Tree) -> Tree:
+    """Its status."""
+    return obj.get("status") or {}
+
+
+def name_of(obj: Tree) -> str:
+    """Its name."""
+    return str(meta_of(obj).get("name", ""))
+
+
+def joined(items: Iterable[str], *, most: int = 3, none: str = NOTHING) -> str:
+    """The first of the items, and how many more there are.
+
+    >>> joined("abc"), joined("abcde"), joined("")
+    ('a,b,c', 'a,b,c + 2 more...', '<none>')
+    """
+    found = list(items)
+    more = f" + {len(found) - most} more..." if len(found) > most else ""
+    return ",".join(found[:most]) + more if found else none
+
+
+def label_selector(selector: Tree | None) -> str:
+    """A label selector, or a plain map of labels, as one line."""
+    return selector_text(selector or {}) or NOTHING
+
+
+def yes(value: Any) -> str:
+    """A truth value behind a pointer."""
+    return UNSET if value is None else str(bool(value))
+
+
 class DefaultPrinter:
     """Name and creation."""
 
     columns: Sequence[Column] = (NAME, CREATED)
+
+    def conditions(self, obj: Tree) -> Sequence[Tree]:  # noqa: ARG002 - the shape of Printer
+        """See `Printer`."""
+        return ()
 
     def cells(self, obj: Tree, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
         """See `Printer`."""
@@ -97,10 +167,20 @@ class DefaultPrinter:
 class KindPrinter:
     """Columns with a function that fills them."""
 
-    def __init__(self, columns: Sequence[Column], cells: Cells) -> None:
+    def __init__(self, columns: Sequence[Column], cells: Cells, conditions: RowConditions | None = None) -> None:
         self.columns = columns
         self._cells = cells
+        self._conditions = conditions
+
+    def conditions(self, obj: Tree) -> Sequence[Tree]:
+        """See `Printer`."""
+        return () if self._conditions is None else self._conditions(obj)
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
         """See `Printer`."""
         return self._cells(obj, now)
+
+
+def made(*columns: Column | str, cells: Cells, conditions: RowConditions | None = None) -> KindPrinter:
+    """A printer whose first column is the name."""
+    return KindPrinter([NAME, *(c if isinstance(c, Column) else text(c) for c in columns)], cells, conditions)

@@ -108,6 +108,10 @@ class Printer(Protocol):
         """One row; `now` is the time of day in Unix seconds, for ages."""
         ...
 
+    def conditions(self, obj: Tree) -> Sequence[Tree]:
+        """What is to be said of a row as a whole: that it is ``Completed``."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Decoded:

@@ -147,7 +147,12 @@ def table(
     printer = served.model.printer
     include = call.http.query.get("includeObject") or "Metadata"
     now = call.clock.wall().timestamp()
-    rows = [{"cells": printer.cells(obj, now), "object": _row_object(obj, include, version)} for obj in objects]
+    rows = []
+    for obj in objects:
+        row: Tree = {"cells": printer.cells(obj, now)}
+        if conditions := printer.conditions(obj):
+            row["conditions"] = list(conditions)
+        rows.append({**row, "object": _row_object(obj, include, version)})
     return {
         "kind": "Table",
         "apiVersion": f"{META_GROUP}/{version or 'v1'}",
