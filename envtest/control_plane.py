@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
 
 from envtest import policies
 from envtest.access import Access, Gatekeeper
 from envtest.admission import plugins
+from envtest.aggregation import aggregate, register
 from envtest.bootstrap import bootstrap
 from envtest.extensions.custom import CustomModel
 from envtest.extensions.definitions import DefinitionStrategy
@@ -44,6 +45,7 @@ from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.openapi import OpenApi
 from opsdk.apiserver.endpoints.well_known import WellKnown
 from opsdk.apiserver.outgoing.client import HookClient
+from opsdk.apiserver.outgoing.lines import Identity
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed, ResourceInfo
@@ -128,6 +130,7 @@ class ControlPlane:
         storage: where everything is kept.
         stores: the registries of the built-in resources by ``group/resource``.
         server: the outermost server; ``server.app`` is the ASGI application.
+        aggregator: the first of the chain; to be closed where other servers are called.
     """
 
     def __init__(
@@ -137,6 +140,7 @@ class ControlPlane:
         access: Access | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
         choice: plugins.Choice = plugins.Choice(),  # noqa: B008 - frozen
+        identity: Callable[[], Identity] | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
@@ -158,8 +162,10 @@ class ControlPlane:
         hooks = install(self, self.webhook_client, Conditions(self.access.authorizer))
         policies.install(self, hooks, self.access.authorizer)
         plugins.install(self, choice)
+        self.registrar = register(self)
+        self.aggregator = aggregate(self, identity)
         self.server = Server(
-            self.core,
+            self.aggregator,
             well_known=self._well_known,
             authenticators=self.access.authenticators,
             authorizer=self.access.observed,
@@ -198,12 +204,15 @@ class ControlPlane:
         """Whatever is kept beside the storage follows it again, after it went to another state."""
         self._reserve()
         self.extensions.reload()
+        self.registrar.reload()
 
     async def start(self) -> None:
         """Make the objects that every cluster has; harmless where they are there already."""
         self._reserve()
         self.extensions.load()
+        self.registrar.start((served.info.group, served.info.version) for served in self.core.installed())
         await bootstrap(self)
+        self.aggregator.start()
 
     def end_watches(self) -> None:
         """Every stream ends; the storage still answers."""

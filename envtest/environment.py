@@ -23,14 +23,16 @@ from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
-from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
+from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator
 from opsdk.apiserver.auth.usage import ObservingAuthorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
+from opsdk.apiserver.outgoing.lines import Identity
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Storage, Tree
 from opsdk.errors import ConfigError
 from opsdk.web.serving import ServeOptions, Tls, WebServer
+from opsdk.web.types import App
 
 if TYPE_CHECKING:
     from envtest.certificates import Authority
@@ -126,6 +128,7 @@ class Environment(Closing):
             ),
             service_range=_network(service_range),
             choice=Choice.of(admission_plugins, disable_admission_plugins),
+            identity=self._proxy_identity,
             clock=clock,
         )
         self._simulated = simulate(self.plane, self.tokens, controllers, stages=stages, certificate=self._certificate)
@@ -172,6 +175,10 @@ class Environment(Closing):
 
             self._proxies = Authority.load_or_create(self._data_dir, PROXIES)
         return self._proxies
+
+    def _proxy_identity(self) -> Identity:
+        pair = self.proxies.client(NAME)
+        return Identity(pair.cert, pair.key)
 
     def _certificate(self) -> str:
         return self.authority.pair.cert.decode()
@@ -307,7 +314,7 @@ class Environment(Closing):
         self._stack.push_async_callback(web.aclose)
         self._webs.append(web)
         if tls:
-            await publish_trust(self.plane, clients=self.authority.pair.cert, proxies=self.proxies.pair.cert)
+            await self._publish_trust()
         return web
 
     def _tls(self, host: str) -> Tls:
@@ -316,6 +323,21 @@ class Environment(Closing):
         ca = directory / "client-ca.crt"
         ca.write_bytes(self.authority.pair.cert + self.proxies.pair.cert)
         return Tls(cert_file=cert, key_file=key, client_ca_file=ca)
+
+    async def expose(
+        self, service: str, *, port: int = 443, host: str = "127.0.0.1", service_port: int = 443, app: App | None = None
+    ) -> None:
+        """Say where a Service (``namespace/name``) is: at an address, or an application of this process.
+
+        Webhooks and APIServices that name the Service call it there. The Service is made where it is missing.
+        """
+        from envtest import exposed  # noqa: PLC0415 - most tests call nobody
+
+        await self._publish_trust()
+        await exposed.expose(self.plane, service, host=host, port=port, service_port=service_port, app=app)
+
+    async def _publish_trust(self) -> None:
+        await publish_trust(self.plane, clients=self.authority.pair.cert, proxies=self.proxies.pair.cert)
 
     def kubeconfig(self, web: WebServer) -> str:
         """A kubeconfig for the admin of a served environment."""
@@ -345,6 +367,7 @@ class Environment(Closing):
         await self.plane.start()
         self._stack.callback(self.plane.close)
         self._stack.push_async_callback(self.plane.webhook_client.aclose)
+        self._stack.push_async_callback(self.plane.aggregator.aclose)
         self._stack.push_async_callback(self._simulated.aclose)
         await self._simulated.start()
         if self._crds or self._crd_paths or self._webhooks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
@@ -53,7 +53,11 @@ class _Defined:
 
 
 class ExtensionServer:
-    """One delegate of the chain; hears of definitions from their strategy."""
+    """One delegate of the chain; hears of definitions from their strategy.
+
+    Attributes:
+        turned: called when other group versions may be defined than before.
+    """
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class ExtensionServer:
         self._admission = admission
         self._plans = plans
         self._defined: dict[str, _Defined] = {}
+        self.turned: Callable[[], None] = _nothing
 
     def __repr__(self) -> str:
         return f"<ExtensionServer of {', '.join(sorted(self._defined)) or 'nothing'}>"
@@ -88,12 +93,19 @@ class ExtensionServer:
             del self._defined[name]
         self.load()
 
+    def group_versions(self) -> Iterator[tuple[str, str]]:
+        """What definitions say is served."""
+        for defined in self._defined.values():
+            for version in defined.order:
+                yield defined.group, version
+
     # -------------------------------------------------------------- definitions come and go
     async def changed(self, context: Context, name: str) -> None:
         """See `Listener`."""
         obj = self._find(name)
         if obj is None:
             self._defined.pop(name, None)
+            self.turned()
             await self._recheck(context)
             return
         if obj["metadata"].get("deletionTimestamp"):
@@ -102,6 +114,7 @@ class ExtensionServer:
             return
         await self._establish(context, obj)
         self._compile(self._find(name) or obj)
+        self.turned()
 
     def _find(self, name: str) -> Tree | None:
         try:
@@ -183,6 +196,7 @@ class ExtensionServer:
             defined = self._defined.pop(name, None)
             if defined is not None:
                 self._any_store(defined).storage.forget(self._any_store(defined).prefix)
+            self.turned()
             await self._recheck(context)
 
     @staticmethod
@@ -334,6 +348,10 @@ class ExtensionServer:
             for group, versions in sorted(found.items())
         ]
         return [*made, *self._delegate.groups()]
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _deprecation(spec: Tree, version: str) -> str:

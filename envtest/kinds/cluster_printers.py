@@ -303,7 +303,12 @@ PRINTERS: dict[str, Printer] = {
     "certificates.k8s.io/certificatesigningrequests": made(
         AGE, "SignerName", "Requestor", "RequestedDuration", "Condition", cells=_signing_request
     ),
-    "apiregistration.k8s.io/apiservices": made("Service", "Available", AGE, cells=_api_service),
+    "apiregistration.k8s.io/apiservices": made(
+        text("Service", description="The reference to the service that hosts this API endpoint."),
+        text("Available", description="Whether this service is available."),
+        AGE,
+        cells=_api_service,
+    ),
     f"{_DEVICES}/resourceclaims": made("State", AGE, cells=_device_claim),
     f"{_DEVICES}/resourceclaimtemplates": made(AGE, cells=_aged),
     f"{_DEVICES}/deviceclasses": made(AGE, cells=_aged),

@@ -7,6 +7,7 @@ from functools import partial
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.definitions import defaults as definition_defaults
 from envtest.kinds import claim_rules, cluster_rules, network_rules, storage_rules
+from envtest.kinds.api_services import SERVICES, ApiServiceStrategy
 from envtest.kinds.autoscalers import AutoscalerStrategy
 from envtest.kinds.catalogue import Catalogue
 from envtest.kinds.core import ConfigMapStrategy, LeaseStrategy, NamespaceStrategy, SecretStrategy
@@ -112,6 +113,7 @@ def catalogue() -> Catalogue:
             "coordination.k8s.io/leases": LeaseStrategy,
             **{key: partial(RuledStrategy, rules=rules) for key, rules in RULES.items()},
             DEFINITIONS: DefinitionStrategy,
+            SERVICES: lambda row, has_status: ApiServiceStrategy(row, has_status=has_status),
             f"{HOOKS}/mutatingwebhookconfigurations": WebhookStrategy,
             f"{HOOKS}/validatingwebhookconfigurations": WebhookStrategy,
             f"{HOOKS}/mutatingadmissionpolicies": PolicyStrategy,

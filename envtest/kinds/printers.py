@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from envtest.kinds import cluster_printers, network_printers, pod_printers, policy_printers, storage_printers
+from envtest.kinds import (
+    cluster_printers,
+    network_printers,
+    pod_printers,
+    policy_printers,
+    storage_printers,
+)
 from envtest.kinds.pod_printers import images
 from envtest.kinds.printing import (
     AGE,

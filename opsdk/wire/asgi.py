@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -49,10 +49,15 @@ class Origin(Protocol):
 
 
 class AsgiBackend:
-    """Runs `app` once per request, each in a task of its own with an empty context, as a real server would."""
+    """Runs `app` once per request, each in a task of its own with an empty context, as a real server would.
 
-    def __init__(self, app: App, endpoint: Origin) -> None:
+    Args:
+        extensions: what the application finds in ``scope["extensions"]``, e.g. a certificate of the client.
+    """
+
+    def __init__(self, app: App, endpoint: Origin, *, extensions: Mapping[str, Any] | None = None) -> None:
         self._app = app
+        self._extensions = dict(extensions or {})
         self._endpoint = endpoint
         self._tasks = TaskOwner("asgi")
         self._open: set[AsgiExchange] = set()
@@ -66,7 +71,7 @@ class AsgiBackend:
         exchange = AsgiExchange(body, self._open.discard)
         self._open.add(exchange)
         scope = self._scope(method, target, headers, body)
-        scope["extensions"] = {_CUT: exchange.cut}
+        scope["extensions"] = {**self._extensions, _CUT: exchange.cut}
         coro = exchange.run(self._app, scope)
         exchange.task = contextvars.Context().run(self._tasks.start, coro, name=f"{method} {target}")
         try:

@@ -15,12 +15,28 @@ _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 """What may be asked for with ``as=``."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """What is known of a version that another server serves.
+
+    Attributes:
+        document: its ``APIVersionDiscovery``.
+        digest: of its OpenAPI v3 document; empty where it has none.
+        swagger: its OpenAPI v2 document.
+    """
+
+    document: Tree
+    digest: str = ""
+    swagger: Tree | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ServedVersion:
     """One version of a group and its resources, main ones before their subresources."""
 
     version: str
     resources: Sequence[Installed]
+    elsewhere: Elsewhere | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +147,8 @@ def _group(served: ServedGroup) -> Tree:
 
 
 def _version(group: str, served: ServedVersion) -> Tree:
+    if served.elsewhere is not None:
+        return served.elsewhere.document
     main = sorted((r for r in served.resources if not r.info.subresource), key=lambda r: r.info.resource)
     by_parent: dict[str, list[Installed]] = {}
     for installed in served.resources:

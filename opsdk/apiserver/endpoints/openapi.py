@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
+from opsdk.apiserver.endpoints.discovery import Elsewhere, ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.etag import cached
+from opsdk.apiserver.endpoints.openapi_merge import merged
 from opsdk.apiserver.endpoints.openapi_proto import MEDIA, encode_document, is_asked
 from opsdk.apiserver.endpoints.verb_patch import patch_types
 from opsdk.apiserver.resources import Installed
@@ -60,14 +61,23 @@ class OpenApi:
         self._made: dict[str, tuple[object, bytes, str]] = {}
 
     def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
+        return (found for found in self._all() if found[2].elsewhere is None)
+
+    def _all(self) -> Iterator[tuple[str, str, ServedVersion]]:
         for group in self._groups():
             for served in group.versions:
                 prefix = f"apis/{group.group}" if group.group else "api"
                 yield f"{prefix}/{served.version}", group.group, served
 
+    def _foreign(self) -> Iterator[tuple[str, Elsewhere]]:
+        """Documents that other servers have."""
+        for name, _, served in self._all():
+            if served.elsewhere is not None:
+                yield name, served.elsewhere
+
     def paths(self) -> list[str]:
         """The paths of the v3 documents."""
-        return [f"/openapi/v3/{path}" for path, _, _ in self._documents()]
+        return [f"/openapi/v3/{path}" for path, _, _ in self._all()]
 
     def answer(self, call: Call, rest: Sequence[str]) -> Response | None:
         """Answer under ``/openapi``."""
@@ -80,6 +90,8 @@ class OpenApi:
             # This one index is JSON under the name of text: so the real server sends it.
             return Response(200, [("content-type", "text/plain; charset=utf-8")], index)
         path = "/".join(rest[1:])
+        if any(name == path and known.digest for name, known in self._foreign()):
+            return None
         for name, group, served in self._documents():
             if name == path:
                 raw, _ = self._v3(name, group, served)
@@ -92,6 +104,7 @@ class OpenApi:
     def _index(self) -> Iterator[tuple[str, Tree]]:
         digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
         digests |= {path: _digest(encode_json(self._plain(path))) for path in self._plain_paths()}
+        digests |= {name: known.digest for name, known in self._foreign() if known.digest}
         for name in sorted(digests):
             yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"}
 
@@ -182,6 +195,9 @@ class OpenApi:
             document = self._document(group, served)
             paths |= {path: _downgraded(item) for path, item in document["paths"].items()}
             definitions |= {n: _downgraded(s) for n, s in document["components"]["schemas"].items()}
+        for _, known in self._foreign():
+            if known.swagger is not None:
+                paths, definitions = merged(paths, definitions, known.swagger)
         made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
         if as_proto:
             return cached(call, encode_document(made), MEDIA)

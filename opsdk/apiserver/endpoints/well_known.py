@@ -96,6 +96,8 @@ class WellKnown:
     def _resources(self, call: Call, groups: Sequence[ServedGroup], version: str) -> Response | None:
         for group in groups:
             for served in group.versions:
+                if served.version == version and served.elsewhere is not None:
+                    return None
                 if served.version == version:
                     return self._legacy(call, discovery.api_resource_list(group.group, served))
         if any(map(_built_in, groups)):

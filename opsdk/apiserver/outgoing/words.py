@@ -38,6 +38,8 @@ def failure(error: BaseException, address: str, host: str) -> str:
         return "EOF"
     if isinstance(error, NO_HTTP):
         return f"net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}"
+    if isinstance(error, TimeoutError) and not error.errno:
+        return f"dial tcp {address}: i/o timeout"
     if isinstance(error, OSError):
         why = os.strerror(error.errno).lower() if error.errno else str(error)
         return f"dial tcp {address}: connect: {why}"

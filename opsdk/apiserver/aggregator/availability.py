@@ -1,0 +1,56 @@
+"""Whether a Service can be reached at all, by the objects alone; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from opsdk.apiserver.aggregator.services import Remote, Verdict
+from opsdk.apiserver.storage.ports import Tree
+
+SLICE_OF = "kubernetes.io/service-name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What is known of a Service: the object (None: there is none), its slices, and its Endpoints."""
+
+    service: Tree | None
+    slices: Sequence[Tree] = ()
+    endpoints: Tree | None = None
+
+
+def obstacle(remote: Remote, network: Network) -> Verdict | None:
+    """Why nobody can answer; None where it is worth trying."""
+    where = f'service/{remote.service} in "{remote.namespace}"'
+    if network.service is None:
+        return Verdict("False", "ServiceNotFound", f"{where} is not present")
+    spec = network.service.get("spec") or {}
+    if spec.get("type", "ClusterIP") != "ClusterIP":
+        return None
+    port = next((p for p in spec.get("ports") or () if p.get("port") == remote.port), None)
+    if port is None:
+        return Verdict("False", "ServicePortError", f"{where} is not listening on port {remote.port}")
+    if not network.slices and network.endpoints is None:
+        return Verdict("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
+    name = port.get("name") or ""
+    if not any(True for _ in _addresses(network, name)):
+        why = f'endpointslices for {where} have no addresses with port name "{name}"'
+        return Verdict("False", "MissingEndpoints", why)
+    return None
+
+
+def _addresses(network: Network, port: str) -> Iterator[str]:
+    """The addresses that are ready at a port of this name."""
+    for part in network.slices:
+        if _has(part.get("ports"), port):
+            for endpoint in part.get("endpoints") or ():
+                if (endpoint.get("conditions") or {}).get("ready") is not False:
+                    yield from endpoint.get("addresses") or ()
+    for subset in (network.endpoints or {}).get("subsets") or ():
+        if _has(subset.get("ports"), port):
+            yield from (address["ip"] for address in subset.get("addresses") or ())
+
+
+def _has(ports: Sequence[Tree] | None, name: str) -> bool:
+    return any((port.get("name") or "") == name for port in ports or ())

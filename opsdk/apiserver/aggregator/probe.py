@@ -1,0 +1,144 @@
+"""Asks another server whether it serves its group version, and for its documents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+from opsdk.apiserver.aggregator.proxy import Proxy, UnreachableError, user_headers
+from opsdk.apiserver.aggregator.services import PASSED, Remote, Verdict
+from opsdk.apiserver.auth.user import MASTERS, User
+from opsdk.apiserver.endpoints.discovery import Elsewhere
+from opsdk.apiserver.endpoints.openapi_merge import below
+from opsdk.apiserver.outgoing.client import CallError
+from opsdk.apiserver.outgoing.lines import Place
+from opsdk.apiserver.outgoing.target import TargetError
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import OpsdkError
+
+TIMEOUT: Final = 5.0
+"""Seconds for one answer: what kube-aggregator gives a server before it counts as gone."""
+MAX_DOCUMENT: Final = 32 << 20
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+_ASKER = User(name="system:kube-aggregator", groups=(MASTERS,))
+
+
+class Probe:
+    """Asks by `proxy`'s connections."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    def __repr__(self) -> str:
+        return f"<Probe by {self._proxy!r}>"
+
+    async def check(self, remote: Remote) -> tuple[Verdict, Elsewhere | None]:
+        """Whether it answers, and its documents as far as it has them."""
+        try:
+            place = self._proxy.place(remote)
+        except CallError as error:
+            return _failed(str(error)), None
+        url = f"https://{place.joined}{remote.root}"
+        try:
+            status, raw = await self._get(place, remote.root, "application/json")
+        except UnreachableError as error:
+            return _failed(f'failing or missing response from {url}: Get "{url}": {error}'), None
+        if not 200 <= status < 300:
+            return _failed(f"failing or missing response from {url}: bad status from {url}: {status}"), None
+        return PASSED, await self._documents(place, remote, _tree(raw))
+
+    async def _get(self, place: Place, path: str, accept: str) -> tuple[int, bytes]:
+        headers = [("Accept", accept), ("User-Agent", "kube-aggregator"), *user_headers(_ASKER)]
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                exchange = await self._proxy.ask(place, "GET", path, headers)
+                try:
+                    pieces, size = [], 0
+                    while (piece := await exchange.read()) and size <= MAX_DOCUMENT:
+                        pieces.append(piece)
+                        size += len(piece)
+                    return exchange.status, b"".join(pieces)
+                finally:
+                    await exchange.aclose()
+        except TimeoutError:
+            raise UnreachableError("context deadline exceeded") from None
+        except (OpsdkError, TargetError) as error:
+            raise UnreachableError(str(error)) from error
+
+    async def _document(self, place: Place, path: str, accept: str) -> Tree:
+        """A document, empty where there is none."""
+        try:
+            status, raw = await self._get(place, path, accept)
+        except UnreachableError:
+            return {}
+        return _tree(raw) if status == 200 else {}
+
+    async def _documents(self, place: Place, remote: Remote, resources: Tree) -> Elsewhere:
+        groups = await self._document(place, "/apis", _AGGREGATED)
+        index = await self._document(place, "/openapi/v3", "application/json")
+        swagger = await self._document(place, "/openapi/v2", "application/json")
+        name = remote.root.removeprefix("/")
+        where = str(((index.get("paths") or {}).get(name) or {}).get("serverRelativeURL") or "")
+        return Elsewhere(
+            document=_found(groups, remote) or _converted(resources, remote),
+            digest=where.partition("hash=")[2],
+            swagger=below(swagger, remote.root) if swagger else None,
+        )
+
+
+def _failed(why: str) -> Verdict:
+    return Verdict("False", "FailedDiscoveryCheck", why)
+
+
+def _tree(raw: bytes) -> Tree:
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def stale(version: str, known: Elsewhere | None) -> Elsewhere:
+    """What is shown of a server that does not answer: what it said last, if anything."""
+    document = {"version": version} if known is None else known.document
+    made = {**document, "freshness": "Stale"}
+    return Elsewhere(document=made) if known is None else replace(known, document=made)
+
+
+def _found(groups: Tree, remote: Remote) -> Tree | None:
+    """The version's part of aggregated discovery."""
+    for group in groups.get("items") or ():
+        if (group.get("metadata") or {}).get("name", "") == remote.group:
+            for version in group.get("versions") or ():
+                if version.get("version") == remote.version:
+                    return {**version, "freshness": "Current"}
+    return None
+
+
+def _converted(resources: Tree, remote: Remote) -> Tree:
+    """The same from the older document."""
+    main: dict[str, Tree] = {}
+    for found in resources.get("resources") or ():
+        name, _, subresource = str(found.get("name", "")).partition("/")
+        kind = {
+            "group": found.get("group") or remote.group,
+            "version": found.get("version") or remote.version,
+            "kind": found.get("kind", ""),
+        }
+        verbs: Any = found.get("verbs") or []
+        if subresource:
+            part = {"subresource": subresource, "responseKind": kind, "verbs": verbs}
+            main.setdefault(name, {"resource": name}).setdefault("subresources", []).append(part)
+            continue
+        main[name] = {
+            "resource": name,
+            "responseKind": kind,
+            "scope": "Namespaced" if found.get("namespaced") else "Cluster",
+            "singularResource": found.get("singularName", ""),
+            "verbs": verbs,
+            **{key: found[key] for key in ("shortNames", "categories") if found.get(key)},
+            **{key: value for key, value in main.get(name, {}).items() if key == "subresources"},
+        }
+    return {"version": remote.version, "resources": list(main.values()), "freshness": "Current"}

@@ -1,0 +1,168 @@
+"""Passes requests on to other servers, as the user who asks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from opsdk.apiserver.aggregator.services import Remote
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.outgoing.client import CallError, Resolve
+from opsdk.apiserver.outgoing.lines import Lines, Place
+from opsdk.apiserver.outgoing.target import TargetError
+from opsdk.apiserver.outgoing.words import failure
+from opsdk.errors import OpsdkError
+from opsdk.web.request import Request
+from opsdk.web.response import CutConnection, Response, StreamResponse, text_response
+from opsdk.wire.connection import Exchange
+
+MAX_BODY = 32 << 20
+"""Bytes of a request that are passed on; servers of objects take three million."""
+_SAFE = "/:@!$&'()*+,;=~-._"
+_PLAIN = "!#$&'*+^`|"
+_HOPS = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"}
+)
+_OURS = frozenset({"host", "content-length", "authorization", "upgrade", "x-forwarded-for", *_HOPS})
+_NOT_BACK = frozenset({"content-length", "audit-id", "date", "upgrade", *_HOPS})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class UnreachableError(Exception):
+    """The other server gave no answer; the text is Go's."""
+
+
+class Proxy:
+    """Calls the servers behind Services.
+
+    Args:
+        resolve: finds the addresses of Services.
+        lost: hears of servers that gave no answer.
+    """
+
+    def __init__(self, lines: Lines, resolve: Resolve, lost: Callable[[Remote], None]) -> None:
+        self._lines = lines
+        self._resolve = resolve
+        self._lost = lost
+
+    def __repr__(self) -> str:
+        return f"<Proxy by {self._lines!r}>"
+
+    def place(self, remote: Remote) -> Place:
+        """Where it is; `CallError` says why that is not known."""
+        authority = f"{remote.host}:{remote.port}"
+        address, port = remote.host, remote.port
+        if not self._lines.inside(authority):
+            address, port = self._resolve(remote.namespace, remote.service, remote.port)
+        ca = b"" if remote.insecure else remote.ca
+        return Place(authority=authority, host=remote.host, address=address, port=port, ca=ca, insecure=remote.insecure)
+
+    async def ask(
+        self, place: Place, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
+    ) -> Exchange:
+        """One request; `UnreachableError` where there is no answer, `TargetError` where the CA cannot be read."""
+        pairs = [("Host", place.joined), *headers]
+        try:
+            return await self._lines.exchange(place, method, target, pairs, body, again=method in _SAFE_METHODS)
+        except OpsdkError as error:
+            raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
+
+    async def pass_on(self, call: Call, remote: Remote) -> Response:
+        """The other server's answer."""
+        if not remote.available:
+            return unavailable()
+        try:
+            place = self.place(remote)
+        except CallError:
+            return unavailable()
+        body = await call.http.body(MAX_BODY)
+        target = quote(call.http.path, safe=_SAFE)
+        if call.http.query.raw:
+            target += f"?{call.http.query.raw}"
+        headers = [*_forwarded(call.http, place), ("Audit-Id", call.audit_id), *user_headers(call.user)]
+        try:
+            exchange = await self.ask(place, call.http.method, target, headers, body)
+        except TargetError as error:
+            return text_response(f"{error}\n", status=500)
+        except UnreachableError as error:
+            self._lost(remote)
+            return _plain(f"error trying to reach service: {error}")
+        return await _answer(exchange, call.http.method)
+
+
+def unavailable() -> Response:
+    """The answer for a server that cannot be reached."""
+    return _plain("service unavailable")
+
+
+def _plain(text: str) -> Response:
+    made = text_response(f"{text}\n", status=503)
+    made.add_header("x-content-type-options", "nosniff")
+    return made
+
+
+def user_headers(user: User) -> Iterator[tuple[str, str]]:
+    """Who asks, for those who trust our certificate."""
+    yield "X-Remote-User", _one_line(user.name)
+    if user.uid:
+        yield "X-Remote-Uid", _one_line(user.uid)
+    for group in user.groups:
+        yield "X-Remote-Group", _one_line(group)
+    for key, values in user.extra.items():
+        for value in values:
+            yield f"X-Remote-Extra-{quote(key, safe=_PLAIN)}", _one_line(value)
+
+
+def _one_line(text: str) -> str:
+    return "".join(" " if c in "\r\n\0" else c for c in text)
+
+
+def _forwarded(request: Request, place: Place) -> Iterator[tuple[str, str]]:
+    named = {name.strip().lower() for name in request.header("connection").split(",")}
+    for name in request.headers:
+        dropped = name in _OURS or name in named or name.startswith(("x-remote-", "impersonate-", "audit-id"))
+        for value in () if dropped else request.texts(name):
+            yield name, value
+    before = request.header("x-forwarded-for")
+    if request.client:
+        yield "X-Forwarded-For", f"{before}, {request.client}" if before else request.client
+    yield "X-Forwarded-Host", place.joined
+    yield "X-Forwarded-Proto", "https"
+    yield "X-Forwarded-Uri", quote(request.path, safe=_SAFE)
+
+
+async def _answer(exchange: Exchange, method: str) -> Response:
+    headers = [(name, value) for name, value in exchange.headers.items() if name not in _NOT_BACK]
+    if method == "HEAD" or exchange.status in (204, 304):
+        await exchange.aclose()
+        return Response(exchange.status, headers)
+    return StreamResponse(exchange.status, headers, chunks=_Body(exchange))
+
+
+class _Body(AsyncGenerator[bytes, None]):
+    """The answer's body; closes the exchange, also where nobody began to read."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def asend(self, _: None) -> bytes:
+        """The next piece."""
+        try:
+            piece = await self._exchange.read()
+        except OpsdkError as error:
+            raise CutConnection("the other server broke off") from error
+        if not piece:
+            await self._exchange.aclose()
+            raise StopAsyncIteration
+        return piece
+
+    async def athrow(self, *error: Any) -> bytes:
+        """End."""
+        await self._exchange.aclose()
+        raise error[0]
+
+    async def aclose(self) -> None:
+        """End; idempotent."""
+        await self._exchange.aclose()

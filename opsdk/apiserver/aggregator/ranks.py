@@ -1,0 +1,45 @@
+"""Which groups and versions come first in discovery, by the numbers of APIServices; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opsdk.apiserver.endpoints.discovery import ServedVersion
+from opsdk.apiserver.storage.ports import Tree
+
+_FIRST = 1 << 20
+
+
+class Ranks:
+    """The numbers of each group version."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, tuple[str, str]] = {}
+        self._numbers: dict[str, dict[str, tuple[int, int]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Ranks of {len(self._numbers)} groups>"
+
+    def put(self, name: str, obj: Tree | None) -> None:
+        """Take in an ``APIService`` as it is now; None where it is gone."""
+        before = self._by_name.pop(name, None)
+        if before is not None:
+            group, version = before
+            self._numbers[group].pop(version, None)
+            if not self._numbers[group]:
+                del self._numbers[group]
+        if obj is not None:
+            spec = obj.get("spec") or {}
+            group, version = self._by_name[name] = (spec.get("group") or "", spec.get("version") or "")
+            numbers = (spec.get("groupPriorityMinimum") or 0, spec.get("versionPriority") or 0)
+            self._numbers.setdefault(group, {})[version] = numbers
+
+    def place(self, group: str) -> tuple[int, str]:
+        """Sorts groups: the highest number of their versions counts. What has none is about them, and comes first."""
+        numbers = self._numbers.get(group)
+        return (-max(priority for priority, _ in numbers.values()) if numbers else -_FIRST), group
+
+    def sorted(self, group: str, versions: Iterable[ServedVersion]) -> list[ServedVersion]:
+        """The versions of a group, the preferred one first."""
+        numbers = self._numbers.get(group, {})
+        return sorted(versions, key=lambda served: -numbers.get(served.version, (0, 0))[1])

@@ -1,0 +1,205 @@
+"""`Aggregator`: the first server of the chain. What is served elsewhere goes there, the rest to the delegate."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.closing import Closing
+from opsdk.apiserver.aggregator.availability import SLICE_OF, Network, obstacle
+from opsdk.apiserver.aggregator.keeper import Keeper
+from opsdk.apiserver.aggregator.probe import Probe, stale
+from opsdk.apiserver.aggregator.proxy import Proxy
+from opsdk.apiserver.aggregator.ranks import Ranks
+from opsdk.apiserver.aggregator.services import Remote, Verdict, judged, remote_of
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.discovery import Elsewhere, ServedGroup, ServedVersion
+from opsdk.apiserver.fieldmanager.manager import FieldManager
+from opsdk.apiserver.outgoing.client import Resolve
+from opsdk.apiserver.outgoing.lines import Lines
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.server import Delegate
+from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Kind, Remove, Tree
+from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.web.response import Response
+
+_LOG = logging.getLogger("opsdk.apiserver")
+_OPENAPI = "/openapi/v3"
+GroupVersion = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the aggregator needs to know of the cluster.
+
+    Attributes:
+        network: the Service of a namespace and name, with its endpoints.
+        resolve: finds its address.
+        watched: the prefixes of the storage's keys under which Services, slices and Endpoints are kept.
+    """
+
+    network: Callable[[str, str], Network]
+    resolve: Resolve
+    watched: Sequence[str]
+
+
+class Aggregator(Closing):
+    """A delegate of the outermost server.
+
+    Args:
+        services: the installed resource ``apiservices``.
+        delegate: serves everything else.
+        lines: connections to the other servers; closed with this.
+    """
+
+    def __init__(
+        self, services: Installed, delegate: Delegate, around: Surroundings, lines: Lines, *, clock: Clock = LOOP_CLOCK
+    ) -> None:
+        store = services.storage
+        assert isinstance(store, Store)
+        self._store = store
+        self._model = services.model
+        self._delegate = delegate
+        self._around = around
+        self._watched = (store.prefix, *around.watched)
+        self._lines = lines
+        self._clock = clock
+        self._remotes: dict[str, Remote] = {}
+        self._by_version: dict[GroupVersion, Remote] = {}
+        self._known: dict[str, Elsewhere] = {}
+        self._ranks = Ranks()
+        self._proxy = Proxy(lines, around.resolve, lambda remote: self._keeper.touch(remote.name))
+        self._probe = Probe(self._proxy)
+        self._keeper = Keeper(self, clock, _report)
+
+    def __repr__(self) -> str:
+        return f"<Aggregator of {', '.join(sorted(self._remotes)) or 'nothing'}>"
+
+    def start(self) -> None:
+        """Take in what is stored, and follow it."""
+        for key, value in self._store.storage.list(self._store.prefix).items:
+            self._take(Change.of(key, value))
+        self._store.storage.subscribe(self._take)
+
+    async def aclose(self) -> None:
+        """End every call; idempotent."""
+        self._store.storage.unsubscribe(self._take)
+        await self._keeper.aclose()
+        await self._lines.aclose()
+
+    # -------------------------------------------------------------- what is written
+    def _take(self, change: Change) -> None:
+        """One write; must not fail, whatever is stored."""
+        key = change.key
+        if not key.startswith(self._watched):
+            return
+        if key.startswith(self._store.prefix):
+            self._take_service(key.removeprefix(self._store.prefix), change)
+        elif self._remotes:
+            self._touch_those_of(change)
+
+    def _take_service(self, name: str, change: Change) -> None:
+        value = change.value if change.kind is Kind.PUT else None
+        self._ranks.put(name, value)
+        new, old = None if value is None else remote_of(value), self._remotes.get(name)
+        if new is None:
+            if old is not None:
+                self._forget(old)
+            return
+        if old is not None and (old.group, old.version) != (new.group, new.version):
+            self._forget(old)
+        self._remotes[name] = self._by_version[new.group, new.version] = new
+        if old is None or replace(old, available=new.available) != new:
+            self._keeper.touch(name)
+
+    def _forget(self, old: Remote) -> None:
+        del self._remotes[old.name]
+        del self._by_version[old.group, old.version]
+        self._known.pop(old.name, None)
+        self._keeper.touch(old.name)
+
+    def _touch_those_of(self, change: Change) -> None:
+        value = change.value or change.previous or {}
+        meta = value.get("metadata") or {}
+        names = {meta.get("name"), (meta.get("labels") or {}).get(SLICE_OF)}
+        for remote in list(self._remotes.values()):
+            if remote.namespace == meta.get("namespace") and remote.service in names:
+                self._keeper.touch(remote.name)
+
+    # -------------------------------------------------------------- what the keeper asks
+    def find(self, name: str) -> Remote | None:
+        """See `Rounds`."""
+        return self._remotes.get(name)
+
+    async def judge(self, remote: Remote) -> tuple[Verdict, bool]:
+        """See `Rounds`."""
+        verdict = None
+        if not self._lines.inside(f"{remote.host}:{remote.port}"):
+            verdict = obstacle(remote, self._around.network(remote.namespace, remote.service))
+        if verdict is not None:
+            self._learn(remote, None)
+            return verdict, False
+        verdict, known = await self._probe.check(remote)
+        self._learn(remote, known)
+        return verdict, True
+
+    def _learn(self, remote: Remote, known: Elsewhere | None) -> None:
+        if remote.name in self._remotes:
+            self._known[remote.name] = known or stale(remote.version, self._known.get(remote.name))
+
+    async def write(self, remote: Remote, verdict: Verdict) -> None:
+        """See `Rounds`."""
+        now = Context(clock=self._clock).timestamp()
+        owners = FieldManager(shape=self._model.shape, api_version=self._store.info.api_version, subresource="status")
+
+        async def put(current: Tree | None) -> Tree | Remove:
+            if current is None:
+                raise KeyNotFoundError(remote.name)
+            old = current.get("status") or {}
+            status = judged(old, verdict, now)
+            if status == old:
+                return current
+            wanted: Tree = copy_tree({**current, "status": status})
+            return owners.update(current, wanted, manager="kube-apiserver", now=now)
+
+        try:
+            await self._store.storage.guaranteed_update(self._store.key("", remote.name), put)
+        except KeyNotFoundError:
+            return
+
+    # -------------------------------------------------------------- serving
+    async def handle(self, call: Call) -> Response:
+        """See `Delegate`."""
+        remote = self._meant(call) if self._remotes else None
+        return await (self._delegate.handle(call) if remote is None else self._proxy.pass_on(call, remote))
+
+    def _meant(self, call: Call) -> Remote | None:
+        info = call.info
+        if info.is_resource:
+            return self._by_version.get((info.group, info.version))
+        parts = info.path.removeprefix(_OPENAPI).strip("/").split("/")
+        match parts:
+            case ["apis", group, version]:
+                return self._by_version.get((group, version))
+            case ["api", version]:
+                return self._by_version.get(("", version))
+            case _:
+                return None
+
+    def groups(self) -> Sequence[ServedGroup]:
+        """See `Delegate`; what is served elsewhere stands where its priority says."""
+        groups = {served.group: list(served.versions) for served in self._delegate.groups()}
+        for remote in self._remotes.values():
+            versions = [v for v in groups.get(remote.group, ()) if v.version != remote.version]
+            known = self._known.get(remote.name) or stale(remote.version, None)
+            versions.append(ServedVersion(remote.version, (), known))
+            groups[remote.group] = self._ranks.sorted(remote.group, versions)
+        return [ServedGroup(group, groups[group]) for group in sorted(groups, key=self._ranks.place)]
+
+
+def _report(name: str, error: BaseException) -> None:
+    _LOG.error("%s ended", name, exc_info=error)

@@ -1,0 +1,126 @@
+"""What an ``APIService`` says; pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+
+from opsdk.apiserver.storage.ports import Tree
+
+GROUP = "apiregistration.k8s.io"
+AVAILABLE = "Available"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """An ``APIService`` that names a Service.
+
+    Attributes:
+        name: of the object, ``version.group``.
+        ca: PEM certificates to trust; empty means those that the system trusts.
+        available: whether its condition says so.
+        priority: of the group; the highest of its versions counts.
+        rank: of the version within the group.
+    """
+
+    name: str
+    group: str
+    version: str
+    namespace: str
+    service: str
+    port: int
+    ca: bytes = field(default=b"", repr=False)
+    insecure: bool = False
+    available: bool = False
+    priority: int = 0
+    rank: int = 0
+
+    @property
+    def root(self) -> str:
+        """The path below which it serves."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def host(self) -> str:
+        """The name that its certificate has to be for."""
+        return f"{self.service}.{self.namespace}.svc"
+
+
+def remote_of(obj: Tree) -> Remote | None:
+    """The remote server that an ``APIService`` names; None where the group version is served here."""
+    spec = obj.get("spec") or {}
+    service = spec.get("service")
+    if service is None:
+        return None
+    found = available(obj)
+    return Remote(
+        name=obj["metadata"]["name"],
+        group=spec.get("group") or "",
+        version=spec.get("version") or "",
+        namespace=service.get("namespace") or "",
+        service=service.get("name") or "",
+        port=service.get("port") or 443,
+        ca=_decoded(spec.get("caBundle") or ""),
+        insecure=bool(spec.get("insecureSkipTLSVerify")),
+        available=found is not None and found.get("status") == "True",
+        priority=spec.get("groupPriorityMinimum") or 0,
+        rank=spec.get("versionPriority") or 0,
+    )
+
+
+def _decoded(bundle: str) -> bytes:
+    """PEM; whether it is any good turns out when it is used."""
+    try:
+        return base64.b64decode(bundle, validate=True)
+    except (binascii.Error, ValueError):
+        return bundle.encode()
+
+
+def available(obj: Tree) -> Tree | None:
+    """The condition of that type."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return next((found for found in conditions if found.get("type") == AVAILABLE), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What there is to say about an ``APIService``."""
+
+    status: str
+    reason: str
+    message: str
+
+    @property
+    def good(self) -> bool:
+        """Whether requests may be sent there."""
+        return self.status == "True"
+
+
+LOCAL = Verdict("True", "Local", "Local APIServices are always available")
+PASSED = Verdict("True", "Passed", "all checks passed")
+
+
+def judged(status: Tree, verdict: Verdict, now: str) -> Tree:
+    """The status with this condition; the time of the last transition stays where nothing turned."""
+    new = {
+        "type": AVAILABLE,
+        "status": verdict.status,
+        "lastTransitionTime": now,
+        "reason": verdict.reason,
+        "message": verdict.message,
+    }
+    conditions, placed = [], False
+    for old in status.get("conditions") or ():
+        if old.get("type") != AVAILABLE:
+            conditions.append(old)
+            continue
+        placed = True
+        same = old.get("status") == verdict.status
+        conditions.append({**new, "lastTransitionTime": old.get("lastTransitionTime", now)} if same else new)
+    return {**status, "conditions": conditions if placed else [*conditions, new]}
+
+
+def local_status(now: str) -> Tree:
+    """The status of what is served here."""
+    return judged({}, LOCAL, now)

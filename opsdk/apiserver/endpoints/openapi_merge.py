@@ -1,0 +1,63 @@
+"""OpenAPI v2 documents of several servers as one; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsdk.apiserver.storage.ports import Tree
+
+_REF = "#/definitions/"
+
+
+def below(document: Tree, root: str) -> Tree:
+    """The part of a document that is about paths below `root`, with the definitions that it refers to."""
+    paths = {p: item for p, item in (document.get("paths") or {}).items() if p == root or p.startswith(f"{root}/")}
+    known, found = document.get("definitions") or {}, dict[str, Any]()
+    waiting = list(_references(paths))
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name in known:
+            found[name] = known[name]
+            waiting.extend(_references(known[name]))
+    return {"paths": paths, "definitions": found}
+
+
+def merged(paths: Tree, definitions: Tree, other: Tree) -> tuple[Tree, Tree]:
+    """Both together; paths that are there already stay, definitions that differ under one name get another."""
+    names = {
+        name: _free(name, definitions, other["definitions"])
+        for name, schema in other["definitions"].items()
+        if name in definitions and definitions[name] != schema
+    }
+    added = {names.get(name, name): _renamed(schema, names) for name, schema in other["definitions"].items()}
+    return {**_renamed(other["paths"], names), **paths}, {**definitions, **added}
+
+
+def _free(name: str, *taken: Tree) -> str:
+    number = 2
+    while any(f"{name}_v{number}" in names for names in taken):
+        number += 1
+    return f"{name}_v{number}"
+
+
+def _references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        target = value.get("$ref")
+        own = [target.removeprefix(_REF)] if isinstance(target, str) and target.startswith(_REF) else []
+        return [*own, *(name for part in value.values() for name in _references(part))]
+    return [name for part in value for name in _references(part)] if isinstance(value, list) else []
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if not names:
+        return value
+    if isinstance(value, list):
+        return [_renamed(part, names) for part in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _renamed(part, names) for key, part in value.items()}
+    target = made.get("$ref")
+    if isinstance(target, str) and target.removeprefix(_REF) in names:
+        made["$ref"] = _REF + names[target.removeprefix(_REF)]
+    return made
