@@ -161,7 +161,17 @@ Lines = AsyncGenerator[bytes, None]
 async def _watch(call: Call, handler: Handler, change: Callable[[Lines], Lines]) -> Response:
     """The answer with its stream of lines changed; whatever is no stream stays."""
     response = await handler(call)
-    return replace(response, chunks=change(response.chunks)) if isinstance(response, StreamResponse) else response
+    if not isinstance(response, StreamResponse):
+        return response
+    return replace(response, chunks=change(_lines(response.chunks)))
+
+
+async def _lines(chunks: Lines) -> Lines:
+    """One by one: chunks are whole lines, several where they came at once."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for line in chunk.splitlines(keepends=True):
+                yield line
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def _written(match: re.Match[str]) -> str:
     value = Decimal(number + (exponent or ""))
     if suffix:
         value *= _BINARY.get(suffix) or _DECIMAL[suffix]
-    digits, power = value.as_tuple().digits, int(value.as_tuple().exponent)
+    digits, power = number.replace(".", "").lstrip("0"), int(value.as_tuple().exponent)
     if value > _MOST and (len(digits) > 18 or suffix in _BINARY or power < -9):
         value = _MOST  # what fits into no machine word is cut off
     elif power < -9:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tests.bench import decode, websites
+from tests.bench import decode, load, websites
 
 if __name__ == "__main__":
     decode.run()
     asyncio.run(websites.run(int(sys.argv[1]) if len(sys.argv) > 1 else 500, 8))
+    asyncio.run(load.run())

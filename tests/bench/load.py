@@ -123,7 +123,9 @@ class Watcher:
 
 async def fan_out(cluster: Cluster, config: Config, pid: int, watchers: int, writes: int) -> None:
     """So many watchers of so many writes."""
-    await cluster.live.create(Unstructured.from_tree({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "watched"}}))
+    await cluster.live.create(
+        Unstructured.from_tree({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "watched"}})
+    )
     begun = await cluster.live.list(ConfigMap, namespace="watched")
     context = ssl.create_default_context(cadata=config.ca_data.decode())
     ready = asyncio.Semaphore(0)

@@ -68,6 +68,11 @@ class DecodingWatch:
         mine.set_result(shown)
         return shown
 
+    def ready(self, limit: int) -> list[Change]:
+        """Nothing: a conversion may have to wait."""
+        del limit
+        return []
+
     @property
     def overflowed(self) -> bool:
         """See `Watch`."""

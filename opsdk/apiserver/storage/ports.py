@@ -135,6 +135,10 @@ class Watch(Protocol):
         """The next change, in revision order."""
         ...
 
+    def ready(self, limit: int) -> list[Change]:
+        """What can be read without waiting, at most so many, in order; it counts as read."""
+        ...
+
     @property
     def overflowed(self) -> bool:
         """Whether it ended because the reader was too slow."""

@@ -50,6 +50,11 @@ class QueueWatch:
         self._queue.append(change)
         self._wake.set()
 
+    def ready(self, limit: int) -> list[Change]:
+        """See `Watch.ready`."""
+        queue = self._queue
+        return [queue.popleft() for _ in range(min(limit, len(queue)))]
+
     def progress(self) -> int | None:
         """The store's revision if nothing waits."""
         return None if self._queue or self._failure is not None else self._current()

@@ -1,0 +1,37 @@
+"""Watches: what a stream says, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from server_client import Caller
+
+from envtest.environment import Environment
+
+CM = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_no_bookmark_overtakes_an_event(early: bool) -> None:
+    """A change at the very moment of a bookmark is told first: who resumes from the bookmark has missed nothing."""
+    async with Environment() as env:
+        made = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}})).json
+        copy: dict[str, Any] = {**made, "metadata": {**made["metadata"], "name": "b"}}
+        loop, storage = asyncio.get_running_loop(), env.plane.storage
+        moment = loop.time() + 60
+        write = storage.create, "core/configmaps/default/b", copy
+        if early:
+            loop.call_at(moment, *write)
+        url = f"{CM}?watch=1&allowWatchBookmarks=1&timeoutSeconds=200&resourceVersion={copy['metadata']['resourceVersion']}"
+        asking = asyncio.ensure_future(Caller(env)("GET", url))
+        await asyncio.sleep(0)
+        if not early:
+            await asyncio.sleep(1)
+            loop.call_at(moment, *write)
+        told = [json.loads(line) for line in (await asking).raw.splitlines()]
+        assert [event["type"] for event in told[:2]] == ["ADDED", "BOOKMARK"]
+        revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in told]
+        assert revisions == sorted(revisions)
