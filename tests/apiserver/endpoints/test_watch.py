@@ -25,7 +25,8 @@ async def test_no_bookmark_overtakes_an_event(early: bool) -> None:
         write = storage.create, "core/configmaps/default/b", copy
         if early:
             loop.call_at(moment, *write)
-        url = f"{CM}?watch=1&allowWatchBookmarks=1&timeoutSeconds=200&resourceVersion={copy['metadata']['resourceVersion']}"
+        version = copy["metadata"]["resourceVersion"]
+        url = f"{CM}?watch=1&allowWatchBookmarks=1&timeoutSeconds=200&resourceVersion={version}"
         asking = asyncio.ensure_future(Caller(env)("GET", url))
         await asyncio.sleep(0)
         if not early:
