@@ -127,8 +127,8 @@ def plan_endpoints(service: Tree | None, pods: Sequence[Tree], known: Tree | Non
 
 
 def _subsets(service: Tree, pods: Sequence[Tree]) -> list[Tree]:
-    ready = [_address(p) for p in pods if _ready(service, p)]
-    others = [_address(p) for p in pods if not _ready(service, p)]
+    ready = sorted((_address(p) for p in pods if _ready(service, p)), key=_ip)
+    others = sorted((_address(p) for p in pods if not _ready(service, p)), key=_ip)
     if not pods:
         return []
     made: Tree = {"ports": ports_of(service, pods, names=False)}
@@ -229,3 +229,7 @@ class EndpointsController(_ServiceController):
         pods = [] if service is None else self.backends(service)
         await self.write(plan_endpoints(service, pods, known))
         return None
+
+
+def _ip(address: Tree) -> str:
+    return str(address["ip"])

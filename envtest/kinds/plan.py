@@ -57,18 +57,43 @@ def _string(value: Any, reading: Reading) -> Any:
     return value
 
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/]*")
+_SIXTY_FOUR = "[A-Za-z0-9+/]"
+_BASE64 = re.compile(f"(?:{_SIXTY_FOUR}{{4}})*(?:{_SIXTY_FOUR}{{2}}==|{_SIXTY_FOUR}{{3}}=)?")
+_LETTER = re.compile(_SIXTY_FOUR)
+
+
+def _corrupt(text: str) -> int | None:
+    """Where Go's decoder stops, which reads past line ends; None where it does not."""
+    at = have = 0
+    while at < len(text):
+        letter, at = text[at], at + 1
+        if _LETTER.match(letter):
+            have = (have + 1) % 4
+        elif letter == "=" and have >= 2:
+            return _after_padding(text, at, have)
+        elif letter not in "\r\n":
+            return at - 1
+    return at - have if have else None
+
+
+def _after_padding(text: str, at: int, have: int) -> int | None:
+    rest = at + len(text[at:]) - len(text[at:].lstrip("\r\n"))
+    if have == 2:
+        if rest == len(text):
+            return rest
+        if text[rest] != "=":
+            return rest - 1
+        return _after_padding(text, rest + 1, 3)
+    return rest if rest < len(text) else None
 
 
 def _bytes(value: Any, reading: Reading) -> Any:
     if not isinstance(value, str):
         raise _mismatch(value, reading, "[]uint8")
-    plain = value.replace("\n", "").replace("\r", "")
-    body = plain.rstrip("=")
-    good = _BASE64.match(body)
-    end = good.end() if good else 0
-    if end < len(body) or len(plain) % 4 or len(plain) - len(body) > 2:
-        raise DecodeError(f"illegal base64 data at input byte {min(end, max(len(plain) - 1, 0))}")
+    if _BASE64.fullmatch(value) is None:
+        bad = _corrupt(value)
+        if bad is not None:
+            raise DecodeError(f"illegal base64 data at input byte {bad}")
     return value
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import ipaddress
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
@@ -18,6 +18,9 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause, ServiceUnavailableError
 from opsdk.web.request import Query, Request
 from opsdk.web.response import Response, StreamResponse
+
+_AGENT_PORT = 10250
+"""Where the agents of nodes listen that say nothing else."""
 
 Logs = Callable[[Tree, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
 """What a container of a pod has written; a generator is streamed as it comes."""
@@ -55,7 +58,7 @@ class LogStore:
             return Response(204, [])
         if self._responders.logs is None:
             await far_away(self._nodes, context, pod, f"containerLogs/{context.namespace}/{name}/{container}")
-        written: Any = self._responders.logs(pod, container) if self._responders.logs else b""
+        written: Any = self._responders.logs(pod, container)
         headers = [("content-type", "text/plain")]
         if isinstance(written, AsyncGenerator):
             return StreamResponse(200, headers, chunks=written)
@@ -128,16 +131,20 @@ def choose_container(pod: Tree, wanted: str) -> str:
     raise problems.bad_request(f"{text}{first}{suffix}")
 
 
-async def far_away(nodes: Store, context: Context, pod: Tree, path: str) -> None:
+async def far_away(nodes: Store, context: Context, pod: Tree, path: str) -> NoReturn:
     """The node would have to be asked, and there is none that listens."""
-    name = pod["spec"]["nodeName"]
-    node = await nodes.get(context, name)
-    addresses = (node.get("status") or {}).get("addresses") or []
+    place = await _agent(nodes, context, pod)
+    raise problems.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
+
+
+async def _agent(nodes: Store, context: Context, pod: Tree) -> str:
+    """Where the agent of a pod's node should listen."""
+    status = (await nodes.get(context, pod["spec"]["nodeName"])).get("status") or {}
+    addresses = status.get("addresses") or []
     if not addresses:
         raise problems.plain("no preferred addresses found; known addresses: []")
-    port = (((node.get("status") or {}).get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port", 10250)
-    place = f"{addresses[0].get('address', '')}:{port}"
-    raise problems.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _AGENT_PORT
+    return f"{addresses[0].get('address', '')}:{port}"
 
 
 # ------------------------------------------------------------------ commands and ports
@@ -176,8 +183,8 @@ class RunStore:
             raise problems.bad_request(f"pod {name} does not have a host assigned")
         if "upgrade" not in request.header("connection").lower():
             raise problems.bad_request("Upgrade request required")
-        await far_away(self._nodes, context, pod, f"{self._kind}/{context.namespace}/{name}")
-        raise AssertionError("nobody is near")
+        place = await _agent(self._nodes, context, pod)
+        raise problems.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
 
 
 def _said(query: Query, key: str) -> bool:
@@ -226,7 +233,7 @@ class ProxyStore:
                 found: list[Any] = (obj.get("status") or {}).get("addresses") or []
                 if not found:
                     raise problems.plain("no preferred addresses found; known addresses: []")
-                return f"{found[0].get('address', '')}:10250"
+                return f"{found[0].get('address', '')}:{_AGENT_PORT}"
 
 
 def _routable(address: str) -> bool:

@@ -22,19 +22,66 @@ def _blocks() -> Mapping[str, str]:
     return found
 
 
+_SCALARS = frozenset({"string", "bytes", "bool", "int32", "int64"})
+_INLINE = frozenset(
+    {
+        "deviceConfiguration", "ephemeralContainerCommon", "handler", "ingressRuleValue", "localObjectReference",
+        "persistentVolumeSource", "rule", "ruleWithOperations", "volumeSource",
+    }
+)  # fmt: skip
+"""Parts of their own in protobuf, whose fields stand beside the others in JSON."""
+_SHOWN = {
+    "Expression": "expression",
+    "Name": "name",
+    "Raw": "raw",
+    "Webhooks": "webhooks",
+    "aPIGroup": "apiGroup",
+    "uID": "uid",
+}
+_SCHEMA_SHOWN = {
+    "ref": "$ref",
+    "schema": "$schema",
+    "xKubernetesEmbeddedResource": "x-kubernetes-embedded-resource",
+    "xKubernetesIntOrString": "x-kubernetes-int-or-string",
+    "xKubernetesListMapKeys": "x-kubernetes-list-map-keys",
+    "xKubernetesListType": "x-kubernetes-list-type",
+    "xKubernetesMapType": "x-kubernetes-map-type",
+    "xKubernetesPreserveUnknownFields": "x-kubernetes-preserve-unknown-fields",
+    "xKubernetesValidations": "x-kubernetes-validations",
+}
+"""The names in JSON, where they are others: the tables keep Go's."""
+
+
+def _map_kind(kind: str, package: str) -> str:
+    """The types of a map; messages by their full names."""
+    key, _, value = kind.removeprefix("map<").removesuffix(">").partition(",")
+    if value.startswith("."):
+        value = value[1:]
+    elif value not in _SCALARS:
+        value = f"{package}.{value}"
+    return f"{key},{value}"
+
+
 @cache
 def fields_of(message: str) -> Mapping[int, Field] | None:
     """The fields of a message by number."""
     block = _blocks().get(message)
     if block is None:
         return None
+    package, _, short = message.rpartition(".")
+    names = _SCHEMA_SHOWN if short == "JSONSchemaProps" else _SHOWN
     made = {}
     for line in block.splitlines():
         number, name, kind, *marks = line.split()
-        kind = kind.removeprefix("map<").removesuffix(">") if "map" in marks else kind
-        # The tables keep Go's name of this one.
-        shown = {"Raw": "raw"}.get(name, name)
-        made[int(number)] = Field(shown, kind, repeated="*" in marks, map="map" in marks)
+        mapped, repeated = "map" in marks, "*" in marks
+        inline = not repeated and name in _INLINE and kind.endswith(name[1:])
+        made[int(number)] = Field(
+            names.get(name, name),
+            _map_kind(kind, package) if mapped else kind,
+            repeated=repeated,
+            map=mapped,
+            inline=inline,
+        )
     return made
 
 

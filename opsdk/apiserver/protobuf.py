@@ -23,12 +23,16 @@ _META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message; `key` is the type of a map's values."""
+    """One field of a message; the type of a map is those of its keys and values with a comma between.
+
+    The fields of an `inline` message stand beside the others in JSON.
+    """
 
     name: str
     type: str
     repeated: bool = False
     map: bool = False
+    inline: bool = False
 
 
 Messages = Callable[[str], Mapping[int, Field] | None]
@@ -206,6 +210,8 @@ class Reader:
                 made.setdefault(known.name, {})[key] = value
             elif known.repeated:
                 made.setdefault(known.name, []).extend(self._values(raw, wire, known))
+            elif known.inline:
+                made.update(self._read(_chunk(raw, known.name), known.type))
             else:
                 value = self._value(raw, known.type, known.name)
                 if value or isinstance(value, (dict, str)) or not self._is_plain(short, known.name):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envtest.tables.messages import READER, message_of
+from envtest.tables.load import types
+from envtest.tables.messages import READER, fields_of, message_of
 from opsdk.apiserver.protobuf import MAGIC, envelope
 from opsdk.errors import DecodeError
 
@@ -39,3 +40,41 @@ def test_other_bytes_are_refused() -> None:
     """A body without the magic is no protobuf body."""
     with pytest.raises(DecodeError, match="expected prefix"):
         envelope(b"{}")
+
+
+_OWN_FORM = {"JSON", "Quantity", "FieldsV1", "MicroTime", "Time", "RawExtension", "IntOrString"}
+"""Messages that are no objects in JSON."""
+
+
+def shown(message: str) -> set[str]:
+    """The fields that a message has in JSON."""
+    found: set[str] = set()
+    for known in (fields_of(message) or {}).values():
+        found |= shown(known.type) if known.inline else {known.name}
+    return found
+
+
+def test_messages_have_the_fields_of_their_schemas() -> None:
+    """Whatever is sent as protobuf reads like what is sent as JSON: the same names, and parts in the same places."""
+    for name, schema in types().all().items():
+        message, short = message_of(name), name.rpartition(".")[2]
+        if fields_of(message) is None or short in _OWN_FORM or short.startswith("JSONSchemaPropsOr"):
+            continue
+        both = {"apiVersion", "kind"}
+        assert shown(message) - both == set(schema.get("properties", ())) - both, name
+        kinds = [known.type.rpartition(",")[2] for known in (fields_of(message) or {}).values()]
+        assert [kind for kind in kinds if "." in kind and fields_of(kind) is None and "ExtraValue" not in kind] == []
+
+
+def test_maps_hold_messages() -> None:
+    """Amounts of resources by their names."""
+    entry = field(1, b"pods") + field(2, field(1, b"2"))
+    tree = READER.read(field(1, entry), message_of("io.k8s.api.core.v1.ResourceQuotaSpec"))
+    assert tree == {"hard": {"pods": "2"}}
+
+
+def test_embedded_parts_stand_beside_the_rest() -> None:
+    """The source of a volume has no place of its own in JSON."""
+    source = field(2, field(1, b"Memory"))
+    tree = READER.read(field(1, b"v") + field(2, source), message_of("io.k8s.api.core.v1.Volume"))
+    assert tree == {"name": "v", "emptyDir": {"medium": "Memory"}}
