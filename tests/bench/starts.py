@@ -71,9 +71,7 @@ async def run() -> None:
             f"  {words}: the first ready in {first:.0f} ms, then in {warm:.1f} ms; {ENVIRONMENTS} left nothing behind"
         )
     taken, memory = await from_exec(5)
-    print(
-        f"  `python -m envtest serve`, from exec to ready: {statistics.median(taken) * 1e3:.0f} ms; idle {memory:.0f} MB"
-    )
+    print(f"  `envtest serve`, from exec to ready: {statistics.median(taken) * 1e3:.0f} ms; idle {memory:.0f} MB")
 
 
 if __name__ == "__main__":
