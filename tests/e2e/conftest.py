@@ -56,7 +56,7 @@ class Stage:
     async def start(self, name: str, *arguments: str) -> Program:
         """Start ``python -m ...``."""
         log = self.folder / f"{name}-{len(self._programs)}.log"
-        path = os.pathsep.join([str(ROOT), str(ROOT / "samples/website")])
+        path = os.pathsep.join([str(ROOT), str(ROOT / "samples/website"), str(ROOT / "samples/bookshelf")])
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,

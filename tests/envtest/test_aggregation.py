@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from extensionkit import APISERVICES, GROUP, ROOT, FarServer, api_service, until
 from server_client import MERGE, Answer, Caller
 
 from envtest.environment import Environment
+from opsdk.web.serving import ServeOptions, Tls, WebServer
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -187,3 +190,48 @@ async def test_the_server_of_a_whole_group_goes_on_after_a_fork() -> None:
         async with env.fork() as other:
             found: Answer = await Caller(other)("GET", f"{ROOT}/things")
             assert found.json == {"kind": "ThingList"}
+
+
+@pytest.mark.realtime
+async def test_a_server_that_is_gone_is_told_in_plain_text(tmp_path: Path) -> None:
+    """The first request tells why it failed; the condition follows at once, and the next one is not even tried."""
+    far = FarServer()
+    async with Environment() as env, WebServer(far, ServeOptions(tls=serving(env, tmp_path))) as web:
+        call = Caller(env)
+        await env.expose("far/server", port=web.port)
+        bundle = base64.b64encode(env.authority.pair.cert).decode()
+        await call("POST", APISERVICES, api_service(caBundle=bundle, insecureSkipTLSVerify=None))
+        await until(env, call, "Passed")
+        assert (await call("GET", ROOT)).status == 200
+        where = f"127.0.0.1:{web.port}"
+        await web.aclose()
+        answer = await call("GET", f"{ROOT}/things")
+        why = f"error trying to reach service: dial tcp {where}: connect: connection refused\n"
+        assert (answer.status, answer.raw.decode()) == (503, why)
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        said = await until(env, call, "FailedDiscoveryCheck")
+        refused = f"dial tcp {where}: connect: connection refused"
+        url = f"https://{where}{ROOT}"
+        assert said["message"] == f'failing or missing response from {url}: Get "{url}": {refused}'
+
+
+@pytest.mark.realtime
+async def test_a_certificate_of_nobody_we_trust_is_refused(tmp_path: Path) -> None:
+    """The caBundle decides; insecureSkipTLSVerify asks nobody; a name that does not fit is told."""
+    far = FarServer()
+    async with Environment() as env, WebServer(far, ServeOptions(tls=serving(env, tmp_path))) as web:
+        call = Caller(env)
+        await env.expose("far/server", port=web.port)
+        other = base64.b64encode(env.proxies.pair.cert).decode()
+        await call("POST", APISERVICES, api_service(caBundle=other, insecureSkipTLSVerify=None))
+        said = await until(env, call, "FailedDiscoveryCheck")
+        assert "tls: failed to verify certificate: x509: certificate signed by unknown authority" in said["message"]
+        change = {"spec": {"caBundle": None, "insecureSkipTLSVerify": True}}
+        await call("PATCH", f"{APISERVICES}/v1.{GROUP}", change, content_type=MERGE)
+        await until(env, call, "Passed")
+
+
+def serving(env: Environment, folder: Path) -> Tls:
+    """Certificates for the Service."""
+    cert, key = env.authority.serving("server.far.svc").write(folder, "tls")
+    return Tls(cert_file=cert, key_file=key)

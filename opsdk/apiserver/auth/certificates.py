@@ -18,10 +18,10 @@ class CertificateAuthenticator:
     """Believes the certificate that the TLS layer has verified already.
 
     Args:
-        but: the common name of an authority that is trusted for something else.
+        but: an authority that is trusted for something else, by its common name or its certificate (PEM).
     """
 
-    def __init__(self, *, but: str = "") -> None:
+    def __init__(self, *, but: str | bytes = "") -> None:
         self._but = but
 
     async def authenticate(self, request: Request) -> User | None:
@@ -29,7 +29,7 @@ class CertificateAuthenticator:
         raw = request.peer_certificate
         if not raw:
             return None
-        if self._but and issuer_of(raw) == self._but:
+        if self._but and signed_by(raw, self._but):
             raise UnauthorizedError("the certificate is that of a proxy, and vouches for nobody")
         return user_of_certificate(raw)
 
@@ -42,6 +42,24 @@ def issuer_of(der: bytes) -> str:
 
     found = x509.load_der_x509_certificate(der).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
+
+
+@lru_cache(maxsize=256)
+def signed_by(der: bytes, issuer: str | bytes) -> bool:
+    """Whether an authority signed a certificate: one of that name, or one of these (PEM)."""
+    if isinstance(issuer, str):
+        return issuer_of(der) == issuer
+    from cryptography import x509  # noqa: PLC0415 - as below
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
+    found = x509.load_der_x509_certificate(der)
+    for authority in x509.load_pem_x509_certificates(issuer):
+        try:
+            found.verify_directly_issued_by(authority)
+        except (ValueError, TypeError, InvalidSignature):
+            continue
+        return True
+    return False
 
 
 @lru_cache(maxsize=256)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from urllib.parse import unquote
 
-from opsdk.apiserver.auth.certificates import issuer_of, user_of_certificate
+from opsdk.apiserver.auth.certificates import signed_by, user_of_certificate
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
 from opsdk.web.request import Request
@@ -15,33 +16,57 @@ NAME = "front-proxy-client"
 """The common name of proxies' certificates."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderNames:
+    """Where proxies say who asks, in lower case; `extra` are beginnings of names."""
+
+    user: tuple[str, ...] = ("x-remote-user",)
+    uid: tuple[str, ...] = ("x-remote-uid",)
+    group: tuple[str, ...] = ("x-remote-group",)
+    extra: tuple[str, ...] = (EXTRA,)
+
+
 class FrontProxyAuthenticator:
     """Believes ``X-Remote-User`` and its like of whoever has a certificate of the proxies' own authority.
 
     Args:
-        issuer: the common name of that authority.
+        issuer: that authority, by its common name or its certificate (PEM).
         names: the common names of its proxies; empty allows every one.
     """
 
-    def __init__(self, issuer: str, names: Collection[str] = (NAME,)) -> None:
+    def __init__(
+        self,
+        issuer: str | bytes,
+        names: Collection[str] = (NAME,),
+        *,
+        headers: HeaderNames = HeaderNames(),
+    ) -> None:
         self._issuer = issuer
         self._names = frozenset(names)
+        self._headers = headers
 
     async def authenticate(self, request: Request) -> User | None:
         """See `Authenticator`; a certificate of their authority with another name is wrong."""
         raw = request.peer_certificate
-        if not raw or issuer_of(raw) != self._issuer:
+        if not raw or not signed_by(raw, self._issuer):
             return None
         proxy = user_of_certificate(raw)
         if proxy is None or (self._names and proxy.name not in self._names):
             raise UnauthorizedError("the certificate has the name of no proxy")
-        name = "".join(request.texts("x-remote-user")[:1])
+        name = _first(request, self._headers.user)
         if not name:
             return None
-        extra = {
-            unquote(header.removeprefix(EXTRA)): tuple(request.texts(header))
+        groups = tuple(text for header in self._headers.group for text in request.texts(header))
+        return User(name=name, uid=_first(request, self._headers.uid), groups=groups, extra=self._extra(request))
+
+    def _extra(self, request: Request) -> dict[str, tuple[str, ...]]:
+        return {
+            unquote(header.removeprefix(prefix)): tuple(request.texts(header))
             for header in request.headers
-            if header.startswith(EXTRA)
+            for prefix in self._headers.extra
+            if header.startswith(prefix)
         }
-        groups, uid = tuple(request.texts("x-remote-group")), "".join(request.texts("x-remote-uid")[:1])
-        return User(name=name, uid=uid, groups=groups, extra=extra)
+
+
+def _first(request: Request, headers: Collection[str]) -> str:
+    return next((text for header in headers for text in request.texts(header) if text), "")

@@ -1,0 +1,146 @@
+"""Users and their rights as another API server knows them: how aggregated servers ask the one in front of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.auth.authentication import Authenticated
+from opsdk.apiserver.auth.authorization import Attributes, Decision, is_public
+from opsdk.apiserver.auth.user import MASTERS, User
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import OpsdkError, UnauthorizedError
+
+Ask = Callable[[Tree], Awaitable[Tree]]
+"""Creates a review; the object that the server answers with, or an `OpsdkError`."""
+
+REMEMBERED: Final = 10.0
+"""Seconds for which an answer holds: what aggregated servers in Go take."""
+_MOST: Final = 4096
+T = TypeVar("T")
+
+
+class _Memory(Generic[T]):
+    """The last answers, each for a while."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        found = self._kept.get(key)
+        return found[1] if found is not None and self._clock.now() < found[0] else None
+
+    def put(self, key: Hashable, answer: T) -> None:
+        self._kept[key] = (self._clock.now() + REMEMBERED, answer)
+        self._kept.move_to_end(key)
+        while len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+
+
+class DelegatedTokens:
+    """Bearer tokens, checked by a ``TokenReview``; see `TokenChecker`."""
+
+    def __init__(self, ask: Ask, *, clock: Clock = LOOP_CLOCK) -> None:
+        self._ask = ask
+        self._memory = _Memory[Tree](clock)
+
+    async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
+        """See `TokenChecker`."""
+        key = (hashlib.sha256(token.encode()).digest(), tuple(audiences))
+        status = self._memory.get(key)
+        if status is None:
+            status = await self._review(token, audiences)
+            self._memory.put(key, status)
+        if not status.get("authenticated"):
+            if status.get("error"):
+                raise UnauthorizedError(str(status["error"]))
+            return None
+        return Authenticated(user_of(status.get("user") or {}), tuple(status.get("audiences") or ()))
+
+    async def _review(self, token: str, audiences: Sequence[str]) -> Tree:
+        spec: Tree = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+        try:
+            answer = await self._ask({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec})
+        except OpsdkError as error:
+            raise UnauthorizedError(f"the token cannot be checked: {error}") from error
+        found: Tree = answer.get("status") or {}
+        return found
+
+
+def user_of(found: Tree) -> User:
+    """The user that a review names."""
+    extra = {key: tuple(values) for key, values in (found.get("extra") or {}).items()}
+    return User(
+        name=found.get("username") or "",
+        uid=found.get("uid") or "",
+        groups=tuple(found.get("groups") or ()),
+        extra=extra,
+    )
+
+
+class DelegatedAuthorizer:
+    """Asks by ``SubjectAccessReview``; health is for everybody, and masters may do everything."""
+
+    def __init__(self, ask: Ask, *, clock: Clock = LOOP_CLOCK) -> None:
+        self._ask = ask
+        self._memory = _Memory[Decision](clock)
+
+    async def authorize(self, attributes: Attributes) -> Decision:
+        """See `Authorizer`."""
+        if MASTERS in attributes.user.groups or (not attributes.resource_request and is_public(attributes.path)):
+            return Decision(allowed=True)
+        spec = access_of(attributes)
+        key = _frozen(spec)
+        found = self._memory.get(key)
+        if found is not None:
+            return found
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        try:
+            status: Tree = (await self._ask(review)).get("status") or {}
+        except OpsdkError as error:
+            return Decision(allowed=False, error=str(error))
+        decision = Decision(
+            allowed=bool(status.get("allowed")),
+            reason=status.get("reason") or "",
+            denied=bool(status.get("denied")),
+            error=status.get("evaluationError") or "",
+        )
+        self._memory.put(key, decision)
+        return decision
+
+
+def access_of(asked: Attributes) -> Tree:
+    """The ``spec`` of a review."""
+    user = asked.user
+    who: Tree = {
+        "user": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(values) for key, values in user.extra.items()},
+    }
+    if asked.resource_request:
+        what = {
+            "namespace": asked.namespace,
+            "verb": asked.verb,
+            "group": asked.group,
+            "version": asked.version,
+            "resource": asked.resource,
+            "subresource": asked.subresource,
+            "name": asked.name,
+        }
+        return {**_said(who), "resourceAttributes": _said(what)}
+    return {**_said(who), "nonResourceAttributes": {"path": asked.path, "verb": asked.verb}}
+
+
+def _said(tree: Tree) -> Tree:
+    return {key: value for key, value in tree.items() if value}
+
+
+def _frozen(value: Any) -> Hashable:
+    if isinstance(value, dict):
+        return tuple((key, _frozen(part)) for key, part in sorted(value.items()))
+    return tuple(_frozen(part) for part in value) if isinstance(value, list) else value

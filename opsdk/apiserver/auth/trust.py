@@ -1,0 +1,67 @@
+"""What a server behind another one is told: by whose certificates it knows clients, and the proxy in front of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from opsdk.apiserver.auth.front_proxy import HeaderNames
+from opsdk.errors import ConfigError
+
+NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
+"""The ConfigMap that says it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """The contents of that ConfigMap.
+
+    Attributes:
+        clients: PEM certificates of the authorities of clients; may be empty.
+        proxies: of the proxies' authority.
+        names: the common names that proxies have; empty allows every one.
+        headers: where proxies say who asks.
+    """
+
+    clients: bytes = b""
+    proxies: bytes = b""
+    names: tuple[str, ...] = ()
+    headers: HeaderNames = field(default_factory=HeaderNames)
+
+    @classmethod
+    def of(cls, data: Mapping[str, str]) -> Trust:
+        """Read the ``data``; `ConfigError` says what is missing or wrong."""
+        proxies = data.get("requestheader-client-ca-file", "")
+        if not proxies:
+            raise ConfigError(
+                f"{NAMESPACE}/{NAME} has no requestheader-client-ca-file: the server in front has no proxy certificate"
+            )
+        headers = HeaderNames(
+            user=_lowered(data, "requestheader-username-headers"),
+            uid=_lowered(data, "requestheader-uid-headers"),
+            group=_lowered(data, "requestheader-group-headers"),
+            extra=_lowered(data, "requestheader-extra-headers-prefix"),
+        )
+        names = _listed(data, "requestheader-allowed-names")
+        clients = data.get("client-ca-file", "")
+        return cls(clients=clients.encode(), proxies=proxies.encode(), names=names, headers=headers)
+
+    @property
+    def bundle(self) -> bytes:
+        """Everybody whose certificates the TLS layer has to accept."""
+        return self.clients + b"\n" + self.proxies
+
+
+def _listed(data: Mapping[str, str], key: str) -> tuple[str, ...]:
+    try:
+        found = json.loads(data.get(key) or "[]")
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise ConfigError(f"{NAMESPACE}/{NAME}: {key} is no list of strings in JSON: {data.get(key)!r}")
+    return tuple(found)
+
+
+def _lowered(data: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(name.lower() for name in _listed(data, key))

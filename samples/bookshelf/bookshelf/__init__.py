@@ -1,0 +1,1 @@
+"""Books, served by a server behind kube-apiserver."""

@@ -1,0 +1,85 @@
+"""Run the server: ``python -m bookshelf``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bookshelf.server import make_server
+from opsdk import Client, Cluster, OpsdkError, Unstructured, load_config
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.object import to_tree
+from opsdk.apiserver.auth.trust import NAME, NAMESPACE, Trust
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.sqlite import SqliteStorage
+from opsdk.web.serving import ServeOptions, Tls, WebServer
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m bookshelf", description="Serves Books behind kube-apiserver.")
+    made.add_argument("--kubeconfig", help="of the server in front; default: $KUBECONFIG, then in-cluster")
+    made.add_argument("--host", default="127.0.0.1", help="the address to listen on")
+    made.add_argument("--port", type=int, default=4443, help="the TCP port; 0 takes a free one")
+    made.add_argument("--tls-cert-file", type=Path, required=True, help="for bookshelf.default.svc")
+    made.add_argument("--tls-private-key-file", type=Path, required=True)
+    made.add_argument("--data-dir", type=Path, help="keep the books here; default: in memory")
+    return made
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with Cluster(load_config(kubeconfig=arguments.kubeconfig)) as front:
+        said = await front.live.get(ConfigMap, f"{NAMESPACE}/{NAME}")
+        trust = Trust.of(said.data)
+        storage = open_storage(arguments.data_dir)
+        server = make_server(storage, trust, lambda review: ask(front.live, review))
+        with tempfile.NamedTemporaryFile(suffix=".crt") as bundle:
+            bundle.write(trust.bundle)
+            bundle.flush()
+            tls = Tls(
+                cert_file=arguments.tls_cert_file,
+                key_file=arguments.tls_private_key_file,
+                client_ca_file=Path(bundle.name),
+            )
+            async with WebServer(server.app, ServeOptions(host=arguments.host, port=arguments.port, tls=tls)) as web:
+                print(f"ready {web.url}", flush=True)  # noqa: T201 - for whoever waits for it
+                await stopped.wait()
+                storage.end_watches()
+        storage.close()
+
+
+async def ask(client: Client, review: dict[str, Any]) -> dict[str, Any]:
+    """Have the server in front answer a review."""
+    return to_tree(await client.create(Unstructured.from_tree(review)))
+
+
+def open_storage(directory: Path | None) -> Storage:
+    """Where books are kept."""
+    if directory is None:
+        return MemoryStorage()
+    directory.mkdir(parents=True, exist_ok=True)
+    return SqliteStorage(directory / "books.db")
+
+
+def main() -> int:
+    """Run; the exit status is 1 for what the user can mend."""
+    try:
+        asyncio.run(serve(parser().parse_args()))
+    except OpsdkError as error:
+        print(f"bookshelf: {error}", file=sys.stderr)  # noqa: T201 - the program's last words
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The server behind an in-process API server, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import envtest
+from bookshelf.__main__ import ask
+from bookshelf.api import GROUP, Book, BookSpec, BookStatus
+from bookshelf.server import ADDED_BY, make_server
+from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured
+from opsdk.api.apiregistration.v1 import APIService
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.object import deep_copy
+from opsdk.apiserver.auth.trust import NAME, NAMESPACE, Trust
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.errors import ForbiddenError, InvalidError
+
+API_SERVICE = {
+    "apiVersion": "apiregistration.k8s.io/v1",
+    "kind": "APIService",
+    "metadata": {"name": f"v1.{GROUP}"},
+    "spec": {
+        "group": GROUP,
+        "version": "v1",
+        "groupPriorityMinimum": 1000,
+        "versionPriority": 15,
+        "insecureSkipTLSVerify": True,
+        "service": {"namespace": "default", "name": "bookshelf"},
+    },
+}
+
+
+@asynccontextmanager
+async def library() -> AsyncIterator[tuple[envtest.Environment, Client]]:
+    """An API server with the server of books behind it."""
+    async with envtest.Environment() as env, Cluster(env.config) as front:
+
+        async def forward(scope: object, receive: object, send: object) -> None:
+            await server.app(scope, receive, send)
+
+        await env.expose("default/bookshelf", app=forward)
+        said = await front.live.get(ConfigMap, f"{NAMESPACE}/{NAME}")
+        server = make_server(MemoryStorage(), Trust.of(said.data), lambda review: ask(front.live, review))
+        await front.live.create(Unstructured.from_tree(API_SERVICE))
+
+        async def available() -> None:
+            found = await front.live.get(APIService, f"v1.{GROUP}")
+            assert [said.reason for said in found.status.conditions] == ["Passed"]
+
+        await env.eventually(available)
+        yield env, front.live
+
+
+def book(name: str, title: str = "Walden", **spec: object) -> Book:
+    """A book in the default namespace."""
+    return Book(metadata=ObjectMeta(name=name, namespace="default"), spec=BookSpec(title=title, **spec))
+
+
+async def test_books_are_kept_by_their_own_server() -> None:
+    """They are created, read, listed, changed and deleted through the server in front, which keeps none of them."""
+    async with library() as (env, client):
+        made = await client.create(book("walden", author="Thoreau"))
+        assert made.metadata.annotations == {ADDED_BY: "admin"}
+        assert (await client.get(Book, "default/walden")).spec == BookSpec(title="Walden", author="Thoreau")
+        before = deep_copy(made)
+        made.spec.pages = 352
+        await client.patch(made, MergeFrom(before))
+        made.status = BookStatus(lent_to="bob")
+        await client.status().update(made)
+        [found] = await client.list(Book)
+        assert (found.spec.pages, found.status, found.metadata.generation) == (352, BookStatus(lent_to="bob"), 2)
+        assert not env.plane.storage.list(f"{GROUP}/").items
+        await client.delete(made)
+        assert not list(await client.list(Book))
+
+
+async def test_the_classes_rules_hold() -> None:
+    """A book without a title is refused by the server behind, in the words of any API server."""
+    async with library() as (_, client):
+        with pytest.raises(InvalidError, match=r"spec.title in body should be at least 1 chars long"):
+            await client.create(book("nameless", title=""))
+
+
+async def test_rights_are_asked_where_roles_are() -> None:
+    """Who has no role is refused in front; who has one is known behind by name."""
+    async with library() as (env, client):
+        alice = env.add_user("alice", groups=["readers"])
+        async with Cluster(alice.config) as cluster:
+            with pytest.raises(ForbiddenError):
+                await cluster.live.create(book("secret"))
+            rules = [{"apiGroups": [GROUP], "resources": ["books"], "verbs": ["create", "get"]}]
+            await client.create(role(rules))
+            await client.create(binding("alice"))
+            made = await cluster.live.create(book("hers"))
+            assert made.metadata.annotations == {ADDED_BY: "alice"}
+
+
+def role(rules: list[dict[str, list[str]]]) -> Unstructured:
+    """A cluster role."""
+    return Unstructured.from_tree(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "readers"},
+            "rules": rules,
+        }
+    )
+
+
+def binding(user: str) -> Unstructured:
+    """Gives it to a user."""
+    group = "rbac.authorization.k8s.io"
+    return Unstructured.from_tree(
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "readers"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "readers"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        }
+    )
+
+
+async def test_informers_follow_books() -> None:
+    """A cache is fed by lists and watches that go through."""
+    async with library() as (env, client), Cluster(env.config) as cluster:
+        running = asyncio.create_task(cluster.start())
+        await cluster.wait_ready()
+        try:
+            await client.create(book("one"))
+            assert [found.metadata.name for found in await cluster.client.list(Book)] == ["one"]
+            await client.create(book("two"))
+
+            async def both() -> None:
+                assert len(list(await cluster.client.list(Book))) == 2
+
+            await env.eventually(both)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
