@@ -11,7 +11,7 @@ from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.web.request import Query, Request
-from opsdk.web.response import CutResponse
+from opsdk.web.response import CutResponse, Response, StreamResponse
 from opsdk.web.types import Message
 
 _JSON = "application/json"
@@ -60,11 +60,28 @@ class Api:
         response = await self._server.respond(Request(method, path, Query(), headers, receive))
         if isinstance(response, CutResponse):
             raise ServiceUnavailableError(f"{method} {path}: the connection was lost")
-        answer: Any = msgspec.json.decode(response.body)
+        answer = _decoded(await _whole(response), response.status)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)
         found: Tree = answer
         return found
+
+
+async def _whole(response: Response) -> bytes:
+    """The body; what another server answers comes in pieces."""
+    if isinstance(response, StreamResponse):
+        return b"".join([piece async for piece in response.chunks])
+    return response.body
+
+
+def _decoded(body: bytes, status: int) -> Any:
+    """The object; refusals may be plain text."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        if status < 400:
+            raise
+        return {"kind": "Status", "status": "Failure", "message": body.decode(errors="replace").strip(), "code": status}
 
 
 def _options(wanted: Delete) -> Tree:

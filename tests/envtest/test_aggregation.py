@@ -12,7 +12,9 @@ import pytest
 from extensionkit import APISERVICES, GROUP, ROOT, FarServer, api_service, until
 from server_client import MERGE, Answer, Caller
 
+from envtest.controllers.api import Api
 from envtest.environment import Environment
+from opsdk.errors import ServiceUnavailableError
 from opsdk.web.serving import ServeOptions, Tls, WebServer
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -235,3 +237,14 @@ def serving(env: Environment, folder: Path) -> Tls:
     """Certificates for the Service."""
     cert, key = env.authority.serving("server.far.svc").write(folder, "tls")
     return Tls(cert_file=cert, key_file=key)
+
+
+async def test_programs_of_the_environment_go_through_too() -> None:
+    """What another server answers is an object for them, and its absence an error."""
+    async with joined() as (env, _, far):
+        far.pages[f"{ROOT}/things"] = {"kind": "ThingList", "items": []}
+        api = Api(env.server, token=env.config.token or "", manager="tests")
+        assert (await api.send("GET", f"{ROOT}/things"))["kind"] == "ThingList"
+        env.plane.webhook_client.apps.clear()
+        with pytest.raises(ServiceUnavailableError, match="error trying to reach service"):
+            await api.send("GET", f"{ROOT}/things")

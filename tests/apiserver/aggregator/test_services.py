@@ -1,0 +1,99 @@
+"""What APIServices say, where they place a group, and whether their Services can be reached: the pure parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.aggregator.availability import Network, obstacle
+from opsdk.apiserver.aggregator.ranks import Ranks
+from opsdk.apiserver.aggregator.services import LOCAL, PASSED, Remote, Verdict, available, judged, remote_of
+from opsdk.apiserver.endpoints.discovery import ServedVersion
+
+Tree = dict[str, Any]
+VERDICTS = [LOCAL, PASSED, Verdict("False", "A", "a"), Verdict("False", "B", "b"), Verdict("Unknown", "C", "c")]
+
+
+@given(st.lists(st.sampled_from(VERDICTS), min_size=1))
+def test_the_condition_is_the_last_verdict_and_turns_when_its_status_does(verdicts: list[Verdict]) -> None:
+    """There is one such condition; its time is when its status last became another; other conditions stay."""
+    other = {"type": "Other", "status": "True"}
+    status: Tree = {"conditions": [other]}
+    turned, before = 0, ""
+    for now, verdict in enumerate(verdicts):
+        status = judged(status, verdict, str(now))
+        turned, before = (turned, before) if verdict.status == before else (now, verdict.status)
+        found = available({"status": status})
+        assert found is not None
+        assert (found["status"], found["reason"], found["message"]) == (verdict.status, verdict.reason, verdict.message)
+        assert found["lastTransitionTime"] == str(turned)
+        assert [c["type"] for c in status["conditions"]] == ["Other", "Available"]
+
+
+@pytest.mark.parametrize("bundle", ["", "QQ==", "no base64!"])
+def test_any_stored_object_can_be_read(bundle: str) -> None:
+    """Also one whose certificates make no sense: that turns out when they are used."""
+    spec = {"service": {"name": "s", "namespace": "n"}, "version": "v1", "group": "g", "caBundle": bundle}
+    found = remote_of({"metadata": {"name": "v1.g"}, "spec": spec})
+    assert found is not None
+    assert (found.host, found.port, found.root, found.available) == ("s.n.svc", 443, "/apis/g/v1", False)
+    assert remote_of({"metadata": {"name": "v1.g"}, "spec": {}}) is None
+
+
+REMOTE = Remote(name="v1.g", group="g", version="v1", namespace="n", service="s", port=443)
+
+
+def network(
+    ready: bool | None = True, port: str = "", kind: str = "ClusterIP", endpoints: Tree | None = None
+) -> Network:
+    """A Service with a slice."""
+    spec = {"type": "ClusterIP", "ports": [{"port": 443}]}
+    part = {"endpoints": [{"addresses": ["1.2.3.4"], "conditions": {"ready": ready}}], "ports": [{"name": port}]}
+    return Network(service={"spec": spec}, slices=[part], endpoints=endpoints)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (Network(service=None), "ServiceNotFound"),
+        (Network(service={"spec": {"ports": [{"port": 80}]}}), "ServicePortError"),
+        (Network(service={"spec": {"ports": [{"port": 443}]}}), "EndpointsNotFound"),
+        (network(ready=False), "MissingEndpoints"),
+        (network(port="https"), "MissingEndpoints"),
+        (network(ready=None), ""),
+        (network(), ""),
+        (network(ready=False, endpoints={"subsets": [{"addresses": [{"ip": "1.1.1.1"}], "ports": [{}]}]}), ""),
+        (Network(service={"spec": {"type": "ExternalName"}}), ""),
+    ],
+)
+def test_the_first_obstacle_counts(found: Network, reason: str) -> None:
+    """Nothing is tried before Service, port and addresses are there; names outside are tried at once."""
+    verdict = obstacle(REMOTE, found)
+    assert (verdict.reason if verdict else "") == reason
+
+
+NAMES = st.sampled_from(["v1.a", "v2.a", "v1.b", "v1.c"])
+
+
+@given(st.lists(st.tuples(NAMES, st.one_of(st.none(), st.tuples(st.integers(1, 9), st.integers(1, 9))))))
+def test_ranks_follow_every_write(writes: list[tuple[str, tuple[int, int] | None]]) -> None:
+    """After any writes the order is that of what is there: by the highest number of a group, then by its name."""
+    ranks, there = Ranks(), dict[str, tuple[int, int]]()
+    for name, numbers in writes:
+        version, _, group = name.partition(".")
+        if numbers is None:
+            there.pop(name, None)
+            ranks.put(name, None)
+            continue
+        there[name] = numbers
+        keys = ("group", "version", "groupPriorityMinimum", "versionPriority")
+        ranks.put(name, {"spec": dict(zip(keys, (group, version, *numbers), strict=True))})
+    groups = {name.partition(".")[2] for name in there}
+    best = {g: max(n for name, (n, _) in there.items() if name.endswith(f".{g}")) for g in groups}
+    assert sorted(groups, key=ranks.place) == sorted(groups, key=lambda g: (-best[g], g))
+    both = [v for v in ("v1", "v2") if f"{v}.a" in there]
+    wanted = sorted(both, key=lambda v: -there[f"{v}.a"][1])
+    assert [served.version for served in ranks.sorted("a", [ServedVersion(v, ()) for v in both])] == wanted

@@ -1,0 +1,76 @@
+"""The ConfigMap for servers behind, and the certificates of proxies by it."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from envtest.certificates import Authority
+from opsdk.apiserver.auth.certificates import CertificateAuthenticator, signed_by
+from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
+from opsdk.apiserver.auth.trust import Trust
+from opsdk.apiserver.auth.user import User
+from opsdk.errors import ConfigError, UnauthorizedError
+from opsdk.web.request import Query, Request
+
+DATA = {
+    "client-ca-file": "C",
+    "requestheader-client-ca-file": "P",
+    "requestheader-allowed-names": '["front-proxy-client"]',
+    "requestheader-username-headers": '["X-Remote-User", "X-Other-User"]',
+    "requestheader-uid-headers": '["X-Remote-Uid"]',
+    "requestheader-group-headers": '["X-Remote-Group"]',
+    "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+}
+
+
+def test_everything_is_read() -> None:
+    """Authorities, names, and headers in lower case."""
+    trust = Trust.of(DATA)
+    assert (trust.clients, trust.proxies, trust.names) == (b"C", b"P", ("front-proxy-client",))
+    assert trust.headers.user == ("x-remote-user", "x-other-user")
+    assert trust.bundle == b"C\nP"
+
+
+@pytest.mark.parametrize(
+    "change", [{"requestheader-client-ca-file": ""}, {"requestheader-allowed-names": "no"},
+               {"requestheader-allowed-names": "[1]"}],
+)  # fmt: skip
+def test_what_cannot_be_used_is_told(change: dict[str, str]) -> None:
+    """The error names the key."""
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        Trust.of({**DATA, **change})
+
+
+def request(certificate: bytes | None, **headers: str) -> Request:
+    """With this client certificate."""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Request("GET", "/", Query(), named, receive, peer_certificate=certificate)
+
+
+async def test_only_the_proxys_own_authority_vouches() -> None:
+    """An authority of the same name that is another one does not; a proxy needs the right name."""
+    ours, other = Authority.load_or_create(None), Authority.load_or_create(None)
+
+    def client(authority: Authority, name: str) -> bytes:
+        return ssl.PEM_cert_to_DER_cert(authority.client(name).cert.decode())
+
+    proxy = FrontProxyAuthenticator(ours.pair.cert, headers=Trust.of(DATA).headers)
+    good = client(ours, "front-proxy-client")
+    assert signed_by(good, ours.pair.cert)
+    assert not signed_by(good, other.pair.cert)
+    found = await proxy.authenticate(request(good, x_other_user="alice", x_remote_group="devs", x_remote_extra_a="1"))
+    assert found == User(name="alice", groups=("devs",), extra={"a": ("1",)})
+    assert await proxy.authenticate(request(client(other, "front-proxy-client"), x_remote_user="alice")) is None
+    assert await proxy.authenticate(request(None, x_remote_user="alice")) is None
+    assert await proxy.authenticate(request(good)) is None
+    with pytest.raises(UnauthorizedError):
+        await proxy.authenticate(request(client(ours, "mallory"), x_remote_user="alice"))
+    with pytest.raises(UnauthorizedError):
+        await CertificateAuthenticator(but=ours.pair.cert).authenticate(request(good))
