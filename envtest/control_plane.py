@@ -34,6 +34,7 @@ from envtest.kinds.signing_requests import ApprovalStrategy, SignatureStrategy, 
 from envtest.kinds.subresources import BindingStore, EvictionStore, ReadableStore, UpdateStore
 from envtest.kinds.typed import Defaults, TypedModel, Typing
 from envtest.tables.load import Row, rows, types
+from envtest.tables.messages import write_protobuf
 from envtest.webhooks import Services, install
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
@@ -170,6 +171,7 @@ class ControlPlane:
             authenticators=self.access.authenticators,
             authorizer=self.access.observed,
             anonymous=self.access.anonymous,
+            protobuf=write_protobuf,
             clock=clock,
         )
 

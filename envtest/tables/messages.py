@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from envtest.tables.plain import is_plain
-from opsdk.apiserver.protobuf import Field, Reader
+from opsdk.apiserver.protobuf import META, Field, Reader
+from opsdk.apiserver.protobuf_writer import Writer, enveloped
 
 _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggregator": "kube_aggregator"}
 
@@ -95,3 +97,32 @@ def message_of(schema: str) -> str:
 
 READER = Reader(fields_of, is_plain)
 """Reads the bodies of built-in kinds."""
+
+_WRITER = Writer(fields_of)
+_GROUPS = {
+    "": "k8s.io.api.core",
+    "apiextensions.k8s.io": "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions",
+    "apiregistration.k8s.io": "k8s.io.kube_aggregator.pkg.apis.apiregistration",
+    "internal.apiserver.k8s.io": "k8s.io.api.apiserverinternal",
+}
+"""Packages that are not named after the first word of their group."""
+_META_KINDS = frozenset({"Status", "PartialObjectMetadata", "PartialObjectMetadataList", "WatchEvent"})
+
+
+def message_for(api_version: str, kind: str) -> str:
+    """The message of a kind.
+
+    >>> message_for("apps/v1", "DeploymentList")
+    'k8s.io.api.apps.v1.DeploymentList'
+    """
+    if kind in _META_KINDS:
+        return f"{META}.{kind}"
+    group, _, version = api_version.rpartition("/")
+    package = _GROUPS.get(group) or f"k8s.io.api.{group.partition('.')[0]}"
+    return f"{package}.{version}.{kind}"
+
+
+def write_protobuf(tree: Mapping[str, Any]) -> bytes:
+    """An object, a list or a status as a body; `EncodeError` for a kind without messages."""
+    api_version, kind = tree["apiVersion"], tree["kind"]
+    return enveloped(api_version, kind, _WRITER.write(tree, message_for(api_version, kind)))

@@ -18,7 +18,7 @@ from opsdk.errors import DecodeError
 
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_META = "k8s.io.apimachinery.pkg.apis.meta.v1"
+META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,10 @@ def _items(data: bytes) -> list[str]:
 
 
 _SPECIAL: Mapping[str, Callable[[bytes], Any]] = {
-    f"{_META}.Time": lambda data: _stamp(data, micro=False),
-    f"{_META}.MicroTime": lambda data: _stamp(data, micro=True),
-    f"{_META}.Verbs": _items,
-    f"{_META}.FieldsV1": _raw_json,
+    f"{META}.Time": lambda data: _stamp(data, micro=False),
+    f"{META}.MicroTime": lambda data: _stamp(data, micro=True),
+    f"{META}.Verbs": _items,
+    f"{META}.FieldsV1": _raw_json,
     "k8s.io.apimachinery.pkg.api.resource.Quantity": _first_text,
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,

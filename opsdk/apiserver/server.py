@@ -33,6 +33,7 @@ from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.apiserver.endpoints.well_known import WellKnown
 from opsdk.apiserver.registry.ports import Connecter, verbs_of
 from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
 from opsdk.web.application import asgi
 from opsdk.web.request import Request
 from opsdk.web.response import Response, text_response
@@ -128,10 +129,12 @@ class Server:
         authenticators: Sequence[Authenticator] = (),
         authorizer: Authorizer | None = None,
         anonymous: bool = True,
+        protobuf: Callable[[Tree], bytes] | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.delegate = delegate
         self.clock = clock
+        self._protobuf = protobuf
         self.hooks: list[Hook] = []
         self.audit = AuditLog()
         self.well_known = (well_known or (lambda server: WellKnown(server.groups)))(self)
@@ -175,7 +178,7 @@ class Server:
         if self._handler is None:
             self._handler = self.filters.wrap(self._direct)
         info = parse_request(request.method, request.path, request.query)
-        return await self._handler(Call(http=request, info=info, clock=self.clock))
+        return await self._handler(Call(http=request, info=info, clock=self.clock, protobuf=self._protobuf))
 
     async def _direct(self, call: Call) -> Response:
         answer = None if call.info.is_resource else self.well_known.answer(call)

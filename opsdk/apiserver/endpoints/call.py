@@ -10,6 +10,7 @@ from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.storage.ports import Tree
 from opsdk.web.request import Request
 from opsdk.web.response import Response
 
@@ -23,6 +24,7 @@ class Call:
         impersonator: who asks, where they act as somebody else.
         authorizer: for what turns out only later, e.g. that an update creates.
         annotations: for the audit log.
+        protobuf: writes answers as protobuf, where the server can.
     """
 
     http: Request
@@ -31,6 +33,7 @@ class Call:
     user: User = ANONYMOUS
     impersonator: User | None = None
     authorizer: Authorizer | None = None
+    protobuf: Callable[[Tree], bytes] | None = None
     audit_id: str = ""
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)

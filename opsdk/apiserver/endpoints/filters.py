@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from opsdk.apiserver import problems
@@ -14,11 +14,11 @@ from opsdk.apiserver.auth.authentication import UnionAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.endpoints.access import check
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.apiserver.endpoints.negotiate import negotiate
+from opsdk.apiserver.endpoints.negotiate import demands_protobuf, negotiate
 from opsdk.apiserver.endpoints.render import encode
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.endpoints.verb_list import ExpiredListError
-from opsdk.errors import ApiError, UnauthorizedError
+from opsdk.errors import ApiError, NotAcceptableError, UnauthorizedError
 from opsdk.web.response import Response, encode_json
 
 _LOG = logging.getLogger("opsdk.apiserver")
@@ -90,12 +90,19 @@ async def recover(call: Call, handler: Handler) -> Response:
 
 
 def negotiated_error(call: Call, error: ApiError) -> Response:
-    """An error in YAML for those who asked for that, else in JSON."""
+    """An error in YAML for those who asked for that, in protobuf for those who take nothing else, else in JSON."""
     response = error_response(error)
-    if "yaml" not in call.http.header("accept"):
+    header = call.http.header("accept")
+    if "yaml" not in header and "protobuf" not in header:
         return response
     with suppress(ApiError):
-        accepted = negotiate(call.http.header("accept"))
+        try:
+            accepted = negotiate(header)
+        except NotAcceptableError:
+            demanded = demands_protobuf(header)
+            if demanded is None or call.protobuf is None:
+                return response
+            accepted = replace(demanded, write=call.protobuf)
         response.headers[0] = ("content-type", accepted.media)
         response.body = encode(status_of(error), accepted)
     return response

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from opsdk.apiserver.problems import EMPTY
+from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotAcceptableError
 
 JSON = "application/json"
@@ -22,6 +23,8 @@ class Accepted:
     media: str
     params: Mapping[str, str] = field(default_factory=dict)
     quality: float = 1.0
+    write: Callable[[Tree], bytes] | None = field(default=None, compare=False)
+    """How a body is written, where it is neither JSON nor YAML."""
 
     @property
     def kind(self) -> str:
@@ -96,6 +99,18 @@ def negotiate(
         if _serves(clause, kinds or {}):
             return Accepted(JSON, clause.params) if clause.media == "*/*" else clause
     raise not_acceptable(header, streams=streams)
+
+
+def demands_protobuf(header: str) -> Accepted | None:
+    """The clause of a client that takes protobuf; for those who take nothing else.
+
+    Tables have no such form.
+    """
+    for clause in clauses(header):
+        fits = _serves(replace(clause, media=JSON), OBJECT_KINDS) and clause.kind != "Table"
+        if clause.media == PROTOBUF and fits:
+            return clause
+    return None
 
 
 OBJECT_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadata": (META_GROUP, ("v1", "v1beta1"))}

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.negotiate import JSON, META_GROUP, OBJECT_KINDS, YAML, Accepted, negotiate, nothing_fits
+from opsdk.apiserver.endpoints.negotiate import (
+    JSON,
+    META_GROUP,
+    OBJECT_KINDS,
+    YAML,
+    Accepted,
+    demands_protobuf,
+    negotiate,
+    nothing_fits,
+)
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotAcceptableError
@@ -25,6 +35,8 @@ class _Dumper(yaml.SafeDumper):
 
 def encode(value: Tree, accepted: Accepted, *, pretty: bool = False) -> bytes:
     """A body in the accepted encoding."""
+    if accepted.write is not None:
+        return accepted.write(value)
     if accepted.media == YAML:
         text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
         return text.encode()
@@ -56,7 +68,10 @@ def accepted_for(call: Call, served: Installed) -> Accepted:
         accepted = negotiate(header, OBJECT_KINDS, streams=call.info.verb == "watch")
     except NotAcceptableError:
         if served.model.typed:
-            raise
+            demanded = demands_protobuf(header)
+            if demanded is None or call.protobuf is None:
+                raise
+            return replace(demanded, write=call.protobuf)
         # Custom resources have one text for all cases.
         raise nothing_fits() from None
     include = call.http.query.get("includeObject")

@@ -1,4 +1,4 @@
-"""GET with ``watch``: a stream of events, one JSON object on each line."""
+"""GET with ``watch``: a stream of events, one JSON object on each line, or frames of protobuf."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from opsdk.apiserver.endpoints.negotiate import Accepted
 from opsdk.apiserver.endpoints.options import ListOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.render import PLAIN, accepted_for, encode, partial, table
 from opsdk.apiserver.endpoints.status import status_of
+from opsdk.apiserver.protobuf_writer import watch_frame
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
@@ -45,7 +46,7 @@ async def handle(call: Call, served: Installed) -> Response:
     initial, watch = await _open(call, served, options)
     stream = _Stream(call, served, options, accepted)
     release = None if watch is None else watch.close
-    media = ("content-type", accepted.media)
+    media = ("content-type", accepted.media if accepted.write is None else f"{accepted.media};stream=watch")
     return StreamResponse(200, [media], chunks=stream.chunks(initial, watch), release=release)
 
 
@@ -170,7 +171,7 @@ class _Stream:
 
     def _line(self, event: Event) -> bytes:
         if event.type == "ERROR":
-            return encode({"type": "ERROR", "object": event.obj}, PLAIN) + b"\n"
+            return self._framed("ERROR", event.obj)
         if event.type == "INITIAL_END":
             if not self._options.bookmarks:
                 return b""
@@ -187,8 +188,13 @@ class _Stream:
 
     def _encode(self, kind: str, obj: Tree) -> bytes:
         shaped = self._shaped(kind, obj)
-        body = _once(obj) if shaped is obj and kind != "BOOKMARK" else encode(shaped, PLAIN)
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
+        return self._framed(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
+
+    def _framed(self, kind: str, obj: Tree, *, once: bool = False) -> bytes:
+        write = self._accepted.write
+        if write is not None:
+            return watch_frame(kind, write(obj))
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), _once(obj) if once else encode(obj, PLAIN))
 
     def _shaped(self, kind: str, obj: Tree) -> Tree:
         accepted = self._accepted

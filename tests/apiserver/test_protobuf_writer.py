@@ -1,0 +1,168 @@
+"""Protobuf answers: what is written can be read again, and clients that take nothing else get nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from server_client import Caller
+
+from envtest.environment import Environment
+from envtest.tables.load import rows
+from envtest.tables.messages import READER, fields_of, message_for, write_protobuf
+from opsdk.apiserver.protobuf import Field, envelope
+from opsdk.apiserver.protobuf_writer import Writer, watch_frame
+from opsdk.errors import EncodeError
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+PODS = "/api/v1/namespaces/default/pods"
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "labels": {"b": "2", "a": "1"}, "creationTimestamp": "2024-02-29T23:59:59Z"},
+    "spec": {
+        "containers": [
+            {
+                "name": "c",
+                "image": "i",
+                "ports": [{"containerPort": 80, "protocol": "TCP"}],
+                "resources": {"limits": {"cpu": "100m"}},
+                "readinessProbe": {"httpGet": {"path": "/", "port": "web"}},
+                "livenessProbe": {"tcpSocket": {"port": 8080}},
+            }
+        ],
+        "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "secret": {"secretName": "s", "defaultMode": 420}}],
+        "terminationGracePeriodSeconds": 30,
+    },
+}
+DEFINITION: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "a.b.c"},
+    "spec": {
+        "group": "b.c",
+        "versions": [
+            {
+                "name": "v1",
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "n": {"type": "number", "minimum": -0.5, "default": {"x": [1, None]}, "enum": [1, "2"]},
+                            "m": {"type": "object", "additionalProperties": {"type": "string"}},
+                            "l": {"type": "array", "items": {"type": "integer", "format": "int64"}},
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def read(body: bytes) -> dict[str, Any]:
+    """A body as a tree."""
+    unknown = envelope(body)
+    tree = READER.read(unknown.raw, message_for(unknown.api_version, unknown.kind))
+    return {"apiVersion": unknown.api_version, "kind": unknown.kind, **tree}
+
+
+@pytest.mark.parametrize("obj", [POD, DEFINITION], ids=["pod", "definition"])
+def test_what_is_written_is_read_again(obj: dict[str, Any]) -> None:
+    """Inline parts, maps, times, quantities, numbers or texts, schemas: all of them come back."""
+    assert read(write_protobuf(obj)) == obj
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), st.text(max_size=5)),
+    st.lists(st.integers(-(2**31), 2**31 - 1)),
+    st.floats(allow_nan=False),
+    st.binary(max_size=20),
+)
+def test_any_value_comes_back(texts: dict[str, str], numbers: list[int], number: float, raw: bytes) -> None:
+    """Whatever the values are."""
+    import base64
+
+    from opsdk.apiserver.protobuf import Reader
+
+    fields = {
+        1: Field("texts", "string,string", map=True),
+        2: Field("numbers", "int32", repeated=True),
+        3: Field("number", "double"),
+        70_000: Field("raw", "bytes"),
+    }
+    known = {"m": fields}
+    tree = {"texts": texts, "numbers": numbers, "number": number, "raw": base64.b64encode(raw).decode()}
+    back = Reader(known.get, lambda *_: False).read(Writer(known.get).write(tree, "m"), "m")
+    assert {"texts": {}, "numbers": [], **back} == tree
+
+
+def test_what_does_not_fit_is_an_error() -> None:
+    """The message and its field are named."""
+    with pytest.raises(EncodeError, match=r"ObjectMeta\.name cannot be 5"):
+        write_protobuf({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 5}})
+    with pytest.raises(EncodeError, match=r"unknown message k8s\.io\.api\.core\.v1\.Nothing"):
+        write_protobuf({"apiVersion": "v1", "kind": "Nothing"})
+
+
+def test_every_built_in_kind_has_its_message() -> None:
+    """And so has the list of each kind that can be listed."""
+    missing = []
+    for row in rows():
+        info = row.info
+        kinds = [info.kind, f"{info.kind}List"] if "list" in row.verbs else [info.kind]
+        missing += [kind for kind in kinds if fields_of(message_for(info.kind_api_version, kind)) is None]
+    assert not missing
+
+
+async def test_clients_that_take_nothing_else_get_it() -> None:
+    """Objects, lists, metadata and errors."""
+    async with Environment() as env:
+        call = Caller(env)
+        plain = (await call("POST", PODS, POD)).json
+        found = await call("GET", f"{PODS}/p", accept=PROTOBUF)
+        assert found.headers["content-type"] == PROTOBUF
+        assert shorn(read(found.raw)) == shorn(plain)
+        listed = read((await call("GET", PODS, accept=PROTOBUF)).raw)
+        assert listed["kind"] == "PodList"
+        assert [item["metadata"]["name"] for item in listed["items"]] == ["p"]
+        partial = await call("GET", f"{PODS}/p", accept=f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+        assert read(partial.raw)["metadata"]["uid"] == plain["metadata"]["uid"]
+        lost = await call("GET", f"{PODS}/q", accept=PROTOBUF)
+        assert (lost.status, read(lost.raw)["reason"]) == (404, "NotFound")
+        table = await call("GET", PODS, accept=f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1")
+        assert table.status == 406
+
+
+async def test_others_get_json() -> None:
+    """Who takes JSON too gets that, which everybody can read."""
+    async with Environment() as env:
+        answer = await Caller(env)("GET", PODS, accept=f"{PROTOBUF},application/json")
+        assert answer.headers["content-type"] == "application/json"
+
+
+async def test_streams_come_in_frames() -> None:
+    """Four bytes of length, then an event with its object."""
+    async with Environment() as env:
+        call = Caller(env)
+        made = (await call("POST", PODS, POD)).json
+        answer = await call("GET", f"{PODS}?watch=1&timeoutSeconds=1", accept=PROTOBUF)
+        assert answer.headers["content-type"] == f"{PROTOBUF};stream=watch"
+        size = int.from_bytes(answer.raw[:4], "big")
+        assert len(answer.raw) == size + 4
+        body = answer.raw[answer.raw.index(b"k8s\0") :]
+        assert answer.raw == watch_frame("ADDED", body)
+        assert shorn(read(body)) == shorn(made)
+
+
+def shorn(obj: Any) -> Any:
+    """Without empty parts: a message does not tell them from none."""
+    if isinstance(obj, list):
+        return [shorn(item) for item in obj]
+    if not isinstance(obj, dict):
+        return obj
+    made = {key: shorn(value) for key, value in obj.items() if key != "managedFields"}
+    return json.loads(json.dumps({key: value for key, value in made.items() if value not in ({}, [], "", 0, False)}))
