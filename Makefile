@@ -3,6 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPAT := .venv-compat
+COMPAT_STAMP := $(COMPAT)/.installed
+
+$(COMPAT_STAMP): pyproject.toml tests/compat/requirements.txt
+	$(PYTHON) -m venv $(COMPAT)
+	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check --editable '.[envtest]' -r tests/compat/requirements.txt
+	@touch $@
 
 .PHONY: help test lint types demo bench fuzz docs format clean
 help: ## list the verbs
@@ -28,6 +35,9 @@ types: $(STAMP) ## strict type check
 demo: $(STAMP) ## a local API server, the sample operator, and a short story
 	PYTHONPATH=samples/website $(BIN)/python -m website.demo
 
+compat: $(COMPAT_STAMP) ## other Python clients and kopf against the server, in an environment of their own
+	$(COMPAT)/bin/python -m pytest -q -W ignore --show-capture=no tests/compat $(ARGS)
+
 bench: $(STAMP) ## speed and memory, as ratios measured side by side
 	PYTHONPATH=samples/website $(BIN)/python -m tests.bench $(ARGS)
 
@@ -42,4 +52,4 @@ format: $(STAMP) ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

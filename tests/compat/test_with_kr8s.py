@@ -1,0 +1,118 @@
+"""kr8s, blocking and not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import kr8s
+import kr8s.asyncio
+import pytest
+from kr8s.asyncio.objects import ConfigMap as AsyncConfigMap
+from kr8s.objects import ConfigMap, CustomResourceDefinition, Deployment, Pod, new_class
+
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
+
+
+@pytest.fixture
+def api(kubeconfig: str, namespace: str) -> Iterator[Any]:
+    """A client for the namespace."""
+    return kr8s.api(kubeconfig=kubeconfig, namespace=namespace)
+
+
+def named(name: str, namespace: str, **more: Any) -> dict[str, Any]:
+    """The beginning of an object."""
+    return {"metadata": {"name": name, "namespace": namespace}, **more}
+
+
+def test_objects_are_labelled_and_patched(api: Any, namespace: str) -> None:
+    """Labels, annotations, patches; refreshed from what the server has."""
+    made = ConfigMap(named("a", namespace, data={"k": "v"}), api=api)
+    made.create()
+    made.patch({"data": {"z": "1"}})
+    made.patch([{"op": "add", "path": "/data/j", "value": "2"}], type="json")
+    made.label({"app": "x"})
+    made.annotate({"note": "y"})
+    made.refresh()
+    assert (dict(made.data), dict(made.labels), dict(made.annotations)) == (
+        {"k": "v", "z": "1", "j": "2"},
+        {"app": "x"},
+        {"note": "y"},
+    )
+    assert [o.name for o in api.get("configmaps", label_selector={"app": "x"}, namespace=namespace)] == ["a"]
+    kind, found = next(iter(api.watch("configmaps", namespace=namespace, label_selector="app=x")))
+    assert (kind, found.name) == ("ADDED", "a")
+    made.delete()
+    made.wait("delete", timeout=10)
+    assert not made.exists()
+
+
+def test_pods_run_and_go(api: Any, namespace: str) -> None:
+    """Conditions are waited for; logs are read; deletion is seen."""
+    pod = Pod(named("p", namespace, spec={"containers": [{"name": "c", "image": "i"}]}), api=api)
+    pod.create()
+    pod.wait("condition=Ready", timeout=10)
+    assert pod.ready()
+    assert list(pod.logs()) == ["p", "c"]
+    pod.delete()
+    pod.wait("delete", timeout=10)
+
+
+def test_deployments_scale(api: Any, namespace: str) -> None:
+    """``scale`` waits for the status to follow."""
+    labels = {"app": "d"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    made = Deployment(named("d", namespace, spec=spec), api=api)
+    made.create()
+    made.wait("condition=Available", timeout=10)
+    made.scale(3)
+    made.wait("jsonpath='{.status.readyReplicas}'=3", timeout=10)
+    assert len(made.pods()) == 3
+
+
+def test_nodes_are_cordoned(api: Any) -> None:
+    """And let in again."""
+    (node,) = api.get("nodes")
+    node.cordon()
+    node.refresh()
+    assert node.unschedulable
+    node.uncordon()
+    node.refresh()
+    assert not node.spec.get("unschedulable")
+
+
+def test_custom_kinds(api: Any, namespace: str, definition: Any) -> None:
+    """Classes made on the fly, with status, scale and owners."""
+    kind = CustomResourceDefinition(definition("kr8s.test"), api=api)
+    kind.create()
+    kind.wait("condition=Established", timeout=10)
+    toy_class = new_class("Toy", "kr8s.test/v1", asyncio=False, namespaced=True, scalable=True)
+    toy = toy_class(named("t", namespace, spec={"replicas": 1}), api=api)
+    toy.create()
+    toy.patch({"status": {"replicas": 1}}, subresource="status")
+    toy.scale(1)
+    owner = ConfigMap(named("o", namespace), api=api)
+    owner.create()
+    toy.set_owner(owner)
+    toy.refresh()
+    assert [o.name for o in api.get("toys.kr8s.test", namespace=namespace)] == ["t"]
+    assert toy.metadata.ownerReferences[0].uid == owner.metadata.uid
+    assert toy.raw["status"]["replicas"] == 1
+
+
+def test_what_the_server_says_of_itself(api: Any) -> None:
+    """Versions, users and resources."""
+    assert api.version()["gitVersion"].startswith("v1.36")
+    assert api.whoami() == "admin"
+    assert "pods" in [r["name"] for r in api.api_resources()]
+
+
+async def test_without_blocking(kubeconfig: str, namespace: str) -> None:
+    """The same objects, awaited."""
+    api = await kr8s.asyncio.api(kubeconfig=kubeconfig, namespace=namespace)
+    made = await AsyncConfigMap(named("a", namespace), api=api)
+    await made.create()
+    await made.patch([{"op": "add", "path": "/data", "value": {"q": "1"}}], type="json")
+    assert "a" in [o.name async for o in api.get("configmaps", namespace=namespace)]
+    await made.delete()

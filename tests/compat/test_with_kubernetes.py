@@ -1,0 +1,197 @@
+"""The official client, blocking."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from kubernetes import client, config, dynamic, utils, watch
+from kubernetes.client.rest import ApiException
+from kubernetes.leaderelection import electionconfig, leaderelection
+from kubernetes.leaderelection.resourcelock.configmaplock import ConfigMapLock
+
+pytestmark = pytest.mark.e2e
+MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+
+
+@pytest.fixture
+def api(kubeconfig: str) -> Iterator[client.ApiClient]:
+    """A client of the server."""
+    with config.new_client_from_config(kubeconfig) as made:
+        yield made
+
+
+def deployment(name: str) -> dict[str, Any]:
+    """One to create."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def eventually(look: Callable[[], bool]) -> None:
+    """Wait until it holds."""
+    deadline = time.monotonic() + 15
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_patches_of_every_kind(api: client.ApiClient, namespace: str) -> None:
+    """A dict is a strategic merge, a list a JSON patch, others by their content type."""
+    v1 = client.CoreV1Api(api)
+    v1.create_namespaced_config_map(namespace, client.V1ConfigMap(metadata={"name": "a"}, data={"k": "v"}))
+    assert v1.patch_namespaced_config_map("a", namespace, {"data": {"z": "1"}}).data == {"k": "v", "z": "1"}
+    added = [{"op": "add", "path": "/data/y", "value": "2"}]
+    assert v1.patch_namespaced_config_map("a", namespace, added).data["y"] == "2"
+    gone = {"data": {"y": None, "z": None}}
+    assert v1.patch_namespaced_config_map("a", namespace, gone, _content_type=MERGE).data == {"k": "v"}
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"q": "1"}}
+    made = v1.patch_namespaced_config_map("a", namespace, applied, field_manager="m", _content_type=APPLY)
+    assert made.data == {"k": "v", "q": "1"}
+    other = {**applied, "data": {"q": "2"}}
+    with pytest.raises(ApiException) as refused:
+        v1.patch_namespaced_config_map("a", namespace, other, field_manager="n", _content_type=APPLY)
+    assert (refused.value.status, refused.value.reason) == (409, "Conflict")
+
+
+def test_lists_in_pages_and_raw(api: client.ApiClient, namespace: str) -> None:
+    """``limit`` and ``_continue``; ``_preload_content=False`` gives the stream as it comes."""
+    v1 = client.CoreV1Api(api)
+    for name in "abc":
+        v1.create_namespaced_config_map(namespace, {"metadata": {"name": name, "labels": {"paged": "yes"}}})
+    names, more = [], ""
+    while more is not None:
+        page = v1.list_namespaced_config_map(namespace, limit=2, _continue=more, label_selector="paged=yes")
+        names += [item.metadata.name for item in page.items]
+        more = page.metadata._continue or None
+    assert names == ["a", "b", "c"]
+    raw = v1.list_namespaced_config_map(namespace, label_selector="paged", _preload_content=False)
+    assert [item["metadata"]["name"] for item in json.loads(raw.data)["items"]] == names
+    stream = v1.list_namespaced_config_map(namespace, watch=True, timeout_seconds=1, _preload_content=False)
+    events = [json.loads(line) for line in b"".join(stream.stream()).splitlines()]
+    assert {"a", "b", "c"} <= {event["object"]["metadata"]["name"] for event in events if event["type"] == "ADDED"}
+
+
+def test_watches_resume_and_expire(api: client.ApiClient, namespace: str, served: Any) -> None:
+    """A watch goes on where it was; one from before the history gets 410, and lists again."""
+    v1 = client.CoreV1Api(api)
+    first = v1.create_namespaced_config_map(namespace, {"metadata": {"name": "a"}}).metadata.resource_version
+    v1.create_namespaced_config_map(namespace, {"metadata": {"name": "b"}})
+    watcher = watch.Watch()
+    for event in watcher.stream(v1.list_namespaced_config_map, namespace, resource_version=first):
+        assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
+        watcher.stop()
+    served.call(lambda env: env.faults.compact())
+    with pytest.raises(ApiException) as old:
+        list(watch.Watch().stream(v1.list_namespaced_config_map, namespace, resource_version=first, timeout_seconds=2))
+    assert old.value.status == 410
+    fresh = [
+        e["object"].metadata.name
+        for e in watch.Watch().stream(v1.list_namespaced_config_map, namespace, timeout_seconds=1)
+    ]
+    assert {"a", "b"} <= set(fresh)
+
+
+def test_workloads_scale_and_log(api: client.ApiClient, namespace: str) -> None:
+    """Deployments with their scale and status; logs, evictions and tokens of what runs."""
+    v1, apps = client.CoreV1Api(api), client.AppsV1Api(api)
+    apps.create_namespaced_deployment(namespace, deployment("d"))
+    eventually(lambda: apps.read_namespaced_deployment_status("d", namespace).status.ready_replicas == 1)
+    apps.patch_namespaced_deployment_scale("d", namespace, {"spec": {"replicas": 3}})
+    assert apps.read_namespaced_deployment_scale("d", namespace).spec.replicas == 3
+    eventually(lambda: apps.read_namespaced_deployment("d", namespace).status.available_replicas == 3)
+    name = v1.list_namespaced_pod(namespace, label_selector="app=d").items[0].metadata.name
+    assert v1.read_namespaced_pod_log(name, namespace, tail_lines=1) == "c\n"
+    v1.create_namespaced_pod_eviction(name, namespace, client.V1Eviction(metadata={"name": name}))
+    v1.create_namespaced_service_account(namespace, {"metadata": {"name": "robot"}})
+    asked = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
+    assert v1.create_namespaced_service_account_token("robot", namespace, asked).status.token.count(".") == 2
+
+
+def test_typed_times_come_back(api: client.ApiClient, namespace: str) -> None:
+    """Microseconds survive the way there and back."""
+    now = datetime.now(UTC).replace(microsecond=123456)
+    lease = client.V1Lease(metadata={"name": "l"}, spec=client.V1LeaseSpec(holder_identity="me", renew_time=now))
+    made = client.CoordinationV1Api(api).create_namespaced_lease(namespace, lease)
+    assert made.spec.renew_time == now
+
+
+def test_custom_objects(api: client.ApiClient, namespace: str, definition: Any) -> None:
+    """Definitions, their objects, status and scale."""
+    kinds, toys = client.ApiextensionsV1Api(api), client.CustomObjectsApi(api)
+    kinds.create_custom_resource_definition(definition("kubernetes.io.test"))
+    where = ("kubernetes.io.test", "v1", namespace, "toys")
+    eventually(lambda: kinds.read_custom_resource_definition("toys.kubernetes.io.test").status.conditions is not None)
+    body = {"apiVersion": "kubernetes.io.test/v1", "kind": "Toy", "metadata": {"name": "t"}, "spec": {"replicas": 1}}
+    toys.create_namespaced_custom_object(*where, body)
+    assert toys.patch_namespaced_custom_object(*where, "t", {"spec": {"replicas": 2}})["spec"]["replicas"] == 2
+    assert toys.patch_namespaced_custom_object_status(*where, "t", {"status": {"x": 1}})["status"] == {"x": 1}
+    assert toys.patch_namespaced_custom_object_scale(*where, "t", {"spec": {"replicas": 4}})["spec"]["replicas"] == 4
+    assert len(toys.list_cluster_custom_object("kubernetes.io.test", "v1", "toys")["items"]) == 1
+    assert toys.delete_namespaced_custom_object(*where, "t")["status"] == "Success"
+
+
+def test_the_dynamic_client(api: client.ApiClient, namespace: str) -> None:
+    """Discovery, every verb, server-side apply and watches without types."""
+    found = dynamic.DynamicClient(api).resources.get(api_version="apps/v1", kind="Deployment")
+    found.create(body=deployment("d"), namespace=namespace)
+    found.patch(body={"spec": {"replicas": 2}}, name="d", namespace=namespace, content_type=MERGE)
+    applied = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"paused": True}}
+    found.server_side_apply(body=applied, name="d", namespace=namespace, field_manager="m")
+    got = found.get(name="d", namespace=namespace)
+    assert (got.spec.replicas, got.spec.paused) == (2, True)
+    assert next(iter(found.watch(namespace=namespace, timeout=1)))["object"].metadata.name == "d"
+    found.delete(name="d", namespace=namespace)
+
+
+def test_lists_of_manifests(api: client.ApiClient, namespace: str) -> None:
+    """``utils.create_from_dict``, and what it says of what exists."""
+    items = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": n, "namespace": namespace}} for n in "ab"]
+    manifest = {"apiVersion": "v1", "kind": "List", "items": items}
+    utils.create_from_dict(api, manifest)
+    with pytest.raises(utils.FailToCreateError) as again:
+        utils.create_from_dict(api, manifest)
+    assert [e.status for e in again.value.api_exceptions] == [409, 409]
+
+
+def test_somebody_leads(api: client.ApiClient, kubeconfig: str, namespace: str) -> None:
+    """Its leader election, which keeps its lock in annotations of a ConfigMap, until it cannot."""
+    config.load_kube_config(kubeconfig)
+    leads, stopped, broken = threading.Event(), threading.Event(), threading.Event()
+
+    class Lock(ConfigMapLock):
+        def update(self, *arguments: Any) -> bool:
+            return not broken.is_set() and super().update(*arguments)
+
+    wanted = electionconfig.Config(
+        Lock("lock", namespace, "me"),
+        lease_duration=3,
+        renew_deadline=2,
+        retry_period=1.1,
+        onstarted_leading=leads.set,
+        onstopped_leading=stopped.set,
+    )
+    election = threading.Thread(target=leaderelection.LeaderElection(wanted).run, daemon=True)
+    election.start()
+    assert leads.wait(10)
+    kept = client.CoreV1Api(api).read_namespaced_config_map("lock", namespace).metadata.annotations
+    assert json.loads(kept["control-plane.alpha.kubernetes.io/leader"])["holderIdentity"] == "me"
+    broken.set()
+    election.join(10)
+    assert stopped.is_set()
+
+
+def test_what_the_server_says_of_itself(api: client.ApiClient) -> None:
+    """Versions, groups and resources; a slash at the end does not matter."""
+    assert client.VersionApi(api).get_code().git_version.startswith("v1.36")
+    assert "apps" in [group.name for group in client.ApisApi(api).get_api_versions().groups]
+    assert "pods" in [resource.name for resource in client.CoreV1Api(api).get_api_resources().resources]
+    for path in ("/api/", "/apis/", "/api/v1/", "/apis/apps/v1/"):
+        host = api.configuration.host
+        answer = api.rest_client.request("GET", f"{host}{path}", headers={"accept": "application/json"})
+        assert answer.status == 200, path

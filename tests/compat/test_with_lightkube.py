@@ -1,0 +1,141 @@
+"""lightkube, blocking and not: the flows of its own end-to-end tests."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import lightkube
+import pytest
+from lightkube.generic_resource import (
+    create_namespaced_resource,
+    get_generic_resource,
+    load_in_cluster_generic_resources,
+)
+from lightkube.models.apps_v1 import DeploymentSpec
+from lightkube.models.core_v1 import (
+    Container,
+    HTTPGetAction,
+    PodSpec,
+    PodTemplateSpec,
+    Probe,
+    ServicePort,
+    ServiceSpec,
+)
+from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import ConfigMap, Namespace, Node, Pod, Service
+from lightkube.types import CascadeType, PatchType
+
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
+
+
+@pytest.fixture
+def lk(kubeconfig: str, namespace: str) -> lightkube.Client:
+    """A client for the namespace."""
+    return lightkube.Client(namespace=namespace, field_manager="lightkube")
+
+
+def a_deployment(name: str) -> Deployment:
+    """One to create, with a probe: part of it is embedded."""
+    probe = Probe(httpGet=HTTPGetAction(port=80))
+    pods = PodTemplateSpec(
+        metadata=ObjectMeta(labels={"app": name}),
+        spec=PodSpec(containers=[Container(name="c", image="i", readinessProbe=probe)]),
+    )
+    spec = DeploymentSpec(replicas=1, selector=LabelSelector(matchLabels={"app": name}), template=pods)
+    return Deployment(metadata=ObjectMeta(name=name), spec=spec)
+
+
+def test_patches_of_every_kind(lk: lightkube.Client) -> None:
+    """Strategic, merge, JSON and apply."""
+    lk.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"k": "v"}))
+    assert lk.patch(ConfigMap, "a", {"data": {"s": "1"}}).data == {"k": "v", "s": "1"}
+    assert lk.patch(ConfigMap, "a", {"data": {"s": None}}, patch_type=PatchType.MERGE).data == {"k": "v"}
+    added = [{"op": "add", "path": "/data/j", "value": "1"}]
+    assert lk.patch(ConfigMap, "a", added, patch_type=PatchType.JSON).data == {"k": "v", "j": "1"}
+    applied = ConfigMap(metadata=ObjectMeta(name="a"), data={"p": "1"})
+    assert lk.patch(ConfigMap, "a", applied, patch_type=PatchType.APPLY, field_manager="m").data["p"] == "1"
+    found = lk.get(ConfigMap, "a")
+    found.data = {"n": "1"}
+    assert lk.replace(found).data == {"n": "1"}
+
+
+def test_managers_of_fields_conflict(lk: lightkube.Client) -> None:
+    """What one has applied, another takes by force only."""
+    lk.apply(ConfigMap(metadata=ObjectMeta(name="a"), data={"k": "v"}))
+    other = ConfigMap(metadata=ObjectMeta(name="a"), data={"k": "w"})
+    with pytest.raises(lightkube.ApiError) as refused:
+        lk.apply(other, field_manager="other")
+    assert refused.value.status.code == 409
+    assert lk.apply(other, field_manager="other", force=True).data == {"k": "w"}
+    gone = lk.apply(ConfigMap(metadata=ObjectMeta(name="a")), field_manager="other")
+    assert not gone.data
+
+
+def test_lists_in_chunks_and_by_selectors(lk: lightkube.Client, namespace: str) -> None:
+    """Pages are followed, selectors of all kinds understood."""
+    for name, app in (("a", "x"), ("b", "y"), ("c", "x")):
+        lk.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": app})))
+    assert [o.metadata.name for o in lk.list(ConfigMap, chunk_size=1, labels={"app": ["x", "y"]})] == ["a", "b", "c"]
+    assert [o.metadata.name for o in lk.list(ConfigMap, labels={"app": "x"}, fields={"metadata.name": "c"})] == ["c"]
+    assert {o.metadata.namespace for o in lk.list(ConfigMap, namespace="*")} > {namespace}
+    assert [n.metadata.name for n in lk.list(Node)] == ["node-1"]
+    assert lk.get(Namespace, namespace).status.phase == "Active"
+    for event, found in lk.watch(ConfigMap, labels={"app": "y"}, server_timeout=2):
+        assert (event, found.metadata.name) == ("ADDED", "b")
+        break
+    with pytest.raises(lightkube.ApiError) as missing:
+        lk.get(ConfigMap, "z")
+    assert (missing.value.status.code, missing.value.status.reason) == (404, "NotFound")
+
+
+def test_workloads(lk: lightkube.Client) -> None:
+    """Deployments become available; their scale and status are resources of their own."""
+    lk.create(a_deployment("d"))
+    assert lk.wait(Deployment, "d", for_conditions=["Available"]).status.readyReplicas == 1
+    scale = lk.get(Deployment.Scale, "d")
+    scale.spec.replicas = 2
+    assert lk.replace(scale, "d").spec.replicas == 2
+    assert lk.patch(Deployment.Status, "d", {"status": {"observedGeneration": 7}}).status.observedGeneration == 7
+    lk.create(
+        Service(metadata=ObjectMeta(name="s"), spec=ServiceSpec(selector={"app": "d"}, ports=[ServicePort(port=80)]))
+    )
+    assert lk.get(Service, "s").spec.clusterIP.startswith("10.0.0.")
+    name = next(iter(lk.list(Pod, labels={"app": "d"}))).metadata.name
+    assert list(lk.log(name)) == [f"{name}\n", "c\n"]
+    lk.create(Pod.Eviction(metadata=ObjectMeta(name=name)), name)
+    lk.delete(Deployment, "d", cascade=CascadeType.FOREGROUND)
+    deadline = time.monotonic() + 15
+    while list(lk.list(Deployment)) or list(lk.list(Pod)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_generic_resources(lk: lightkube.Client, definition: Any) -> None:
+    """Kinds that the client has no class for, its own words for them and those of the cluster."""
+    lk.create(CustomResourceDefinition.from_dict(definition("lightkube.test")))
+    lk.wait(CustomResourceDefinition, "toys.lightkube.test", for_conditions=["Established"])
+    toy = create_namespaced_resource("lightkube.test", "v1", "Toy", "toys")
+    assert lk.create(toy(metadata=ObjectMeta(name="t"), spec={"replicas": 1})).spec == {"replicas": 1}
+    assert lk.patch(toy, "t", {"spec": {"replicas": 2}}, patch_type=PatchType.MERGE).spec == {"replicas": 2}
+    assert lk.patch(toy.Status, "t", {"status": {"x": 2}}, patch_type=PatchType.MERGE).status == {"x": 2}
+    assert lk.get(toy.Scale, "t").spec.replicas == 2
+    load_in_cluster_generic_resources(lk)
+    assert get_generic_resource("lightkube.test/v1", "Toy") is not None
+    lk.delete(toy, "t")
+
+
+async def test_without_blocking(kubeconfig: str, namespace: str) -> None:
+    """The same with ``AsyncClient``."""
+    client = lightkube.AsyncClient(namespace=namespace)
+    try:
+        await client.create(a_deployment("d"))
+        assert (await client.wait(Deployment, "d", for_conditions=["Available"])).metadata.name == "d"
+        assert [o.metadata.name async for o in client.list(Deployment)] == ["d"]
+        async for event, found in client.watch(Deployment, server_timeout=2):
+            assert (event, found.metadata.name) == ("ADDED", "d")
+            break
+    finally:
+        await client.close()
