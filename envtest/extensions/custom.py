@@ -16,10 +16,10 @@ from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.negotiate import JSON, YAML
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.strategy import HasStatusRules
 from opsdk.apiserver.resources import Decoded, Printer
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause
 from opsdk.tree.identity import IdentityCache
 from opsdk.tree.shape import Shape, shape_of_schema
@@ -118,20 +118,18 @@ def schema_name(group: str, version: str, kind: str) -> str:
 Gone = Callable[[Context], Awaitable[None]]
 
 
-class CustomStrategy(HasStatusRules):
+class CustomStrategy(SchemaStrategy):
     """The rules of custom resources: their schema, and little else."""
 
     custom = True
-    has_generation = True
     allow_unconditional_update = False
 
     def __init__(
         self, definition: Tree, version: Tree, schema: StructuralSchema, *, gone: Gone, refuse: Callable[[str], None]
     ) -> None:
         spec = definition["spec"]
-        self.namespaced = spec["scope"] == "Namespaced"
-        self.has_status = (version.get("subresources") or {}).get("status") is not None
-        self._schema = schema
+        has_status = (version.get("subresources") or {}).get("status") is not None
+        super().__init__(schema, namespaced=spec["scope"] == "Namespaced", has_status=has_status)
         self._gone = gone
         self._refuse_create = refuse
         self.selectable = {
@@ -146,23 +144,7 @@ class CustomStrategy(HasStatusRules):
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """The status is the controller's; nothing is created while the definition goes."""
         self._refuse_create(obj["metadata"].get("name", ""))
-        if self.has_status:
-            obj.pop("status", None)
-
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
-        """The status is changed by its own resource."""
-        if self.has_status:
-            obj.pop("status", None)
-            if "status" in old:
-                obj["status"] = old["status"]
-
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
-        """By the schema."""
-        return [error.cause for error in self._schema.validate(obj)]
-
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
-        """By the schema; what was wrong before may stay wrong."""
-        return [error.cause for error in self._schema.validate(obj, old, warn=context.warn)]
+        super().prepare_for_create(context, obj)
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema too, whose messages begin below the status."""

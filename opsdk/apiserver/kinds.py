@@ -15,13 +15,12 @@ from opsdk.api.meta import ObjectMeta
 from opsdk.api.object import Object
 from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.negotiate import JSON, YAML
-from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import StatusStore, Store
-from opsdk.apiserver.registry.strategy import HasStatusRules
 from opsdk.apiserver.resources import Column, Decoded, Installed, Printer, ResourceInfo
 from opsdk.apiserver.storage.ports import Storage, Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
-from opsdk.errors import Cause, DecodeError
+from opsdk.apiserver.structural.strategy import SchemaStrategy
+from opsdk.errors import DecodeError
 from opsdk.tree.shape import Shape, shape_of_schema
 
 Kind = type[Object[Any, Any]]
@@ -139,40 +138,12 @@ def _metadata(found: Any) -> tuple[Tree, list[str]]:
     return known, sorted(f"metadata.{key}" for key in meta.keys() - known.keys())
 
 
-class KindStrategy(HasStatusRules):
+class KindStrategy(SchemaStrategy):
     """The rules that follow from the class; subclass it for more."""
 
-    has_generation = True
-
     def __init__(self, kind: Kind) -> None:
-        self.namespaced = kind.namespaced
         raw = schema_for(kind)
-        self.has_status = "status" in raw["properties"]
-        self._schema = StructuralSchema(raw)
-
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
-        """The status is the server's."""
-        if self.has_status:
-            obj.pop("status", None)
-
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
-        """The status is changed by its own resource."""
-        if self.has_status:
-            obj.pop("status", None)
-            if "status" in old:
-                obj["status"] = old["status"]
-
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
-        """By the schema."""
-        return [error.cause for error in self._schema.validate(obj)]
-
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
-        """By the schema; what was wrong before may stay wrong."""
-        return [error.cause for error in self._schema.validate(obj, old, warn=context.warn)]
-
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
-        """By the schema too."""
-        return self.validate_update(context, obj, old)
+        super().__init__(StructuralSchema(raw), namespaced=kind.namespaced, has_status="status" in raw["properties"])
 
 
 def resources_of(

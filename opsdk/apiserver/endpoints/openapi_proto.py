@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from opsdk.apiserver.protobuf_writer import chunk
+
 MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 # What clients ask for. The @ is not allowed in a media type, so it is never answered.
 _ASKED = (MEDIA, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
@@ -25,27 +27,25 @@ def encode_document(document: Mapping[str, Any]) -> bytes:
     """The bytes of a v2 document."""
     info = document["info"]
     made = _text(1, document["swagger"])
-    made += _message(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
-    paths = b"".join(_message(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
-    return made + _message(8, paths)
+    made += chunk(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
+    paths = b"".join(chunk(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
+    return made + chunk(8, paths)
 
 
 def _path_item(item: Mapping[str, Any]) -> bytes:
-    return b"".join(_message(number, _operation(item[name])) for name, number in _METHODS.items() if name in item)
+    return b"".join(chunk(number, _operation(item[name])) for name, number in _METHODS.items() if name in item)
 
 
 def _operation(operation: Mapping[str, Any]) -> bytes:
     made = _text(5, operation.get("operationId", ""))
-    made += b"".join(
-        _message(8, _query_parameter(p)) for p in operation.get("parameters", ()) if p.get("in") == "query"
-    )
-    return made + b"".join(_message(13, e) for e in _extensions(operation))
+    made += b"".join(chunk(8, _query_parameter(p)) for p in operation.get("parameters", ()) if p.get("in") == "query")
+    return made + b"".join(chunk(13, e) for e in _extensions(operation))
 
 
 def _query_parameter(parameter: Mapping[str, Any]) -> bytes:
     """ParametersItem -> Parameter -> NonBodyParameter -> QueryParameterSubSchema."""
     schema = _text(2, "query") + _text(4, parameter["name"]) + _text(6, "string")
-    return _message(1, _message(2, _message(3, schema)))
+    return chunk(1, chunk(2, chunk(3, schema)))
 
 
 def _extensions(operation: Mapping[str, Any]) -> Iterator[bytes]:
@@ -57,21 +57,8 @@ def _extensions(operation: Mapping[str, Any]) -> Iterator[bytes]:
 
 # ------------------------------------------------------------------ the wire
 def _named(name: str, value: bytes) -> bytes:
-    return _text(1, name) + _message(2, value)
+    return _text(1, name) + chunk(2, value)
 
 
 def _text(number: int, value: str) -> bytes:
-    return _message(number, value.encode()) if value else b""
-
-
-def _message(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
+    return chunk(number, value.encode()) if value else b""

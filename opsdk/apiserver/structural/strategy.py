@@ -1,0 +1,46 @@
+"""What a structural schema asks of the objects of a kind when they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.strategy import HasStatusRules
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.errors import Cause
+
+
+class SchemaStrategy(HasStatusRules):
+    """Objects follow the schema; the status is written by its own resource, where there is one."""
+
+    has_generation = True
+
+    def __init__(self, schema: StructuralSchema, *, namespaced: bool, has_status: bool) -> None:
+        self.namespaced = namespaced
+        self.has_status = has_status
+        self._schema = schema
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:  # noqa: ARG002 - the shape of the hook
+        """The status is not the creator's."""
+        if self.has_status:
+            obj.pop("status", None)
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:  # noqa: ARG002 - the shape of the hook
+        """The status stays."""
+        if self.has_status:
+            obj.pop("status", None)
+            if "status" in old:
+                obj["status"] = old["status"]
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
+        """By the schema."""
+        return [error.cause for error in self._schema.validate(obj)]
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """By the schema; what was wrong before may stay wrong."""
+        return [error.cause for error in self._schema.validate(obj, old, warn=context.warn)]
+
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """By the schema too."""
+        return self.validate_update(context, obj, old)
