@@ -16,9 +16,10 @@ from envtest.kinds.job_rules import (
 )
 from envtest.kinds.pod_rules import pod_spec_warnings
 from envtest.tables.load import Row
+from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.errors import Cause
+from opsdk.errors import ApiError, Cause
 
 _ORPHANS = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
@@ -32,6 +33,10 @@ class JobStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
+
+    def unknown_field(self, key: str) -> ApiError:
+        """In words of its own."""
+        return problems.bad_request(f"field label {problems.quoted(key)} not supported for Job")
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """Labels for its pods, and the selector that finds them."""

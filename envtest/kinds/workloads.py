@@ -11,6 +11,7 @@ from envtest.kinds.base import TableStrategy
 from envtest.kinds.pod_rules import pod_spec_warnings
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
+from opsdk.apiserver.raw import raw_text
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
@@ -155,6 +156,6 @@ class RevisionStrategy(TableStrategy):
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """See the class."""
         found = list(self.validate(context, obj))
-        if obj.get("data") != old.get("data"):
+        if raw_text(obj.get("data")) != raw_text(old.get("data")):
             found.append(problems.invalid_value("data", obj.get("data"), "field is immutable"))
         return found

@@ -153,5 +153,6 @@ def _row(raw: dict[str, Any]) -> Row:
         kind_group=raw.get("kindGroup"),
         kind_version=raw.get("kindVersion"),
         deprecation=_DEPRECATIONS.get((raw["group"], raw["resource"]), ""),
+        raw_field="data" if raw["resource"] == "controllerrevisions" else "",
     )
     return Row(info, tuple(raw["verbs"]))

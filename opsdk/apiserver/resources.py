@@ -56,6 +56,8 @@ class ResourceInfo:
     kind_version: str | None = None
     deprecation: str = ""
     """What callers are warned with, where the whole kind is deprecated."""
+    raw_field: str = ""
+    """A field that is kept as the text in which it came (see `opsdk.apiserver.raw`)."""
 
     @property
     def api_version(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from opsdk.apiserver.raw import RawTree
+
 
 def copy_tree(value: Any) -> Any:
     """A deep copy of dicts and lists; several times faster than `copy.deepcopy`."""
@@ -14,5 +16,5 @@ def copy_tree(value: Any) -> Any:
     return value
 
 
-_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
-"""Most of a tree; asking first saves most of the calls."""
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), RawTree})
+"""Most of a tree; asking first saves most of the calls. Raw objects are never changed in place."""

@@ -19,7 +19,7 @@ FLOORS = {
     "admission": 169,
     "apply": 146,
     "auth": 277,
-    "builtin": 576,
+    "builtin": 578,
     "cel": 167,
     "crd": 298,
     "crd-validation": 159,

@@ -10,6 +10,7 @@ from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.documents import Parsed, SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
+from opsdk.apiserver.raw import keep_text
 from opsdk.apiserver.resources import Installed, ResourceInfo
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
@@ -67,6 +68,8 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
             " into Go value of type struct { APIVersion string; Kind string }"
         )
         raise unrecognized(info.kind, why, raw)
+    if info.raw_field and media == JSON:
+        keep_text(tree, info.raw_field, raw)
     return replace(parsed, tree=tree)
 
 

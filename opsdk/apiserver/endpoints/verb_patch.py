@@ -19,6 +19,7 @@ from opsdk.apiserver.endpoints.documents import SyntaxProblemError, json_kind, p
 from opsdk.apiserver.endpoints.options import WriteOptions, check_timeout, write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
 from opsdk.apiserver.endpoints.verb_update import check_name, finish
+from opsdk.apiserver.raw import forget_text
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
@@ -133,6 +134,8 @@ async def _patch(call: Call, served: Installed, gate: Gate, options: WriteOption
         live = served.model.from_storage(current)
         # Patches change nothing in place, and decoding makes what the store may change anew.
         wanted = _decoded(call, served, options, patch, _run(patch, live))
+        if served.info.raw_field:
+            forget_text(wanted, served.info.raw_field, live)
         wanted = served.model.default(wanted)
         return await finish(call, served, gate, current, wanted, manager=options.field_manager)
 
@@ -213,6 +216,8 @@ async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOption
             lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
         )
         wanted = served.model.decode(wanted).obj
+        if served.info.raw_field:
+            forget_text(wanted, served.info.raw_field, live)
         check_identity(call, served, wanted)
         wanted = served.model.default(wanted)
         return served.model.to_storage(await gate.mutate(wanted, live))

@@ -1,0 +1,76 @@
+"""Fields that the real server keeps as the text in which they came (``RawExtension``). Pure.
+
+Two objects that differ in white space alone differ there, and a patch writes everything anew without white space.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from json.decoder import JSONDecoder
+from typing import Any
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = JSONDecoder()
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+class RawTree(dict[str, Any]):
+    """An object that knows its text. Nobody changes it in place; copies may share it."""
+
+    def __init__(self, value: dict[str, Any], text: str) -> None:
+        super().__init__(value)
+        self.text = text
+
+
+def member(document: str, key: str) -> str | None:
+    """The text of a member of the outermost object of a good JSON document; None where there is none.
+
+    >>> member('{"a": 1, "b": {"c": [1, 2]}}', "b")
+    '{"c": [1, 2]}'
+    """
+    found = None
+    at = _after_space(document, 0)
+    if document[at : at + 1] != "{":
+        return None
+    at = _after_space(document, at + 1)
+    while document[at : at + 1] == '"':
+        name, at = _DECODER.raw_decode(document, at)
+        start = _after_space(document, _after_space(document, at) + 1)
+        _, end = _DECODER.raw_decode(document, start)
+        if name == key:
+            found = document[start:end]
+        at = _after_space(document, end)
+        if document[at : at + 1] == ",":
+            at = _after_space(document, at + 1)
+    return found
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def keep_text(tree: dict[str, Any], key: str, body: bytes) -> None:
+    """Let the member `key` of a JSON body know its text."""
+    value = tree.get(key)
+    if isinstance(value, dict):
+        text = member(body.decode("utf-8", "replace"), key)
+        if text is not None:
+            tree[key] = RawTree(value, text)
+
+
+def forget_text(tree: dict[str, Any], key: str, before: dict[str, Any] | None) -> None:
+    """What a patch makes of the member `key`: written anew, with its keys in order where the patch changed it."""
+    value = tree.get(key)
+    if not isinstance(value, dict):
+        return
+    same = before is not None and before.get(key) == value
+    tree[key] = dict(value) if same else json.loads(json.dumps(value, sort_keys=True))
+
+
+def raw_text(value: Any) -> str:
+    """The text that is compared."""
+    if isinstance(value, RawTree):
+        return value.text
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_HTML)
