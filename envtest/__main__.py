@@ -1,10 +1,11 @@
-"""``python -m envtest serve``: a local API server for kubectl and friends."""
+"""``python -m envtest serve``: a local API server for kubectl and friends; ``assets``: for Go's envtest."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import gc
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from envtest.environment import Environment
 from envtest.kubeconfig import write_private
+from envtest.stand_in.assets import write_assets
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.errors import ConfigError
@@ -20,7 +22,10 @@ from opsdk.errors import ConfigError
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(prog="python -m envtest", description="A local Kubernetes API server.")
-    serve = made.add_subparsers(dest="command", required=True).add_parser("serve", help="serve until SIGTERM")
+    commands = made.add_subparsers(dest="command", required=True)
+    words = "write programs for KUBEBUILDER_ASSETS, named as the real ones, that start this server"
+    commands.add_parser("assets", help=words).add_argument("directory", type=Path, help="where to write them")
+    serve = commands.add_parser("serve", help="serve until SIGTERM")
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     serve.add_argument("--port", type=int, default=6443, help="the TCP port; 0 takes a free one")
     serve.add_argument("--kubeconfig", type=Path, help="write the admin's kubeconfig here")
@@ -71,7 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit status is 1 for what the user can mend."""
     options = parser().parse_args(arguments)
     try:
-        asyncio.run(serve(options))
+        if options.command == "assets":
+            write_assets(options.directory)
+            print(f"export KUBEBUILDER_ASSETS={shlex.quote(str(options.directory.absolute()))}")
+        else:
+            asyncio.run(serve(options))
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -9,9 +9,9 @@ from pathlib import Path
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator, TokenChecker
 from opsdk.apiserver.auth.authorization import Authorizer, Masters, UnionAuthorizer
-from opsdk.apiserver.auth.jwt import ALGORITHM, SigningKey
+from opsdk.apiserver.auth.jwt import SigningKey
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
-from opsdk.apiserver.auth.service_accounts import ISSUER, ServiceAccountTokens
+from opsdk.apiserver.auth.service_accounts import Names, ServiceAccountTokens
 from opsdk.apiserver.auth.usage import ObservingAuthorizer
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
@@ -20,8 +20,6 @@ from opsdk.web.response import Response, encode_json
 _DISCOVERY = "/.well-known/openid-configuration"
 _KEYS = "/openid/v1/jwks"
 _CACHED = ("cache-control", "public, max-age=3600")
-AUDIENCES = (ISSUER,)
-"""The names by which tokens mean this server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +33,8 @@ class Access:
         authorizer: asked after masters were let pass; None goes by roles and bindings.
         anonymous: let requests without credentials through to the authorizer.
         key_file: where the key that signs tokens is kept; None keeps it in this process.
+        more_keys: files with other keys whose tokens are good.
+        names: what tokens call this server.
     """
 
     authenticators: Sequence[Authenticator] = ()
@@ -43,6 +43,8 @@ class Access:
     authorizer: Authorizer | None = None
     anonymous: bool = True
     key_file: Path | None = None
+    more_keys: Sequence[Path] = ()
+    names: Names = Names()
 
 
 class Gatekeeper:
@@ -58,10 +60,11 @@ class Gatekeeper:
     def __init__(self, access: Access, storage: Storage, clock: Clock) -> None:
         self._storage = storage
         self.anonymous = access.anonymous
-        self.key = SigningKey(access.key_file)
-        accounts = ServiceAccountTokens(self.key, self.find, clock=clock)
+        self.names = access.names
+        self.key = SigningKey(access.key_file, also=access.more_keys)
+        accounts = ServiceAccountTokens(self.key, self.find, names=access.names, clock=clock)
         fixed = (access.tokens,) if access.tokens is not None else ()
-        self.bearer = BearerAuthenticator((*fixed, accounts, *access.checkers), audiences=AUDIENCES)
+        self.bearer = BearerAuthenticator((*fixed, accounts, *access.checkers), audiences=access.names.audiences)
         self.authenticators: Sequence[Authenticator] = (*access.authenticators, self.bearer)
         self.rbac = RbacAuthorizer(storage)
         self.authorizer: Authorizer = access.authorizer or UnionAuthorizer((Masters(), self.rbac))
@@ -71,20 +74,19 @@ class Gatekeeper:
         """How others can check the tokens that this server signs."""
         return {_DISCOVERY: self._discovery, _KEYS: self._keys}
 
-    @staticmethod
-    def _discovery(call: Call) -> Response:
+    def _discovery(self, call: Call) -> Response:
         document = {
-            "issuer": ISSUER,
+            "issuer": self.names.issuers[0],
             "jwks_uri": f"{call.http.scheme}://{call.http.header('host')}{_KEYS}",
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [ALGORITHM],
+            "id_token_signing_alg_values_supported": [self.key.algorithm],
         }
         return Response(200, [("content-type", "application/json"), _CACHED], encode_json(document))
 
     def _keys(self, _: Call) -> Response:
         media = "application/jwk-set+json"
-        return Response(200, [("content-type", media), _CACHED], encode_json({"keys": [self.key.public()]}))
+        return Response(200, [("content-type", media), _CACHED], encode_json({"keys": self.key.public()}))
 
     def find(self, resource: str, namespace: str, name: str) -> Tree | None:
         """An object of the core group as it is now; None where there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from envtest.tables.flowcontrol import GROUP as FLOWS
 from envtest.tables.flowcontrol import bootstrap_flows
 from envtest.tables.rbac import GROUP, bootstrap_policy
 from opsdk.aio.clock import Clock
-from opsdk.apiserver.auth.front_proxy import NAME
+from opsdk.apiserver.auth.front_proxy import NAME, HeaderNames
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
@@ -140,22 +140,39 @@ def trust_object(data: Mapping[str, str]) -> Tree:
     return {**made, "data": dict(data)} if data else made
 
 
-async def publish_trust(plane: Stores, *, clients: bytes, proxies: bytes) -> None:
+def trust_data(clients: bytes, proxies: bytes, names: Sequence[str], headers: HeaderNames) -> dict[str, str]:
+    """Whose certificates clients and proxies have; nothing about those that are not believed."""
+    made = {"client-ca-file": clients.decode()} if clients else {}
+    if not proxies:
+        return made
+
+    def listed(words: Iterable[str]) -> str:
+        return json.dumps([word.title() for word in words], separators=(",", ":"))
+
+    return {
+        **made,
+        "requestheader-allowed-names": json.dumps(list(names), separators=(",", ":")),
+        "requestheader-client-ca-file": proxies.decode(),
+        "requestheader-extra-headers-prefix": listed(headers.extra),
+        "requestheader-group-headers": listed(headers.group),
+        "requestheader-uid-headers": listed(headers.uid),
+        "requestheader-username-headers": listed(headers.user),
+    }
+
+
+async def publish_trust(
+    plane: Stores,
+    *,
+    clients: bytes,
+    proxies: bytes,
+    names: Sequence[str] = (NAME,),
+    headers: HeaderNames = HeaderNames(),  # noqa: B008 - frozen
+) -> None:
     """Say whose certificates clients and proxies have."""
-    wanted = trust_object(
-        {
-            "client-ca-file": clients.decode(),
-            "requestheader-allowed-names": json.dumps([NAME]),
-            "requestheader-client-ca-file": proxies.decode(),
-            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
-            "requestheader-group-headers": '["X-Remote-Group"]',
-            "requestheader-uid-headers": '["X-Remote-Uid"]',
-            "requestheader-username-headers": '["X-Remote-User"]',
-        }
-    )
+    wanted = trust_object(trust_data(clients, proxies, names, headers))
 
     async def transform(current: Tree | None) -> Tree:
-        made: Tree = copy_tree({**(current or wanted), "data": wanted["data"]})
+        made: Tree = copy_tree({**(current or wanted), "data": wanted.get("data", {})})
         return made
 
     context = Context(namespace=SYSTEM, clock=plane.clock)

@@ -315,7 +315,7 @@ class ControlPlane:
         if far is not None:
             self.core.install(Installed(row.info, far, main.model))
         elif row.info.subresource == "token":
-            tokens = TokenRequests(store, self.access.key, self.access.find)
+            tokens = TokenRequests(store, self.access.key, self.access.find, self.access.names)
             self.core.install(Installed(row.info, tokens, self._model(row, service_tokens.defaults)))
 
     def _own_subresource(self, row: Row, store: Store) -> ScaleStore | BindingStore | EvictionStore | None:

@@ -10,20 +10,20 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from envtest.access import AUDIENCES, Access
+from envtest.access import Access
 from envtest.admission.plugins import Choice
 from envtest.bootstrap import publish_trust
 from envtest.control_plane import ControlPlane
 from envtest.controllers.api import Api
 from envtest.controllers.nodes import DEFAULT_STAGES, Stage
 from envtest.controllers.simulation import simulate
+from envtest.trust import PROXIES, Trust
 from envtest.users import AuthenticatedUser
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
-from opsdk.apiserver.auth.certificates import CertificateAuthenticator
-from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator
+from opsdk.apiserver.auth.front_proxy import NAME
 from opsdk.apiserver.auth.usage import ObservingAuthorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOCAL = "http://envtest.local"
 """The host of requests that never leave the process."""
-PROXIES = "front-proxy-ca"
-_PROXY_NAME = f"envtest-{PROXIES}"
 ADMIN = User(name="admin", uid="admin-uid", groups=(MASTERS,))
 
 
@@ -77,6 +75,7 @@ class Environment(Closing):
         admission_plugins: built-in plugins to run beside the usual ones, named as kube-apiserver names them:
             ``ServiceAccount``, ``OwnerReferencesPermissionEnforcement``.
         disable_admission_plugins: built-in plugins that shall not run.
+        trust: certificates and keys that others have made; by default the environment makes its own.
         clock: timestamps, timeouts, bookmarks follow it.
 
     Attributes:
@@ -101,6 +100,7 @@ class Environment(Closing):
         webhooks: Webhooks | None = None,
         admission_plugins: str | Collection[str] = (),
         disable_admission_plugins: str | Collection[str] = (),
+        trust: Trust = Trust(),  # noqa: B008 - frozen
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._again: dict[str, Any] = {
@@ -111,20 +111,24 @@ class Environment(Closing):
             "service_range": service_range,
             "admission_plugins": admission_plugins,
             "disable_admission_plugins": disable_admission_plugins,
+            "trust": trust,
             "clock": clock,
         }
+        self._trust = trust
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         self._data_dir = data_dir
         self._admin_token = secrets.token_urlsafe(24)
-        self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=AUDIENCES)
+        self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=trust.names.audiences)
         self.plane = ControlPlane(
             storage=storage or _open_storage(data_dir),
             access=Access(
-                authenticators=[FrontProxyAuthenticator(_PROXY_NAME), CertificateAuthenticator(but=_PROXY_NAME)],
+                authenticators=trust.authenticators(),
                 tokens=self.tokens,
                 authorizer=authorizer,
                 anonymous=anonymous,
-                key_file=None if data_dir is None else data_dir / "service-account.key",
+                key_file=trust.signing_key or (None if data_dir is None else data_dir / "service-account.key"),
+                more_keys=trust.token_keys,
+                names=trust.names,
             ),
             service_range=_network(service_range),
             choice=Choice.of(admission_plugins, disable_admission_plugins),
@@ -177,11 +181,21 @@ class Environment(Closing):
         return self._proxies
 
     def _proxy_identity(self) -> Identity:
+        if self._trust.identity is not None:
+            return self._trust.identity
         pair = self.proxies.client(NAME)
         return Identity(pair.cert, pair.key)
 
     def _certificate(self) -> str:
         return self.authority.pair.cert.decode()
+
+    def _believed(self) -> tuple[bytes, bytes]:
+        """The authorities of clients, and those of proxies."""
+        clients, proxies = self._trust.clients, self._trust.proxies
+        return (
+            self.authority.pair.cert if clients is None else clients,
+            self.proxies.pair.cert if proxies is None else proxies,
+        )
 
     def add_user(self, user: User | str, *, groups: Sequence[str] = ()) -> AuthenticatedUser:
         """One more user; what they may do is up to roles and bindings, or to the group ``system:masters``."""
@@ -319,10 +333,11 @@ class Environment(Closing):
 
     def _tls(self, host: str) -> Tls:
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
-        cert, key = self.authority.serving(host).write(directory, "serving")
+        cert, key = self._trust.serving or self.authority.serving(host).write(directory, "serving")
         ca = directory / "client-ca.crt"
-        ca.write_bytes(self.authority.pair.cert + self.proxies.pair.cert)
-        return Tls(cert_file=cert, key_file=key, client_ca_file=ca)
+        # Files of others may end without a line break.
+        ca.write_bytes(b"\n".join(self._believed()))
+        return Tls(cert_file=cert, key_file=key, client_ca_file=ca if ca.read_bytes().strip() else None)
 
     async def expose(
         self, service: str, *, port: int = 443, host: str = "127.0.0.1", service_port: int = 443, app: App | None = None
@@ -337,7 +352,11 @@ class Environment(Closing):
         await exposed.expose(self.plane, service, host=host, port=port, service_port=service_port, app=app)
 
     async def _publish_trust(self) -> None:
-        await publish_trust(self.plane, clients=self.authority.pair.cert, proxies=self.proxies.pair.cert)
+        clients, proxies = self._believed()
+        trust = self._trust
+        await publish_trust(
+            self.plane, clients=clients, proxies=proxies, names=trust.proxy_names, headers=trust.proxy_headers
+        )
 
     def kubeconfig(self, web: WebServer) -> str:
         """A kubeconfig for the admin of a served environment."""

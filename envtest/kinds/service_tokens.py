@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.auth.jwt import SigningKey
-from opsdk.apiserver.auth.service_accounts import ISSUER, Bound, Find, claims_of
+from opsdk.apiserver.auth.service_accounts import Bound, Find, Names, claims_of
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import Validate, accept
 from opsdk.apiserver.registry.store import Store
@@ -41,11 +41,12 @@ def check(spec: Tree) -> Sequence[Cause]:
 class TokenRequests:
     """Signs tokens for the accounts of `store`; `find` gives the objects that they may be bound to."""
 
-    def __init__(self, store: Store, key: SigningKey, find: Find) -> None:
+    def __init__(self, store: Store, key: SigningKey, find: Find, names: Names) -> None:
         self.strategy = Strategy()
         self._store = store
         self._key = key
         self._find = find
+        self._names = names
 
     async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
         """See `Creater`; nothing is kept."""
@@ -57,7 +58,7 @@ class TokenRequests:
                 cause = problems.invalid_value(f"metadata.{key}", meta[key], text)
                 raise problems.invalid(_KIND, _GROUP, name, [cause])
         account = await self._store.get(context, name)
-        spec["audiences"] = spec.get("audiences") or [ISSUER]
+        spec["audiences"] = spec.get("audiences") or list(self._names.audiences)
         spec.setdefault("boundObjectRef", None)
         found = account["metadata"]
         meta.update(name=name, namespace=found["namespace"], uid=found.get("uid", ""))
@@ -73,11 +74,12 @@ class TokenRequests:
     def _issue(self, context: Context, account: Tree, spec: Tree) -> Tree:
         ref, seconds = spec["boundObjectRef"], int(spec["expirationSeconds"])
         bound = self._bound(account, ref) if ref is not None else Bound()
-        extended = bound.pod is not None and seconds == _PROJECTED and spec["audiences"] == [ISSUER]
+        extended = bound.pod is not None and seconds == _PROJECTED and spec["audiences"] == list(self._names.audiences)
         now = context.clock.wall()
         claims = claims_of(
             account,
             bound,
+            issuer=self._names.issuers[0],
             audiences=spec["audiences"],
             now=int(now.timestamp()),
             seconds=_YEAR if extended else seconds,

@@ -1,34 +1,28 @@
-"""Signed tokens (JWT, RS256), and the key they are signed with.
+"""Signed tokens (JWT), and the key they are signed with.
 
-The algorithm is the one that kube-apiserver's default keys have; it can be seen in tokens and in
-``/openid/v1/jwks``. Making such a key takes a while, so it is made when the first token is asked for.
+A key that is made here is an RSA key, as kube-apiserver's usually are; it can be seen in tokens and in
+``/openid/v1/jwks``. Making it takes a while, so it is made when the first token is asked for.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opsdk.errors import ConfigError, UnauthorizedError
+from opsdk.apiserver.auth.keys import RSA, PrivateKey, PublicKey, encode_part, read_private, read_public
+from opsdk.errors import UnauthorizedError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-ALGORITHM = "RS256"
 _BITS = 2048
 _MAX_TOKEN = 64 * 1024
 """Longer ones are nobody's: headers are shorter."""
-
-
-def encode_part(raw: bytes) -> str:
-    """Base64 as tokens have it."""
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def decode_part(text: str) -> bytes:
@@ -52,11 +46,18 @@ def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
 
 
 class SigningKey:
-    """An RSA key, in the file `path`, or of this process alone; made when it is first needed."""
+    """The key that tokens are signed with: in the file `path`, or of this process alone; made when it is first needed.
 
-    def __init__(self, path: Path | None = None) -> None:
+    Args:
+        path: a PEM file; where there is none, an RSA key is made and kept there.
+        also: files with more keys whose tokens are good.
+    """
+
+    def __init__(self, path: Path | None = None, *, also: Sequence[Path] = ()) -> None:
         self._path = path
-        self._made: RSAPrivateKey | None = None
+        self._also = also
+        self._made: PrivateKey | None = None
+        self._others: list[PublicKey] | None = None if also else []
 
     def __repr__(self) -> str:
         return f"<SigningKey {self._path or 'of this process'}>"
@@ -72,57 +73,52 @@ class SigningKey:
         return self._made is not None or (self._path is not None and self._path.exists())
 
     @property
-    def _key(self) -> RSAPrivateKey:
+    def _key(self) -> PrivateKey:
         if self._made is None:
-            self._made = _load_or_create(self._path) if self._path is not None else _generated()
+            self._made = _load_or_create(self._path) if self._path is not None else PrivateKey(_generated())
         return self._made
 
     @property
     def key_id(self) -> str:
         """The hash of the public key."""
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - optional, and takes long to load
+        return self._key.public.key_id
 
-        raw = self._key.public_key().public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-        return encode_part(hashlib.sha256(raw).digest())
+    @property
+    def algorithm(self) -> str:
+        """What its tokens name; asking makes no key."""
+        return self._key.public.algorithm if self.exists else RSA
 
-    def public(self) -> dict[str, str]:
-        """The public key as a JSON web key."""
-        numbers = self._key.public_key().public_numbers()
-        return {
-            "use": "sig",
-            "kty": "RSA",
-            "kid": self.key_id,
-            "alg": ALGORITHM,
-            "n": encode_part(_big_endian(numbers.n)),
-            "e": encode_part(_big_endian(numbers.e)),
-        }
+    def public(self) -> list[dict[str, str]]:
+        """The keys whose tokens are good, as JSON web keys."""
+        found = {key.key_id: key for key in (self._key.public, *self._more())}
+        return [key.web_key() for key in found.values()]
+
+    def _more(self) -> list[PublicKey]:
+        if self._others is None:
+            self._others = [key for path in self._also for key in read_public(path)]
+        return self._others
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """A token that says `claims`."""
-        from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415
-
-        head = encode_part(_json({"alg": ALGORITHM, "kid": self.key_id}))
+        public = self._key.public
+        head = encode_part(_json({"alg": public.algorithm, "kid": public.key_id}))
         text = f"{head}.{encode_part(_json(claims))}"
-        return f"{text}.{encode_part(self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+        return f"{text}.{encode_part(self._key.sign(text.encode()))}"
 
     def verify(self, token: str) -> dict[str, Any]:
-        """The claims of a token that this key signed; `UnauthorizedError` for any other."""
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-        from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415
-
+        """The claims of a token that one of these keys signed; `UnauthorizedError` for any other."""
         found = unverified(token)
-        if found is None or found[0].get("alg") != ALGORITHM or not self.exists:
+        if found is None:
             raise UnauthorizedError(_BAD_SIGNATURE)
         signed, _, signature = token.rpartition(".")
+        keys = [*([self._key.public] if self.exists else []), *self._more()]
         try:
-            public = self._key.public_key()
-            public.verify(decode_part(signature), signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        except (InvalidSignature, ValueError):
+            raw = decode_part(signature)
+        except ValueError:
             raise UnauthorizedError(_BAD_SIGNATURE) from None
+        # The key says which algorithm it is good for, never the token.
+        if not any(key.algorithm == found[0].get("alg") and key.signed(signed.encode(), raw) for key in keys):
+            raise UnauthorizedError(_BAD_SIGNATURE)
         return found[1]
 
 
@@ -133,31 +129,24 @@ def _json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
 
 
-def _big_endian(number: int) -> bytes:
-    return number.to_bytes((number.bit_length() + 7) // 8, "big")
-
-
 @cache
 def _generated() -> RSAPrivateKey:
     """One for all servers of this process that keep nothing: tokens of one fail in another by the account's uid."""
-    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
+    return _new()
+
+
+def _new() -> RSAPrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - takes long to load
 
     return rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
 
 
-def _load_or_create(path: Path) -> RSAPrivateKey:
+def _load_or_create(path: Path) -> PrivateKey:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
 
     if path.exists():
-        try:
-            key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-        except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"cannot read the key {path}: {error}; remove it to have a new one made") from error
-        if not isinstance(key, rsa.RSAPrivateKey):
-            raise ConfigError(f"the key {path} is no RSA key; remove it to have a new one made")
-        return key
-    made = rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
+        return read_private(path)
+    made = _new()
     raw = made.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -166,4 +155,4 @@ def _load_or_create(path: Path) -> RSAPrivateKey:
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(raw)
     temporary.replace(path)
-    return made
+    return PrivateKey(made)

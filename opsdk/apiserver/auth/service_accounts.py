@@ -43,6 +43,19 @@ def account_groups(namespace: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What a server is called in tokens.
+
+    Attributes:
+        issuers: the first one signs; tokens of all of them are good.
+        audiences: whom tokens are for that mean this server.
+    """
+
+    issuers: tuple[str, ...] = (ISSUER,)
+    audiences: tuple[str, ...] = (ISSUER,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """Objects that a token lives as long as; a node beside a pod only tells where the pod runs."""
 
@@ -52,7 +65,15 @@ class Bound:
 
 
 def claims_of(
-    account: Tree, bound: Bound, *, audiences: Sequence[str], now: int, seconds: int, warn_after: int = 0, token_id: str
+    account: Tree,
+    bound: Bound,
+    *,
+    issuer: str = ISSUER,
+    audiences: Sequence[str],
+    now: int,
+    seconds: int,
+    warn_after: int = 0,
+    token_id: str,
 ) -> dict[str, Any]:
     """What a new token says; `warn_after` is when its holder should have fetched another one."""
     meta = account["metadata"]
@@ -66,7 +87,7 @@ def claims_of(
         "aud": list(audiences),
         "exp": now + seconds,
         "iat": now,
-        "iss": ISSUER,
+        "iss": issuer,
         "jti": token_id,
         "nbf": now,
         "sub": f"{SERVICE_ACCOUNT}{meta['namespace']}:{meta['name']}",
@@ -169,10 +190,12 @@ def _same_uid(found: Tree, ref: Mapping[str, Any], text: str) -> None:
         raise UnauthorizedError(text.format(uid, ref.get("uid", "")))
 
 
-def good_for(claims: Mapping[str, Any], wanted: Sequence[str]) -> tuple[str, ...]:
+def good_for(
+    claims: Mapping[str, Any], wanted: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
+) -> tuple[str, ...]:
     """The wanted audiences that the token is for; raises where there is none."""
-    given = claims.get("aud")
-    audiences = [given] if isinstance(given, str) else [a for a in given if isinstance(a, str)] if given else [ISSUER]
+    given = claims.get("aud") or unless_said
+    audiences = [given] if isinstance(given, str) else [a for a in given if isinstance(a, str)]
     both = tuple(a for a in audiences if a in wanted)
     if not both:
         text = f"token audiences {quoted(audiences)} is invalid for the target audiences {quoted(wanted)}"
@@ -183,8 +206,9 @@ def good_for(claims: Mapping[str, Any], wanted: Sequence[str]) -> tuple[str, ...
 class ServiceAccountTokens:
     """Checks tokens that this server has signed, against the objects that it has."""
 
-    def __init__(self, key: SigningKey, find: Find, *, clock: Clock) -> None:
+    def __init__(self, key: SigningKey, find: Find, *, names: Names = Names(), clock: Clock) -> None:
         self._key = key
+        self._names = names
         self._find = find
         self._clock = clock
 
@@ -194,11 +218,12 @@ class ServiceAccountTokens:
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
         """See `TokenChecker`."""
         found = unverified(token)
-        if found is None or found[1].get("iss") not in (ISSUER, KEPT_ISSUER):
+        if found is None or found[1].get("iss") not in (*self._names.issuers, KEPT_ISSUER):
             return None
         claims = self._key.verify(token)
         if claims["iss"] == KEPT_ISSUER:
-            return Authenticated(user_of_kept(claims, token, self._find), good_for({}, audiences))
-        both = good_for(claims, audiences)
+            both = good_for({}, audiences, unless_said=self._names.audiences)
+            return Authenticated(user_of_kept(claims, token, self._find), both)
+        both = good_for(claims, audiences, unless_said=self._names.audiences)
         check_times(claims, int(self._clock.wall().timestamp()))
         return Authenticated(user_of(claims, self._find), both)

@@ -1,0 +1,1 @@
+"""Programs named ``etcd`` and ``kube-apiserver`` that start this server with the flags of the real ones."""

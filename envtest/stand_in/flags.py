@@ -1,0 +1,72 @@
+"""Command lines as programs written in Go take them: ``--name=value``, ``--name value``, ``--switch``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from opsdk.errors import ConfigError
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What was said, by name without dashes; a flag that was given twice has two values."""
+
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def text(self, name: str, default: str = "") -> str:
+        """The last value."""
+        found = self.values.get(name)
+        return found[-1] if found else default
+
+    def each(self, name: str) -> tuple[str, ...]:
+        """All values, one for each time it was given."""
+        return tuple(self.values.get(name, ()))
+
+    def listed(self, name: str, default: Sequence[str] = ()) -> tuple[str, ...]:
+        """All values; commas part them, too."""
+        found = self.values.get(name)
+        return tuple(default) if found is None else tuple(w for text in found for w in text.split(",") if w)
+
+    def number(self, name: str, default: int) -> int:
+        """A whole number; a `ConfigError` for anything else."""
+        text = self.text(name, str(default))
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f'invalid argument "{text}" for "--{name}" flag: a whole number is wanted') from None
+
+    def switch(self, name: str, *, default: bool) -> bool:
+        """On or off; ``--name`` alone is on."""
+        text = self.text(name, str(default))
+        if text in _TRUE or text in _FALSE:
+            return text in _TRUE
+        raise ConfigError(f'invalid argument "{text}" for "--{name}" flag: true or false is wanted')
+
+    def besides(self, known: Collection[str]) -> list[str]:
+        """Names that were given and are not known."""
+        return sorted(self.values.keys() - set(known))
+
+
+def parse(arguments: Sequence[str], *, switches: Collection[str]) -> Flags:
+    """Read a command line; a `ConfigError` for what is no flag. `switches` never take the next word as their value.
+
+    >>> parse(["--port", "6443", "--fast", "--name=a", "--name=b"], switches={"fast"}).values
+    {'port': ['6443'], 'fast': ['true'], 'name': ['a', 'b']}
+    """
+    found: dict[str, list[str]] = {}
+    words = list(reversed(arguments))
+    while words:
+        word = words.pop()
+        if not word.startswith("--") or len(word) == len("--"):
+            raise ConfigError(f"unknown command {word!r}: there are flags only, such as --name=value")
+        name, equals, value = word[2:].partition("=")
+        if not equals:
+            # A flag that nobody knows may be a switch: the next flag is never its value.
+            takes_next = name not in switches and words and not words[-1].startswith("--")
+            value = words.pop() if takes_next else "true"
+        found.setdefault(name.replace("_", "-"), []).append(value)
+    return Flags(found)

@@ -1,0 +1,139 @@
+"""Keys of tokens: what one has signed, it alone vouches for, whichever sort it is and however it is written down."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.auth.jwt import SigningKey, unverified
+from opsdk.apiserver.auth.keys import PrivateKey, read_private, read_public
+from opsdk.errors import ConfigError, UnauthorizedError
+
+SORTS = {"RS256": (), "ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
+each_sort = pytest.mark.parametrize("sort", sorted(SORTS))
+
+
+@cache
+def key(sort: str, number: int = 0) -> PrivateKey:
+    """A key of a sort; others by other numbers."""
+    assert number >= 0
+    curve: Any = SORTS[sort]
+    made = ec.generate_private_key(curve) if curve else rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return PrivateKey(made)
+
+
+def private_pem(made: Any) -> bytes:
+    """As files have it."""
+    raw: bytes = made.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    return raw
+
+
+def public_pem(made: Any) -> bytes:
+    """As files have it."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    raw: bytes = made.public_key().public_bytes(serialization.Encoding.PEM, form)
+    return raw
+
+
+def certificate(made: Any) -> bytes:
+    """One that the key signed for itself."""
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sa-signer")]), datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(made.public_key())
+    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    return builder.sign(made, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+@each_sort
+@given(text=st.binary(max_size=200), other=st.binary(max_size=200))
+def test_a_signature_is_of_one_text_and_one_key(sort: str, text: bytes, other: bytes) -> None:
+    """Other texts, other keys and other sorts do not fit it."""
+    signature = key(sort).sign(text)
+    assert key(sort).public.signed(text, signature)
+    assert key(sort).public.signed(other, signature) == (text == other)
+    for stranger in (key(sort, 1), *(key(s) for s in SORTS if s != sort)):
+        assert not stranger.public.signed(text, signature)
+
+
+@each_sort
+@given(st.binary(max_size=150))
+def test_bytes_are_no_signature(sort: str, signature: bytes) -> None:
+    """Whatever is sent, it is refused and never fails."""
+    assert not key(sort).public.signed(b"text", signature)
+
+
+@each_sort
+def test_tokens_name_the_key_and_its_algorithm(sort: str, tmp_path: Path) -> None:
+    """And only tokens that do are good."""
+    path = tmp_path / "key.pem"
+    path.write_bytes(private_pem(key(sort).key))
+    mine = SigningKey(path)
+    token = mine.sign({"a": 1})
+    found = unverified(token)
+    assert found is not None
+    assert found[0] == {"alg": sort, "kid": mine.key_id}
+    assert mine.verify(token) == {"a": 1}
+    assert mine.algorithm == sort
+    other = key(next(s for s in SORTS if s != sort))
+    (tmp_path / "other.pem").write_bytes(private_pem(other.key))
+    with pytest.raises(UnauthorizedError):
+        SigningKey(tmp_path / "other.pem").verify(token)
+
+
+@each_sort
+@pytest.mark.parametrize("form", [private_pem, public_pem, certificate])
+def test_more_keys_are_read_in_every_form(sort: str, form: Any, tmp_path: Path) -> None:
+    """A server takes tokens of keys that it does not sign with, and shows them to others."""
+    (tmp_path / "more.pem").write_bytes(
+        b"# a comment\n" + form(key(sort, 2).key) + b"\n" + public_pem(key(sort, 3).key)
+    )
+    for number in (2, 3):
+        (tmp_path / f"{number}.pem").write_bytes(private_pem(key(sort, number).key))
+    mine = SigningKey(tmp_path / "mine.pem", also=[tmp_path / "more.pem"])
+    for number in (2, 3):
+        token = SigningKey(tmp_path / f"{number}.pem").sign({"n": number})
+        assert mine.verify(token) == {"n": number}
+    assert not (tmp_path / "mine.pem").exists()
+    shown = [k["kid"] for k in mine.public()]
+    assert shown == [mine.key_id, key(sort, 2).public.key_id, key(sort, 3).public.key_id]
+
+
+def test_a_key_is_shown_once(tmp_path: Path) -> None:
+    """The one that signs is usually among those that check."""
+    path = tmp_path / "key.pem"
+    path.write_bytes(private_pem(key("ES256").key))
+    found = SigningKey(path, also=[path]).public()
+    assert [set(k) for k in found] == [{"use", "kid", "alg", "kty", "crv", "x", "y"}]
+    assert (found[0]["kty"], found[0]["crv"]) == ("EC", "P-256")
+
+
+def test_files_without_a_usable_key_say_so(tmp_path: Path) -> None:
+    """By their name."""
+    odd = ed25519.Ed25519PrivateKey.generate()
+    path = tmp_path / "odd.pem"
+    raw = odd.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(raw)
+    for read in (read_private, read_public):
+        with pytest.raises(ConfigError, match=r"odd.pem is neither an RSA key nor"):
+            read(path)
+    path.write_bytes(private_pem(ec.generate_private_key(ec.SECP256K1())))
+    with pytest.raises(ConfigError, match="neither"):
+        read_public(path)
+    path.write_bytes(b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")
+    with pytest.raises(ConfigError, match=r"cannot read a key of .*odd.pem"):
+        read_public(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(ConfigError, match="holds no key"):
+        read_public(path)
+    with pytest.raises(ConfigError, match="cannot read the key"):
+        read_public(tmp_path / "none")
