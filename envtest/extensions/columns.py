@@ -7,26 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from envtest.extensions.jsonpath import find, valid
-from envtest.kinds.printing import NAME, seconds_of, since
-from opsdk.apiserver.resources import Column
+from envtest.kinds.printing import seconds_of, since
+from envtest.tables.columns import AGE, NAME
+from opsdk.apiserver.resources import Column, Printer
 from opsdk.apiserver.storage.ports import Tree
 
-_AGE: Tree = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-_AGE_TEXT = (
-    "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed"
-    " to be set in happens-before order across separate operations. Clients may not set this value. It is represented"
-    " in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info:"
-    " https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
-)
+_AGE: Tree = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE.description}
 
 
-class ColumnPrinter:
+class ColumnPrinter(Printer):
     """Name, then the columns of the definition, or the age where it has none."""
+
+    columns: Sequence[Column] = (NAME,)
 
     def __init__(self, columns: Sequence[Tree]) -> None:
         readable = all(valid(column["jsonPath"]) for column in columns)
         # One column that cannot be read spoils them all.
-        self._definitions = (list(columns) if readable else []) or [{**_AGE, "description": _AGE_TEXT}]
+        self._definitions = (list(columns) if readable else []) or [_AGE]
         self.columns = [
             NAME,
             *(
@@ -45,10 +42,6 @@ class ColumnPrinter:
     def cells(self, obj: Tree, now: float) -> list[Any]:
         """See `Printer`."""
         return [obj["metadata"].get("name", ""), *(self._cell(c, obj, now) for c in self._definitions)]
-
-    def conditions(self, obj: Tree) -> Sequence[Tree]:  # noqa: ARG002 - the shape of Printer
-        """See `Printer`."""
-        return ()
 
     @staticmethod
     def _cell(column: Tree, obj: Tree, now: float) -> Any:

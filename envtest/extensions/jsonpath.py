@@ -1,36 +1,57 @@
-"""The JSONPath of printer columns and scale paths: fields, indices, ``[*]``, quoted names, equality filters. Pure."""
+"""The JSONPath of printer columns and scale paths. Pure.
+
+Fields, quoted names, indices, slices, unions (``['a','b']``, ``[0,2]``), ``*``, ``..``, and filters that compare a path
+with a value or another path, or ask whether it leads anywhere.
+"""
 
 from __future__ import annotations
 
+import json
+import operator
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
+_QUOTED = r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")"""
 _STEP = re.compile(
-    r"""\.(?P<field>(?:\\.|[^.\[\]])+)      # .field, with escaped dots
-    | \[\s*(?P<index>-?\d+)\s*\]            # [0]
-    | \[\s*(?P<all>\*)\s*\]                 # [*]
-    | \[\s*(?P<quote>['"])(?P<name>.*?)(?P=quote)\s*\]
-    | \[\?\(\s*@\.(?P<key>[\w.\-/]+)\s*==\s*(?P<mark>['"]?)(?P<value>[^'"\)]*)(?P=mark)\s*\)\]
+    rf"""(?P<deep>\.)?\.(?P<field>(?:\\.|[^.\[\]\s,(){{}}\\])+)         # .field, ..field, .*, with escaped dots
+    | \[\s*(?P<all>\*)\s*\]                                           # [*]
+    | \[\s*(?P<slice>-?\d*:-?\d*(?::-?\d*)?)\s*\]                     # [1:], [0:4:2]
+    | \[\s*(?P<indices>-?\d+(?:\s*,\s*-?\d+)*)\s*\]                   # [0], [0,2]
+    | \[\s*(?P<names>{_QUOTED}(?:\s*,\s*{_QUOTED})*)\s*\]             # ['a'], ['a','b']
+    | \[\?\(\s*@(?P<left>[^=!<>]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>{_QUOTED}|[^)]*?)\s*)?\)\]
     """,
     re.VERBOSE,
 )
+_COMPARE = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+Steps = tuple[re.Match[str], ...]
 
 
 def valid(path: str) -> bool:
     """Whether `path` can be read."""
-    return bool(path.startswith((".", "["))) and _split(path) is not None
+    return path.startswith((".", "[", "$", "@")) and _split(path) is not None
 
 
-def _split(path: str) -> list[re.Match[str]] | None:
-    found, at = [], 0
+@lru_cache(maxsize=1024)
+def _split(path: str) -> Steps | None:
+    found: list[re.Match[str]] = []
+    path = path.removeprefix("$").removeprefix("@")
+    at = len(path) if path == "." else 0
     while at < len(path):
         match = _STEP.match(path, at)
         if match is None:
             return None
         found.append(match)
         at = match.end()
-    return found
+    return tuple(found)
 
 
 def find(tree: Any, path: str) -> list[Any]:
@@ -38,6 +59,8 @@ def find(tree: Any, path: str) -> list[Any]:
 
     >>> find({"status": {"c": [{"type": "Ready", "status": "True"}]}}, '.status.c[?(@.type=="Ready")].status')
     ['True']
+    >>> find({"a": [1, 2, 3], "b": {"c": {"d": 4}}}, ".a[1:]"), find({"b": {"c": {"d": 4}}}, "..d")
+    ([2, 3], [4])
     """
     values = [tree]
     for step in _split(path) or ():
@@ -46,27 +69,77 @@ def find(tree: Any, path: str) -> list[Any]:
 
 
 def _walk(value: Any, step: re.Match[str]) -> Iterator[Any]:
-    name = step["field"] if step["field"] is not None else step["name"]
-    if name is not None:
-        key = name.replace("\\.", ".")
-        if key == "*" and isinstance(value, dict):
-            yield from value.values()
-        elif isinstance(value, dict) and key in value:
-            yield value[key]
-        return
-    if not isinstance(value, list):
-        return
-    if step["all"]:
+    if step["field"] is not None:
+        name = step["field"].replace("\\.", ".")
+        for place in _everything(value) if step["deep"] else (value,):
+            yield from _children(place) if name == "*" else _named(place, name)
+    elif step["names"] is not None:
+        for quoted in re.findall(_QUOTED, step["names"]):
+            yield from _named(value, _unquoted(quoted))
+    elif step["all"]:
+        yield from _children(value)
+    elif isinstance(value, list):
+        yield from _elements(value, step)
+
+
+def _named(value: Any, name: str) -> Iterator[Any]:
+    if isinstance(value, dict) and name in value:
+        yield value[name]
+
+
+def _children(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
         yield from value
-    elif step["index"] is not None:
-        index = int(step["index"])
-        if -len(value) <= index < len(value):
-            yield value[index]
+
+
+def _everything(value: Any) -> Iterator[Any]:
+    yield value
+    for child in _children(value):
+        yield from _everything(child)
+
+
+def _elements(value: list[Any], step: re.Match[str]) -> Iterator[Any]:
+    if step["slice"] is not None:
+        first, last, *by = (int(part) if part else None for part in step["slice"].split(":"))
+        if by != [0]:
+            yield from value[slice(first, last, *by)]
+    elif step["indices"] is not None:
+        indices = [int(part) for part in step["indices"].split(",")]
+        yield from (value[i] for i in indices if -len(value) <= i < len(value))
     else:
-        yield from (v for v in value if _text(find(v, f".{step['key']}")) == step["value"])
+        yield from (element for element in value if _passes(element, step))
 
 
-def _text(found: list[Any]) -> str:
+def _passes(element: Any, step: re.Match[str]) -> bool:
+    found = find(element, step["left"])
+    if step["op"] is None:
+        return bool(found)
     if not found:
-        return ""
-    return str(found[0]).lower() if isinstance(found[0], bool) else str(found[0])
+        return False
+    right = step["right"].strip()
+    wanted = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
+    return _holds(step["op"], found[0], wanted)
+
+
+def _holds(op: str, left: Any, right: Any) -> bool:
+    """Numbers with numbers, words with words; the rest cannot be compared."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        fits = type(left) is type(right) and op in ("==", "!=")
+    else:
+        fits = all(isinstance(v, (int, float)) for v in (left, right)) or type(left) is type(right) is str
+    return fits and bool(_COMPARE[op](left, right))
+
+
+def _literal(text: str) -> Any:
+    if text[:1] in ("'", '"'):
+        return _unquoted(text)
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1])

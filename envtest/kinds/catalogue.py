@@ -29,8 +29,8 @@ class Catalogue:
         return self.defaults.get(_key(row))
 
     def printer(self, row: Row) -> Printer | None:
-        """Its columns."""
-        return self.printers.get(_key(row))
+        """Its columns; scales have their own, whatever they belong to."""
+        return self.printers.get("/scale" if row.info.subresource == "scale" else _key(row))
 
 
 def _key(row: Row) -> str:

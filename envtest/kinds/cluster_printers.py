@@ -7,26 +7,19 @@ from typing import Any
 
 from envtest.kinds.autoscalers import to_new
 from envtest.kinds.printing import (
-    AGE,
-    NAME,
     NOTHING,
     UNKNOWN,
     UNSET,
     KindPrinter,
     age,
-    count,
-    flag,
     human,
-    made,
     meta_of,
     name_of,
     since,
     spec_of,
     status_of,
-    text,
-    wide,
 )
-from opsdk.apiserver.resources import Column, Printer
+from opsdk.apiserver.resources import Printer
 from opsdk.apiserver.storage.ports import Tree
 
 
@@ -68,6 +61,14 @@ def _node(obj: Tree, now: float) -> list[Any]:
     ]
 
 
+def _component(obj: Tree, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+    healthy = next((c for c in obj.get("conditions") or () if c.get("type") == "Healthy"), None)
+    if healthy is None:
+        return [name_of(obj), "Unknown", "", ""]
+    word = "Healthy" if healthy.get("status") == "True" else "Unhealthy"
+    return [name_of(obj), word, healthy.get("message", ""), healthy.get("error", "")]
+
+
 # ------------------------------------------------------------------ events
 def _event(obj: Tree, now: float) -> list[Any]:
     about = obj.get("involvedObject") or obj.get("regarding") or {}
@@ -95,18 +96,6 @@ def _event(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-_EVENT = KindPrinter(
-    [
-        *map(text, ("Last Seen", "Type", "Reason", "Object")),
-        *wide("Subobject", "Source"),
-        text("Message"),
-        *wide("First Seen", "Count"),
-        Column(name="Name", format="name", priority=1, description=NAME.description),
-    ],
-    _event,
-)
-
-
 # ------------------------------------------------------------------ amounts
 def _quota(obj: Tree, now: float) -> list[Any]:
     status = status_of(obj)
@@ -124,7 +113,7 @@ def _budget(obj: Tree, now: float) -> list[Any]:
 
 
 def _priority(obj: Tree, now: float) -> list[Any]:
-    default, policy = bool(obj.get("globalDefault")), obj.get("preemptionPolicy", UNSET)
+    default, policy = bool(obj.get("globalDefault")), obj.get("preemptionPolicy", "")
     return [name_of(obj), obj.get("value", 0), default, age(obj, now), policy]
 
 
@@ -135,6 +124,7 @@ _SOURCES = {
     "Resource": "resource",
     "ContainerResource": "containerResource",
 }
+_NIL = "<nil>"
 
 
 def _metric(spec: Tree, status: Tree) -> str:
@@ -142,20 +132,25 @@ def _metric(spec: Tree, status: Tree) -> str:
     key = _SOURCES.get(spec.get("type", ""))
     if key is None:
         return "<unknown type>"
-    about = spec.get(key) or {}
-    target, current = about.get("target") or {}, (status.get(key) or {}).get("current") or {}
+    about, reported = spec.get(key) or {}, status.get(key)
+    target, current = about.get("target") or {}, (reported or {}).get("current") or {}
     average = target.get("averageValue")
+
+    def value(name: str) -> str:
+        """Nothing reported is not the same as a report without it."""
+        return UNKNOWN if reported is None else str(current.get(name, _NIL))
+
     if "name" in about:
         if average is not None:
-            return f"{about['name']}: {current.get('averageValue', UNKNOWN)}/{average}"
+            return f"{about['name']}: {value('averageValue')}/{average}"
         used, wanted = current.get("averageUtilization"), target.get("averageUtilization")
         shown = UNKNOWN if used is None else f"{used}%"
         return f"{about['name']}: {shown}/{'<auto>' if wanted is None else f'{wanted}%'}"
     if key == "pods":
-        return f"{current.get('averageValue', UNKNOWN)}/{average}"
+        return f"{value('averageValue')}/{target.get('averageValue', _NIL)}"
     if average is not None:
         return f"{current.get('averageValue', UNKNOWN)}/{average} (avg)"
-    return f"{current.get('value', UNKNOWN)}/{target.get('value')}"
+    return f"{value('value')}/{target.get('value', _NIL)}"
 
 
 def _metrics(specs: Sequence[Tree], statuses: Sequence[Tree]) -> str:
@@ -184,12 +179,16 @@ def _flow_schema(obj: Tree, now: float) -> list[Any]:
     spec = spec_of(obj)
     return [
         name_of(obj),
-        (spec.get("priorityLevelConfiguration") or {}).get("name") or NOTHING,
+        (spec.get("priorityLevelConfiguration") or {}).get("name", ""),
         spec.get("matchingPrecedence", 0),
-        (spec.get("distinguisherMethod") or {}).get("type") or NOTHING,
+        NOTHING if spec.get("distinguisherMethod") is None else spec["distinguisherMethod"].get("type", ""),
         age(obj, now),
         (_condition(obj, "Dangling") or {}).get("status", "?"),
     ]
+
+
+def _precedence(obj: Tree) -> tuple[int, str]:
+    return spec_of(obj).get("matchingPrecedence", 0), name_of(obj)
 
 
 def _priority_level(obj: Tree, now: float) -> list[Any]:
@@ -273,45 +272,25 @@ _FLOW = "flowcontrol.apiserver.k8s.io"
 _DEVICES = "resource.k8s.io"
 
 PRINTERS: dict[str, Printer] = {
-    "/nodes": made(
-        *("Status", "Roles", AGE, "Version"),
-        *wide("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
-        cells=_node,
-    ),
-    "/events": _EVENT,
-    "events.k8s.io/events": _EVENT,
-    "/resourcequotas": made("Request", "Limit", AGE, cells=_quota),
-    "policy/poddisruptionbudgets": made(
-        "Min Available", "Max Unavailable", count("Allowed Disruptions"), AGE, cells=_budget
-    ),
-    "scheduling.k8s.io/priorityclasses": made(
-        count("Value"), flag("Global-Default"), AGE, "PreemptionPolicy", cells=_priority
-    ),
-    "autoscaling/horizontalpodautoscalers": made(
-        "Reference", "Targets", "MinPods", "MaxPods", "Replicas", AGE, cells=_autoscaler
-    ),
-    f"{_FLOW}/flowschemas": made(
-        "PriorityLevel", count("MatchingPrecedence"), "DistinguisherMethod", AGE, "MissingPL", cells=_flow_schema
-    ),
-    f"{_FLOW}/prioritylevelconfigurations": made(
-        "Type",
-        *map(count, ("NominalConcurrencyShares", "Queues", "HandSize", "QueueLengthLimit")),
-        AGE,
-        cells=_priority_level,
-    ),
-    "node.k8s.io/runtimeclasses": made("Handler", AGE, cells=_runtime),
-    "certificates.k8s.io/certificatesigningrequests": made(
-        AGE, "SignerName", "Requestor", "RequestedDuration", "Condition", cells=_signing_request
-    ),
-    "apiregistration.k8s.io/apiservices": made(
-        text("Service", description="The reference to the service that hosts this API endpoint."),
-        text("Available", description="Whether this service is available."),
-        AGE,
-        cells=_api_service,
-    ),
-    f"{_DEVICES}/resourceclaims": made("State", AGE, cells=_device_claim),
-    f"{_DEVICES}/resourceclaimtemplates": made(AGE, cells=_aged),
-    f"{_DEVICES}/deviceclasses": made(AGE, cells=_aged),
-    f"{_DEVICES}/resourceslices": made("Node", "Driver", "Pool", AGE, cells=_device_slice),
+    key: KindPrinter(key, cells)
+    for key, cells in {
+        "/nodes": _node,
+        "/componentstatuses": _component,
+        "/events": _event,
+        "events.k8s.io/events": _event,
+        "/resourcequotas": _quota,
+        "policy/poddisruptionbudgets": _budget,
+        "scheduling.k8s.io/priorityclasses": _priority,
+        "autoscaling/horizontalpodautoscalers": _autoscaler,
+        f"{_FLOW}/prioritylevelconfigurations": _priority_level,
+        "node.k8s.io/runtimeclasses": _runtime,
+        "certificates.k8s.io/certificatesigningrequests": _signing_request,
+        "apiregistration.k8s.io/apiservices": _api_service,
+        f"{_DEVICES}/resourceclaims": _device_claim,
+        f"{_DEVICES}/resourceclaimtemplates": _aged,
+        f"{_DEVICES}/deviceclasses": _aged,
+        f"{_DEVICES}/resourceslices": _device_slice,
+    }.items()
 }
+PRINTERS[f"{_FLOW}/flowschemas"] = KindPrinter(f"{_FLOW}/flowschemas", _flow_schema, order=_precedence)
 """By ``group/resource``."""

@@ -6,19 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from envtest.kinds.printing import (
-    AGE,
     NOTHING,
     UNSET,
+    Cells,
     age,
     joined,
     label_selector,
-    made,
     name_of,
     spec_of,
     status_of,
-    text,
 )
-from opsdk.apiserver.resources import Printer
 from opsdk.apiserver.storage.ports import Tree
 
 
@@ -78,14 +75,14 @@ def _subset_places(obj: Tree) -> Iterator[str]:
 
 
 def _endpoints(obj: Tree, now: float) -> list[Any]:
-    places = joined(_subset_places(obj), none="" if obj.get("subsets") else NOTHING)
+    places = joined(_subset_places(obj)) if obj.get("subsets") else NOTHING
     return [name_of(obj), places, age(obj, now)]
 
 
 def _slice(obj: Tree, now: float) -> list[Any]:
-    ports = [str(p.get("port") or p.get("name") or "*") for p in obj.get("ports") or ()]
+    ports = [str(p["port"] if p.get("port") is not None else p.get("name", "*")) for p in obj.get("ports") or ()]
     addresses = [a for e in obj.get("endpoints") or () for a in e.get("addresses") or ()]
-    shown = (joined(found, none=UNSET) for found in (ports, addresses))
+    shown = (joined(found) or UNSET for found in (ports, addresses))
     return [name_of(obj), obj.get("addressType", ""), *shown, age(obj, now)]
 
 
@@ -137,14 +134,14 @@ def _address(obj: Tree, now: float) -> list[Any]:
     return [name_of(obj), shown, age(obj, now)]
 
 
-PRINTERS: dict[str, Printer] = {
-    "/services": made("Type", "Cluster-IP", "External-IP", "Port(s)", AGE, text("Selector", wide=True), cells=_service),
-    "/endpoints": made("Endpoints", AGE, cells=_endpoints),
-    "discovery.k8s.io/endpointslices": made("AddressType", "Ports", "Endpoints", AGE, cells=_slice),
-    "networking.k8s.io/ingresses": made("Class", "Hosts", "Address", "Ports", AGE, cells=_ingress),
-    "networking.k8s.io/ingressclasses": made("Controller", "Parameters", AGE, cells=_ingress_class),
-    "networking.k8s.io/networkpolicies": made("Pod-Selector", AGE, cells=_network_policy),
-    "networking.k8s.io/servicecidrs": made("CIDRs", AGE, cells=_range),
-    "networking.k8s.io/ipaddresses": made("ParentRef", AGE, cells=_address),
+CELLS: dict[str, Cells] = {
+    "/services": _service,
+    "/endpoints": _endpoints,
+    "discovery.k8s.io/endpointslices": _slice,
+    "networking.k8s.io/ingresses": _ingress,
+    "networking.k8s.io/ingressclasses": _ingress_class,
+    "networking.k8s.io/networkpolicies": _network_policy,
+    "networking.k8s.io/servicecidrs": _range,
+    "networking.k8s.io/ipaddresses": _address,
 }
 """By ``group/resource``."""

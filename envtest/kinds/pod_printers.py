@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from envtest.kinds.printing import (
-    AGE,
     NOTHING,
+    KindPrinter,
     age,
     label_selector,
-    made,
     meta_of,
     name_of,
     seconds_of,
     since,
     spec_of,
     status_of,
-    text,
-    wide,
 )
 from opsdk.apiserver.resources import Printer
 from opsdk.apiserver.storage.ports import Tree
@@ -179,21 +176,7 @@ def images(template: Tree) -> list[str]:
 
 
 PRINTERS: dict[str, Printer] = {
-    "/pods": made(
-        text("Ready", description="The aggregate readiness state of this pod for accepting traffic."),
-        text("Status", description="The aggregate status of the containers in this pod."),
-        text(
-            "Restarts",
-            description=(
-                "The number of times the containers in this pod have been restarted and when the last container in"
-                " this pod has restarted."
-            ),
-        ),
-        AGE,
-        *wide("IP", "Node", "Nominated Node", "Readiness Gates"),
-        cells=_pod,
-        conditions=_pod_conditions,
-    ),
-    "/podtemplates": made("Containers", "Images", "Pod Labels", cells=_pod_template),
+    "/pods": KindPrinter("/pods", _pod, conditions=_pod_conditions),
+    "/podtemplates": KindPrinter("/podtemplates", _pod_template),
 }
 """By ``group/resource``."""

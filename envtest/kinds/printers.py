@@ -14,32 +14,22 @@ from envtest.kinds import (
 )
 from envtest.kinds.pod_printers import images
 from envtest.kinds.printing import (
-    AGE,
     NOTHING,
+    Cells,
+    KindPrinter,
     age,
-    count,
-    flag,
     human,
     label_selector,
-    made,
     meta_of,
     name_of,
     seconds_of,
     since,
     spec_of,
     status_of,
-    text,
-    wide,
     yes,
 )
-from opsdk.apiserver.resources import Column, Printer
+from opsdk.apiserver.resources import Printer
 from opsdk.apiserver.storage.ports import Tree
-
-_DATA_TEXT = (
-    "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. Values"
-    " with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap with the"
-    " keys in the BinaryData field, this is enforced during validation process."
-)
 
 
 # ------------------------------------------------------------------ workloads
@@ -175,8 +165,8 @@ def _lease(obj: Tree, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ roles and hooks
-def _created(obj: Tree, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
-    return [name_of(obj), meta_of(obj).get("creationTimestamp")]
+def _scale(obj: Tree, now: float) -> list[Any]:
+    return [name_of(obj), spec_of(obj).get("replicas", 0), status_of(obj).get("replicas", 0), age(obj, now)]
 
 
 def _binding(obj: Tree, now: float) -> list[Any]:
@@ -195,53 +185,35 @@ def _webhooks(obj: Tree, now: float) -> list[Any]:
     return [name_of(obj), len(obj.get("webhooks") or []), age(obj, now)]
 
 
-_WIDE = wide("Containers", "Images", "Selector")
-_HOOK_COUNT = "Webhooks indicates the number of webhooks registered in this configuration"
-_WEBHOOKS = made(count("Webhooks", description=_HOOK_COUNT), AGE, cells=_webhooks)
-_BINDING = made("Role", AGE, *wide("Users", "Groups", "ServiceAccounts"), cells=_binding)
-_ROLE = made(Column(name="Created At", type="date"), cells=_created)
-_COPIES = made(*map(count, ("Desired", "Current", "Ready")), AGE, *_WIDE, cells=_replica_set)
 _RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_CELLS: dict[str, Cells] = {
+    "/namespaces": _namespace,
+    "/configmaps": _config_map,
+    "/secrets": _secret,
+    "/serviceaccounts": _service_account,
+    "/replicationcontrollers": _replica_set,
+    "apps/deployments": _deployment,
+    "apps/replicasets": _replica_set,
+    "apps/statefulsets": _stateful_set,
+    "apps/daemonsets": _daemon_set,
+    "apps/controllerrevisions": _revision,
+    "batch/jobs": _job,
+    "batch/cronjobs": _cron_job,
+    "coordination.k8s.io/leases": _lease,
+    f"{_RBAC}/rolebindings": _binding,
+    f"{_RBAC}/clusterrolebindings": _binding,
+    f"{_ADMISSION}/validatingwebhookconfigurations": _webhooks,
+    f"{_ADMISSION}/mutatingwebhookconfigurations": _webhooks,
+    "/scale": _scale,
+    **network_printers.CELLS,
+    **storage_printers.CELLS,
+    **policy_printers.CELLS,
+}
 
 PRINTERS: dict[str, Printer] = {
-    "/namespaces": made(text("Status", description="The status of the namespace"), AGE, cells=_namespace),
-    "/configmaps": made(text("Data", description=_DATA_TEXT), AGE, cells=_config_map),
-    "/secrets": made("Type", "Data", AGE, cells=_secret),
-    "/serviceaccounts": made("Secrets", AGE, cells=_service_account),
-    "/replicationcontrollers": _COPIES,
-    "apps/deployments": made("Ready", "Up-to-date", "Available", AGE, *_WIDE, cells=_deployment),
-    "apps/replicasets": _COPIES,
-    "apps/statefulsets": made("Ready", AGE, *_WIDE[:2], cells=_stateful_set),
-    "apps/daemonsets": made(
-        *map(count, ("Desired", "Current", "Ready", "Up-to-date", "Available")),
-        "Node Selector",
-        AGE,
-        *_WIDE,
-        cells=_daemon_set,
-    ),
-    "apps/controllerrevisions": made("Controller", "Revision", AGE, cells=_revision),
-    "batch/jobs": made("Status", "Completions", "Duration", AGE, *_WIDE, cells=_job),
-    "batch/cronjobs": made(
-        "Schedule",
-        "Timezone",
-        flag("Suspend"),
-        count("Active"),
-        "Last Schedule",
-        AGE,
-        *_WIDE,
-        cells=_cron_job,
-    ),
-    "coordination.k8s.io/leases": made("Holder", AGE, cells=_lease),
-    f"{_RBAC}/roles": _ROLE,
-    f"{_RBAC}/clusterroles": _ROLE,
-    f"{_RBAC}/rolebindings": _BINDING,
-    f"{_RBAC}/clusterrolebindings": _BINDING,
-    "admissionregistration.k8s.io/validatingwebhookconfigurations": _WEBHOOKS,
-    "admissionregistration.k8s.io/mutatingwebhookconfigurations": _WEBHOOKS,
+    **{key: KindPrinter(key, cells) for key, cells in _CELLS.items()},
     **pod_printers.PRINTERS,
-    **network_printers.PRINTERS,
-    **storage_printers.PRINTERS,
     **cluster_printers.PRINTERS,
-    **policy_printers.PRINTERS,
 }
-"""By ``group/resource``."""
+"""By ``group/resource``; whoever is not here has a name and a time of creation."""

@@ -7,32 +7,16 @@ from datetime import datetime
 from typing import Any
 
 from envtest.kinds.scale import selector_text
-from opsdk.apiserver.resources import Column
+from envtest.tables.columns import CREATED, NAME, columns_of
+from opsdk.apiserver.resources import Column, Printer
 from opsdk.apiserver.storage.ports import Tree
 
 Cells = Callable[[Tree, float], list[Any]]
 RowConditions = Callable[[Tree], Sequence[Tree]]
+Order = Callable[[Tree], Any]
 NOTHING = "<none>"
 UNSET = "<unset>"
 UNKNOWN = "<unknown>"
-NAME = Column(
-    name="Name",
-    format="name",
-    description=(
-        "Name must be unique within a namespace. Is required when creating resources, although some resources may"
-        " allow a client to request the generation of an appropriate name automatically. Name is primarily intended"
-        " for creation idempotence and configuration definition. Cannot be updated. More info:"
-        " https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
-    ),
-)
-_CREATED_TEXT = (
-    "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed"
-    " to be set in happens-before order across separate operations. Clients may not set this value. It is represented"
-    " in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info:"
-    " https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
-)
-CREATED = Column(name="Created At", type="date", description=_CREATED_TEXT)
-AGE = Column(name="Age", description=_CREATED_TEXT)
 
 
 def seconds_of(stamp: str) -> float | None:
@@ -88,26 +72,6 @@ def since(stamp: str, now: float) -> str:
     return "<unknown>" if moment is None else human(now - moment)
 
 
-def text(name: str, *, wide: bool = False, description: str = "") -> Column:
-    """A column of strings; `wide` ones show in wide output only."""
-    return Column(name=name, priority=1 if wide else 0, description=description)
-
-
-def wide(*names: str) -> tuple[Column, ...]:
-    """Columns that show in wide output only."""
-    return tuple(text(n, wide=True) for n in names)
-
-
-def count(name: str, *, description: str = "") -> Column:
-    """A column of integers."""
-    return Column(name=name, type="integer", description=description)
-
-
-def flag(name: str) -> Column:
-    """A column of truth values."""
-    return Column(name=name, type="boolean")
-
-
 def meta_of(obj: Tree) -> Tree:
     """Its metadata."""
     return obj.get("metadata") or {}
@@ -128,15 +92,15 @@ def name_of(obj: Tree) -> str:
     return str(meta_of(obj).get("name", ""))
 
 
-def joined(items: Iterable[str], *, most: int = 3, none: str = NOTHING) -> str:
+def joined(items: Iterable[str], *, most: int = 3) -> str:
     """The first of the items, and how many more there are.
 
     >>> joined("abc"), joined("abcde"), joined("")
-    ('a,b,c', 'a,b,c + 2 more...', '<none>')
+    ('a,b,c', 'a,b,c + 2 more...', '')
     """
     found = list(items)
     more = f" + {len(found) - most} more..." if len(found) > most else ""
-    return ",".join(found[:most]) + more if found else none
+    return ",".join(found[:most]) + more
 
 
 def label_selector(selector: Tree | None) -> str:
@@ -149,14 +113,10 @@ def yes(value: Any) -> str:
     return UNSET if value is None else str(bool(value))
 
 
-class DefaultPrinter:
+class DefaultPrinter(Printer):
     """Name and creation."""
 
     columns: Sequence[Column] = (NAME, CREATED)
-
-    def conditions(self, obj: Tree) -> Sequence[Tree]:  # noqa: ARG002 - the shape of Printer
-        """See `Printer`."""
-        return ()
 
     def cells(self, obj: Tree, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
         """See `Printer`."""
@@ -164,23 +124,38 @@ class DefaultPrinter:
         return [meta.get("name", ""), meta.get("creationTimestamp")]
 
 
-class KindPrinter:
-    """Columns with a function that fills them."""
+class KindPrinter(Printer):
+    """A function that fills the columns of ``group/resource``.
 
-    def __init__(self, columns: Sequence[Column], cells: Cells, conditions: RowConditions | None = None) -> None:
-        self.columns = columns
+    Args:
+        conditions: what is said of whole rows.
+        order: the key that lists are sorted by; they stay as they are without.
+    """
+
+    def __init__(
+        self, key: str, cells: Cells, *, conditions: RowConditions | None = None, order: Order | None = None
+    ) -> None:
+        self._key = key
         self._cells = cells
         self._conditions = conditions
+        self._order = order
+
+    def __repr__(self) -> str:
+        return f"<KindPrinter of {self._key}>"
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """See `Printer`."""
+        return columns_of(self._key)
 
     def conditions(self, obj: Tree) -> Sequence[Tree]:
         """See `Printer`."""
         return () if self._conditions is None else self._conditions(obj)
 
+    def arranged(self, objects: Sequence[Tree]) -> Sequence[Tree]:
+        """See `Printer`."""
+        return objects if self._order is None else sorted(objects, key=self._order)
+
     def cells(self, obj: Tree, now: float) -> list[Any]:
         """See `Printer`."""
         return self._cells(obj, now)
-
-
-def made(*columns: Column | str, cells: Cells, conditions: RowConditions | None = None) -> KindPrinter:
-    """A printer whose first column is the name."""
-    return KindPrinter([NAME, *(c if isinstance(c, Column) else text(c) for c in columns)], cells, conditions)

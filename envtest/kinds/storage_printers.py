@@ -6,20 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from envtest.kinds.printing import (
-    AGE,
     NOTHING,
     UNSET,
+    Cells,
     age,
-    count,
-    flag,
-    made,
     meta_of,
     name_of,
     spec_of,
     status_of,
-    text,
 )
-from opsdk.apiserver.resources import Printer
 from opsdk.apiserver.storage.ports import Tree
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -130,29 +125,16 @@ def _capacity(obj: Tree, now: float) -> list[Any]:  # noqa: ARG001 - the shape o
     return [name_of(obj), obj.get("storageClassName", ""), obj.get("capacity", UNSET)]
 
 
-_CLASSES = ("StorageClass", "VolumeAttributesClass")
 _STORAGE = "storage.k8s.io"
 
-PRINTERS: dict[str, Printer] = {
-    "/persistentvolumeclaims": made(
-        "Status", "Volume", "Capacity", "Access Modes", *_CLASSES, AGE, text("VolumeMode", wide=True), cells=_claim
-    ),
-    "/persistentvolumes": made(
-        *("Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim"),
-        *(*_CLASSES, "Reason", AGE, text("VolumeMode", wide=True)),
-        cells=_volume,
-    ),
-    f"{_STORAGE}/storageclasses": made(
-        *("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", AGE), cells=_storage_class
-    ),
-    f"{_STORAGE}/volumeattributesclasses": made("DriverName", AGE, cells=_attributes_class),
-    f"{_STORAGE}/volumeattachments": made("Attacher", "PV", "Node", flag("Attached"), AGE, cells=_attachment),
-    f"{_STORAGE}/csidrivers": made(
-        *map(flag, ("AttachRequired", "PodInfoOnMount", "StorageCapacity")),
-        *("TokenRequests", flag("RequiresRepublish"), "Modes", AGE),
-        cells=_driver,
-    ),
-    f"{_STORAGE}/csinodes": made(count("Drivers"), AGE, cells=_driver_node),
-    f"{_STORAGE}/csistoragecapacities": made("StorageClassName", "Capacity", cells=_capacity),
+CELLS: dict[str, Cells] = {
+    "/persistentvolumeclaims": _claim,
+    "/persistentvolumes": _volume,
+    f"{_STORAGE}/storageclasses": _storage_class,
+    f"{_STORAGE}/volumeattributesclasses": _attributes_class,
+    f"{_STORAGE}/volumeattachments": _attachment,
+    f"{_STORAGE}/csidrivers": _driver,
+    f"{_STORAGE}/csinodes": _driver_node,
+    f"{_STORAGE}/csistoragecapacities": _capacity,
 }
 """By ``group/resource``."""

@@ -42,25 +42,23 @@ def info_of(kind: Kind) -> ResourceInfo:
     )
 
 
-class FieldPrinter:
+class FieldPrinter(Printer):
     """Name, some fields by their paths (``spec.title``), and the time of creation."""
+
+    columns: Sequence[Column] = ()
 
     def __init__(self, *fields: tuple[str, str]) -> None:
         self._paths = [path.strip(".").split(".") for _, path in fields]
         named = [Column(name=name, description=f"The field {path}.") for name, path in fields]
         first = Column(name="Name", format="name", description="The name of the object.")
         last = Column(name="Created At", type="date", description="When the object was created.")
-        self.columns: Sequence[Column] = [first, *named, last]
+        self.columns = [first, *named, last]
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
         """See `Printer`."""
         meta = obj.get("metadata") or {}
         shown = [_at(obj, path) for path in self._paths]
         return [meta.get("name", ""), *shown, meta.get("creationTimestamp")]
-
-    def conditions(self, obj: Tree) -> Sequence[Tree]:
-        """See `Printer`."""
-        return ()
 
 
 def _at(obj: Any, path: Sequence[str]) -> Any:

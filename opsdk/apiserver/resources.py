@@ -110,9 +110,13 @@ class Printer(Protocol):
         """One row; `now` is the time of day in Unix seconds, for ages."""
         ...
 
-    def conditions(self, obj: Tree) -> Sequence[Tree]:
+    def conditions(self, obj: Tree) -> Sequence[Tree]:  # noqa: ARG002 - for those who have something to say
         """What is to be said of a row as a whole: that it is ``Completed``."""
-        ...
+        return ()
+
+    def arranged(self, objects: Sequence[Tree]) -> Sequence[Tree]:
+        """The objects of a list in the order of their rows."""
+        return objects
 
 
 @dataclass(frozen=True, slots=True)

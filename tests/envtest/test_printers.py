@@ -14,7 +14,12 @@ from envtest.tables.load import rows
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC).timestamp()
 META = {"name": "x", "namespace": "n", "creationTimestamp": "2026-01-01T00:59:00Z"}
 EARLIER = "2026-01-01T00:30:00Z"
-PLAIN = {"/limitranges", "/componentstatuses", "apiextensions.k8s.io/customresourcedefinitions"}
+PLAIN = {
+    "/limitranges",
+    "apiextensions.k8s.io/customresourcedefinitions",
+    "rbac.authorization.k8s.io/clusterroles",
+    "rbac.authorization.k8s.io/roles",
+}
 """Kinds that show no more than their name and when they were made, on a real server too."""
 
 
@@ -36,7 +41,8 @@ def test_rows_are_as_wide_as_the_head(key: str) -> None:
     """An object of which nothing is known has a row too, with a cell for each column."""
     printer = PRINTERS[key]
     for obj in ({"metadata": META}, {"metadata": META, "spec": {}, "status": {}, "subsets": None, "series": None}):
-        assert len(printer.cells(obj, NOW)) == len(printer.columns)
+        extra = 1 if key == "networking.k8s.io/ipaddresses" else 0  # their age has no head
+        assert len(printer.cells(obj, NOW)) == len(printer.columns) + extra
         assert printer.conditions(obj) == ()
 
 
@@ -185,6 +191,13 @@ ROWS: list[tuple[str, dict[str, Any], list[Any]]] = [
         "discovery.k8s.io/endpointslices",
         {"addressType": "IPv4", "ports": [{"port": 80}, {"name": "m"}], "endpoints": [{"addresses": ["10.1.0.1"]}]},
         ["IPv4", "80,m", "10.1.0.1", "60s"],
+    ),
+    ("discovery.k8s.io/endpointslices", {"ports": [{"name": ""}]}, ["", "<unset>", "<unset>", "60s"]),
+    ("discovery.k8s.io/endpointslices", {"ports": [{}, {"port": 1}]}, ["", "*,1", "<unset>", "60s"]),
+    (
+        "/componentstatuses",
+        {"conditions": [{"type": "Healthy", "status": "False", "message": "m", "error": "e"}]},
+        ["Unhealthy", "m", "e"],
     ),
     ("discovery.k8s.io/endpointslices", {"addressType": "IPv6"}, ["IPv6", "<unset>", "<unset>", "60s"]),
     (
@@ -345,6 +358,62 @@ ROWS: list[tuple[str, dict[str, Any], list[Any]]] = [
 def test_rows_read_like_those_of_a_real_server(key: str, fields: dict[str, Any], shown: list[Any]) -> None:
     """Cell by cell."""
     assert rows_of(key, **fields) == shown
+
+
+AVERAGE = {"averageValue": "3"}
+METRICS: list[tuple[dict[str, Any], dict[str, Any] | None, str]] = [
+    ({"type": "Pods", "pods": {"target": AVERAGE}}, None, "<unknown>/3"),
+    ({"type": "Pods", "pods": {"target": AVERAGE}}, {"pods": {"current": AVERAGE}}, "3/3"),
+    ({"type": "Object", "object": {"target": {"value": "2k"}}}, {"object": {"current": {"value": "1"}}}, "1/2k"),
+    ({"type": "Object", "object": {"target": AVERAGE}}, {"object": {"current": {"value": "1"}}}, "<unknown>/3 (avg)"),
+    ({"type": "External", "external": {"target": {"value": "2"}}}, {"external": {"current": {}}}, "<nil>/2"),
+    ({"type": "External", "external": {"target": AVERAGE}}, {"external": {"current": AVERAGE}}, "3/3 (avg)"),
+    (
+        {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "c", "target": {}}},
+        {"containerResource": {"current": {"averageUtilization": 7}}},
+        "cpu: 7%/<auto>",
+    ),
+    ({"type": "Resource", "resource": {"name": "cpu", "target": AVERAGE}}, {"resource": {}}, "cpu: <nil>/3"),
+    ({"type": "Else"}, None, "<unknown type>"),
+]
+
+
+@pytest.mark.parametrize(("metric", "reported", "shown"), METRICS, ids=[row[2] for row in METRICS])
+def test_metrics_are_shown_beside_their_targets(metric: Any, reported: Any, shown: str) -> None:
+    """Every type of metric has its own way of saying what is and what should be."""
+    found = rows_of(
+        "autoscaling/horizontalpodautoscalers",
+        apiVersion="autoscaling/v2",
+        spec={"metrics": [metric], "scaleTargetRef": {}},
+        status={"currentMetrics": [reported] if reported else []},
+    )
+    assert found[1] == shown
+
+
+def test_columns_are_described_by_their_fields() -> None:
+    """What a column says of itself is what the API says of the field behind it."""
+    columns = {column.name: column for column in PRINTERS["/pods"].columns}
+    assert columns["IP"].description.startswith("podIP address allocated to the pod.")
+    assert [c.priority for c in columns.values()] == [0, 0, 0, 0, 0, 1, 1, 1, 1]
+    assert "\n\n" in columns["Age"].description
+    assert PRINTERS["storage.k8s.io/volumeattachments"].columns[1].format == "name"
+    assert [c.type for c in PRINTERS["batch/cronjobs"].columns[2:5]] == ["string", "boolean", "integer"]
+    undescribed = {c.name for key in PRINTERS for c in PRINTERS[key].columns if not c.description}
+    assert undescribed == {"Handler"}
+
+
+def test_flow_schemas_are_listed_as_they_are_matched() -> None:
+    """By precedence, then by name."""
+    made = [{"metadata": {"name": n}, "spec": {"matchingPrecedence": p}} for n, p in (("b", 5), ("c", 1), ("a", 5))]
+    arranged = PRINTERS["flowcontrol.apiserver.k8s.io/flowschemas"].arranged(made)
+    assert [obj["metadata"]["name"] for obj in arranged] == ["c", "a", "b"]
+    assert PRINTERS["/pods"].arranged(made) is made
+
+
+def test_scales_have_columns_of_their_own() -> None:
+    """Whatever they belong to."""
+    assert rows_of("/scale", spec={"replicas": 3}, status={"replicas": 1}) == [3, 1, "60s"]
+    assert PRINTERS["/scale"].columns[0].format == ""
 
 
 def test_events_tell_of_their_series() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -156,14 +156,14 @@ def partial(obj: Tree, *, version: str = "v1") -> Tree:
 
 
 def table(
-    call: Call, served: Installed, objects: Iterable[Tree], meta: Tree, *, version: str = "v1", headless: bool = False
+    call: Call, served: Installed, objects: Sequence[Tree], meta: Tree, *, version: str = "v1", headless: bool = False
 ) -> Tree:
     """Rows and, unless `headless`, the columns."""
     printer = served.model.printer
     include = call.http.query.get("includeObject") or "Metadata"
     now = call.clock.wall().timestamp()
     rows = []
-    for obj in objects:
+    for obj in printer.arranged(objects):
         row: Tree = {"cells": printer.cells(obj, now)}
         if conditions := printer.conditions(obj):
             row["conditions"] = list(conditions)

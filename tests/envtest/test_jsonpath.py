@@ -1,0 +1,73 @@
+"""The paths of printer columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.extensions.jsonpath import find, valid
+
+TREE: dict[str, Any] = {
+    "spec": {"n": 3, "on": True, "a.b": "dotted", "list": [10, 20, 30, 40]},
+    "status": {
+        "conditions": [
+            {"type": "Ready", "status": "True", "age": 5, "limit": 9},
+            {"type": "Done", "status": "False", "age": 9, "limit": 5},
+            {"type": "Odd"},
+        ]
+    },
+}
+FOUND: list[tuple[str, list[Any]]] = [
+    (".spec.n", [3]),
+    ("$.spec.n", [3]),
+    (".", [TREE]),
+    (".spec.nothing.at.all", []),
+    (r".spec.a\.b", ["dotted"]),
+    (".spec['a.b']", ["dotted"]),
+    ('.spec["n","on"]', [3, True]),
+    (".spec.list[0]", [10]),
+    (".spec.list[-1]", [40]),
+    (".spec.list[9]", []),
+    (".spec.list[0,2,9]", [10, 30]),
+    (".spec.list[1:3]", [20, 30]),
+    (".spec.list[:]", [10, 20, 30, 40]),
+    (".spec.list[-2:]", [30, 40]),
+    (".spec.list[::2]", [10, 30]),
+    (".spec.list[::0]", []),
+    (".spec.list[*]", [10, 20, 30, 40]),
+    (".spec.n[0]", []),
+    (".status.conditions[*].type", ["Ready", "Done", "Odd"]),
+    (".status.conditions.*.type", ["Ready", "Done", "Odd"]),
+    ("..type", ["Ready", "Done", "Odd"]),
+    ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
+    (".status.conditions[?(@.type=='Ready')].status", ["True"]),
+    ('.status.conditions[?( @.type != "Ready" )].type', ["Done", "Odd"]),
+    (".status.conditions[?(@.status)].type", ["Ready", "Done"]),
+    (".status.conditions[?(@.age>5)].type", ["Done"]),
+    (".status.conditions[?(@.age>=5)].type", ["Ready", "Done"]),
+    (".status.conditions[?(@.age<@.limit)].type", ["Ready"]),
+    ('.status.conditions[?(@.age=="5")].type', []),
+    (".status.conditions[?(@.age==true)].type", []),
+]
+
+
+@pytest.mark.parametrize(("path", "found"), FOUND, ids=[row[0] for row in FOUND])
+def test_paths_lead_where_they_say(path: str, found: list[Any]) -> None:
+    """Whatever a column may be written with is understood."""
+    assert valid(path)
+    assert find(TREE, path) == found
+
+
+@pytest.mark.parametrize("path", ["spec.n", "", ".a[", ".a[x]", ".a..", ".a[?(x)]", ".a['x]", ".a b"])
+def test_what_is_no_path_is_not_taken_for_one(path: str) -> None:
+    """Definitions with such paths show the age alone."""
+    assert not valid(path)
+
+
+@given(st.text(alphabet=".[]*'\"?(@)=<>!ab0:,-\\ $", max_size=30))
+def test_no_path_is_too_odd(path: str) -> None:
+    """Whatever a path is, looking for it ends, and finds nothing that is not there."""
+    assert isinstance(find(TREE, path), list)
