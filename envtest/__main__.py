@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from envtest.environment import Environment
 from envtest.kubeconfig import write_private
 from envtest.stand_in.assets import write_assets
+from envtest.stand_in.program import run
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.errors import ConfigError
@@ -43,12 +43,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-async def serve(options: argparse.Namespace) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
+    """Start; what is said when it serves."""
     tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
     environment = Environment(
         data_dir=options.data_dir,
@@ -60,31 +56,34 @@ async def serve(options: argparse.Namespace) -> None:
         admission_plugins=options.enable_admission_plugins,
         disable_admission_plugins=options.disable_admission_plugins,
     )
-    async with environment as env:
-        # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage
-        # again and again would take a fifth of the time.
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
-        web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls)
-        if options.kubeconfig:
-            write_private(options.kubeconfig, env.kubeconfig(web))
-        print(f"ready {web.url}", flush=True)
-        await stopped.wait()
+    env = await stack.enter_async_context(environment)
+    # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage
+    # again and again would take a fifth of the time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls)
+    if options.kubeconfig:
+        write_private(options.kubeconfig, env.kubeconfig(web))
+    return f"ready {web.url}"
+
+
+def assets(directory: Path) -> int:
+    """Write the programs for Go's envtest, and print what tells it where they are."""
+    try:
+        write_assets(directory)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"export KUBEBUILDER_ASSETS={shlex.quote(str(directory.absolute()))}")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit status is 1 for what the user can mend."""
     options = parser().parse_args(arguments)
-    try:
-        if options.command == "assets":
-            write_assets(options.directory)
-            print(f"export KUBEBUILDER_ASSETS={shlex.quote(str(options.directory.absolute()))}")
-        else:
-            asyncio.run(serve(options))
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    if options.command == "assets":
+        return assets(options.directory)
+    return run(lambda stack: serve(options, stack))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from envtest.certificates import Authority
 from envtest.control_plane import VERSION
 from envtest.environment import Environment
 from envtest.stand_in.etcd import KEEP
-from envtest.stand_in.flags import Flags, parse
-from envtest.stand_in.program import run
+from envtest.stand_in.flags import Flags
+from envtest.stand_in.program import Program
 from envtest.trust import Trust, read_authority
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
@@ -161,14 +161,7 @@ async def _kept(flags: Flags) -> Path:
     return Path(json.loads(answer.body)["path"]) / "member"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM."""
-    words = sys.argv[1:] if arguments is None else arguments
-    if "--version" in words:
-        print(f"Kubernetes {VERSION['gitVersion']}\n(stood in for by envtest)")
-        return 0
-    return run("kube-apiserver", lambda stack: serve(parse(words, switches=_SWITCHES), stack))
-
+PROGRAM = Program(name="kube-apiserver", version=f"Kubernetes {VERSION['gitVersion']}", switches=_SWITCHES, serve=serve)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

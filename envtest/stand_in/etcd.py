@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from envtest.stand_in.flags import Flags, parse
-from envtest.stand_in.program import run
+from envtest.stand_in.flags import Flags
+from envtest.stand_in.program import Program
 from opsdk.errors import ConfigError
 from opsdk.web.application import asgi
 from opsdk.web.request import Request
@@ -64,14 +63,7 @@ def _options(url: str, flags: Flags) -> ServeOptions:
     return ServeOptions(host=host, port=parts.port or 2379, tls=tls)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM."""
-    words = sys.argv[1:] if arguments is None else arguments
-    if "--version" in words:
-        print(f"etcd Version: {_VERSION['etcdserver']}\n(stood in for by envtest)")
-        return 0
-    return run("etcd", lambda stack: serve(parse(words, switches=_SWITCHES), stack))
-
+PROGRAM = Program(name="etcd", version=f"etcd Version: {_VERSION['etcdserver']}", switches=_SWITCHES, serve=serve)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

@@ -263,8 +263,8 @@ async def test_a_real_etcd_is_told_from_ours() -> None:
 
 def test_versions_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """As tools ask for them."""
-    assert apiserver.main(["--version"]) == 0
-    assert etcd.main(["--version"]) == 0
+    assert apiserver.PROGRAM.main(["--version"]) == 0
+    assert etcd.PROGRAM.main(["--version"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("Kubernetes v1.36.")
     assert "etcd Version: 3." in said
