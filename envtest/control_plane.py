@@ -11,6 +11,7 @@ from envtest.access import Access, Gatekeeper
 from envtest.admission import plugins
 from envtest.aggregation import aggregate, register
 from envtest.bootstrap import bootstrap
+from envtest.event_expiry import EVENTS, EventExpiry
 from envtest.extensions.custom import CustomModel
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.publish import published
@@ -163,6 +164,7 @@ class ControlPlane:
         hooks = install(self, self.webhook_client, Conditions(self.access.authorizer))
         policies.install(self, hooks, self.access.authorizer)
         plugins.install(self, choice)
+        self.expiry = EventExpiry(self.storage, clock)
         self.registrar = register(self)
         self.aggregator = aggregate(self, identity)
         self.server = Server(
@@ -214,6 +216,7 @@ class ControlPlane:
         self.extensions.load()
         self.registrar.start((served.info.group, served.info.version) for served in self.core.installed())
         await bootstrap(self)
+        self.expiry.start()
         self.aggregator.start()
 
     def end_watches(self) -> None:
@@ -222,6 +225,7 @@ class ControlPlane:
 
     def close(self) -> None:
         """End every watch and let go of files."""
+        self.expiry.close()
         self.storage.close()
 
     def _well_known(self, server: Server) -> WellKnown:
@@ -279,7 +283,7 @@ class ControlPlane:
 
     def _install_main(self, row: Row, *, has_status: bool) -> None:
         strategy = self.catalogue.strategy(row, has_status=has_status)
-        prefix = "core/events/" if row.info.kind == "Event" else ""
+        prefix = EVENTS if row.info.kind == "Event" else ""
         if row.info.group == RBAC:
             guard, rbac = self.access.authorizer, self.access.rbac
             store: Store = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)

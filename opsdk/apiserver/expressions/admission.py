@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK
@@ -113,7 +113,7 @@ def runtime_text(type_: Type) -> str:
     return f"{type_.name}({', '.join(map(runtime_text, type_.params))})"
 
 
-@cache
+@lru_cache(maxsize=4096)
 def compile_condition(expression: str, *, params: bool = False) -> Program | str:
     """The program of a match condition, or what is wrong with it."""
     return compile_typed(admission_environment(params=params), expression, (BOOL,))

@@ -1,0 +1,68 @@
+"""Events are forgotten an hour after they were last written, as with kube-apiserver's ``--event-ttl``."""
+
+from __future__ import annotations
+
+from opsdk.aio.clock import Clock, Timer
+from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Kind, PreconditionError, Preconditions, Storage
+
+EVENTS = "core/events/"
+"""Where events of both APIs are kept."""
+TTL = 3600.0
+"""Seconds."""
+
+
+class EventExpiry:
+    """Removes them. There is one timer, and only while there are events."""
+
+    def __init__(self, storage: Storage, clock: Clock, *, ttl: float = TTL) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._ttl = ttl
+        # By key, the next one to go first: whoever is written again goes to the end.
+        self._due: dict[str, tuple[float, str]] = {}
+        self._timer: Timer | None = None
+
+    def __repr__(self) -> str:
+        return f"<EventExpiry: {len(self._due)} events>"
+
+    def start(self) -> None:
+        """Follow the storage; the hour of what is there already begins now."""
+        self._storage.subscribe(self._follow)
+        for key, value in self._storage.list(EVENTS).items:
+            self._follow(Change.of(key, value))
+
+    def close(self) -> None:
+        """Forget about it; idempotent."""
+        self._storage.unsubscribe(self._follow)
+        self._due.clear()
+        self._arm()
+
+    def _follow(self, change: Change) -> None:
+        if not change.key.startswith(EVENTS):
+            return
+        self._due.pop(change.key, None)
+        if change.kind is Kind.PUT and change.value is not None:
+            version = change.value["metadata"].get("resourceVersion", "")
+            self._due[change.key] = (self._clock.now() + self._ttl, version)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None and not self._due:
+            self._timer.cancel()
+            self._timer = None
+        elif self._timer is None and self._due:
+            # A timer that comes too early, since its event was written again, just starts the next one.
+            when, _ = next(iter(self._due.values()))
+            self._timer = self._clock.call_later(when - self._clock.now(), self._forget)
+
+    def _forget(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        over = [(key, version) for key, (when, version) in self._due.items() if when <= now]
+        for key, version in over:
+            self._due.pop(key, None)
+            try:
+                self._storage.delete(key, Preconditions(resource_version=version))
+            except (KeyNotFoundError, PreconditionError):
+                continue  # somebody was faster
+        self._arm()
