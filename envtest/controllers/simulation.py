@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from envtest.controllers.accounts import ServiceAccountController, Sign, TokenController
 from envtest.controllers.api import Api
 from envtest.controllers.cluster_roles import ClusterRoleController
+from envtest.controllers.cronjobs import CronJobController
 from envtest.controllers.daemonsets import DaemonSetController
 from envtest.controllers.deployments import DeploymentController
+from envtest.controllers.disruption import DisruptionController
 from envtest.controllers.garbage_collector import GarbageCollector
 from envtest.controllers.jobs import JobController
 from envtest.controllers.loops import Controller, Kit, Runner
@@ -61,6 +63,8 @@ def _makers(
         StatefulSetController,
         DaemonSetController,
         JobController,
+        CronJobController,
+        DisruptionController,
         SliceController,
         EndpointsController,
         VolumeController,

@@ -1,0 +1,196 @@
+"""Disruption budgets: how many of their pods are healthy, and how many may be evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from envtest.controllers.loops import Controller
+from envtest.controllers.mirror import Event
+from envtest.controllers.objects import (
+    condition_in,
+    conditions_of,
+    controller_of,
+    deleting,
+    is_ready,
+    parse_time,
+    replicas_of,
+    stamp,
+    with_condition,
+    with_status,
+)
+from envtest.controllers.rollout import scaled
+from envtest.controllers.writes import BUDGETS, PODS, REPLICA_SETS, Update
+from envtest.kinds.workload_rules import selects
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import NotFoundError
+
+_PATIENCE = 120.0
+"""Seconds for which an evicted pod counts as gone though it is still there."""
+
+
+class NoScaleError(Exception):
+    """Nobody can say how many pods there should be; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a decision is made of; `scale` has the wanted replicas of the pods' owners, by uid."""
+
+    budget: Tree
+    pods: Sequence[Tree]
+    scale: Mapping[str, int]
+    now: datetime
+
+
+# ------------------------------------------------------------------ core
+def covers(budget: Tree, pod: Tree) -> bool:
+    """Whether a pod is one of the budget's; without a selector none is."""
+    selector = (budget.get("spec") or {}).get("selector")
+    return selector is not None and selects(selector, pod["metadata"].get("labels") or {})
+
+
+def needs_scale(budget: Tree) -> bool:
+    """Whether the pods' owners must be asked: shares and missing pods count from what they want."""
+    spec = budget.get("spec") or {}
+    return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
+
+
+def expected(view: View) -> tuple[int, int]:
+    """How many pods there should be, and how many of them healthy."""
+    spec = view.budget.get("spec") or {}
+    whole = sum(view.scale.values()) if needs_scale(view.budget) else len(view.pods)
+    if spec.get("maxUnavailable") is not None:
+        return whole, max(whole - scaled(spec["maxUnavailable"], whole, up=True), 0)
+    return whole, scaled(spec.get("minAvailable", 1), whole, up=True)
+
+
+def disrupted(view: View) -> tuple[Tree, float | None]:
+    """The evicted pods that are still expected to go, and the seconds until the first has had its time."""
+    known = (view.budget.get("status") or {}).get("disruptedPods") or {}
+    kept: Tree = {}
+    waits: list[float] = []
+    for pod in view.pods:
+        since = known.get(pod["metadata"]["name"])
+        if since is None or deleting(pod):
+            continue
+        left = _PATIENCE - (view.now - parse_time(since)).total_seconds()
+        if left > 0:
+            kept[pod["metadata"]["name"]] = since
+            waits.append(left)
+    return kept, min(waits, default=None)
+
+
+def count(view: View) -> tuple[Tree, float | None]:
+    """The status, and when to look again."""
+    going, again = disrupted(view)
+    whole, wanted = expected(view)
+    healthy = sum(is_ready(p) and not deleting(p) and p["metadata"]["name"] not in going for p in view.pods)
+    allowed = max(healthy - wanted, 0) if whole else 0
+    generation = view.budget["metadata"].get("generation", 0)
+    status: Tree = {
+        "observedGeneration": generation,
+        "disruptionsAllowed": allowed,
+        "currentHealthy": healthy,
+        "desiredHealthy": wanted,
+        "expectedPods": whole,
+        "conditions": with_condition(conditions_of(view.budget), _verdict(view, allowed)),
+    }
+    return {**status, "disruptedPods": going} if going else status, again
+
+
+def _verdict(view: View, allowed: int) -> Tree:
+    how = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
+    return _condition(view.budget, *how, "", view.now)
+
+
+def _condition(budget: Tree, status: str, reason: str, message: str, now: datetime) -> Tree:
+    return {
+        "type": "DisruptionAllowed",
+        "status": status,
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "lastTransitionTime": stamp(now),
+        "reason": reason,
+        "message": message,
+    }
+
+
+def failed(budget: Tree, why: str, now: datetime) -> Tree:
+    """The status where the count failed: nothing may be evicted."""
+    conditions = conditions_of(budget)
+    known = condition_in(conditions, "DisruptionAllowed")
+    new = _condition(budget, "False", "SyncFailed", why, now)
+    same = known is not None and all(known.get(k) == new[k] for k in ("status", "reason", "message"))
+    before = budget.get("status") or {}
+    counts = {k: before.get(k, 0) for k in ("currentHealthy", "desiredHealthy", "expectedPods")}
+    made = conditions if same else with_condition(conditions, new)
+    return {**before, **counts, "disruptionsAllowed": 0, "conditions": made}
+
+
+# ------------------------------------------------------------------ shell
+class DisruptionController(Controller):
+    """``disruption``."""
+
+    name = "disruption"
+
+    def wire(self) -> None:
+        """Budgets, and pods that they cover or covered."""
+        self.hub.on(BUDGETS, self.add)
+        self.hub.on(PODS, self._pod)
+
+    def _pod(self, event: Event) -> None:
+        namespace = event.obj["metadata"]["namespace"]
+        pods = [p for p in (event.old, event.new) if p is not None]
+        for budget in self.hub.in_namespace(BUDGETS, namespace):
+            if any(covers(budget, p) for p in pods):
+                self.queue.add(BUDGETS.key(namespace, budget["metadata"]["name"]))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        budget = self.hub.get(key)
+        if budget is None:
+            return None
+        pods = [p for p in self.hub.in_namespace(PODS, budget["metadata"]["namespace"]) if covers(budget, p)]
+        now = self.kit.now()
+        again: float | None = None
+        try:
+            scale = await self._scale(pods) if needs_scale(budget) else {}
+        except NoScaleError as error:
+            status = failed(budget, str(error), now)
+        else:
+            status, again = count(View(budget, pods, scale, now))
+        if status != (budget.get("status") or {}):
+            await self.kit.api.write(Update(BUDGETS, with_status(budget, status), "status"))
+        return again
+
+    async def _scale(self, pods: Sequence[Tree]) -> dict[str, int]:
+        """How many pods the owners want; pods without an owner count for nothing."""
+        found: dict[str, int] = {}
+        known: set[str] = set()
+        for pod in pods:
+            owner = controller_of(pod)
+            if owner is None or owner["uid"] in known:
+                continue
+            known.add(owner["uid"])
+            uid, size = await self._size(pod, owner)
+            found[uid] = size
+        return found
+
+    async def _size(self, pod: Tree, owner: Tree) -> tuple[str, int]:
+        """The uid and the wish of whoever decides about a pod: a replica set's deployment, else the owner."""
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        resource = self.hub.resource_of(owner["apiVersion"], owner["kind"])
+        obj = None if resource is None else self.hub.get(resource.key(namespace, owner["name"]))
+        if resource is None or obj is None or obj["metadata"]["uid"] != owner["uid"]:
+            raise NoScaleError(f'found no controllers for pod "{name}"')
+        if resource == REPLICA_SETS and (above := controller_of(obj)) is not None:
+            return await self._size(pod, above)
+        if resource.group in ("", "apps") and "replicas" in obj["spec"]:
+            return owner["uid"], replicas_of(obj)
+        try:
+            scale = await self.kit.api.send("GET", resource.path(namespace, owner["name"], "scale"))
+        except NotFoundError as error:
+            kind = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+            raise NoScaleError(f"{kind} does not implement the scale subresource") from error
+        return owner["uid"], int((scale.get("spec") or {}).get("replicas") or 0)
