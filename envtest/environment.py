@@ -15,8 +15,8 @@ from envtest.admission.plugins import Choice
 from envtest.bootstrap import publish_trust
 from envtest.control_plane import ControlPlane
 from envtest.controllers.api import Api
-from envtest.controllers.nodes import DEFAULT_STAGES, Stage
 from envtest.controllers.simulation import simulate
+from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.trust import PROXIES, Trust
 from envtest.users import AuthenticatedUser
 from opsdk.aio.clock import LOOP_CLOCK, Clock

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
-from envtest.controllers.loops import Controller, Kit
+from envtest.controllers.loops import Controller, Sign
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import deleting
 from envtest.controllers.writes import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Create, Delete, Update, Write
@@ -15,7 +13,6 @@ from opsdk.apiserver.auth.service_accounts import kept_claims
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
 
-Sign = Callable[[Mapping[str, Any]], str]
 ACCOUNT = "default"
 _FOR_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - the type of secrets, none itself
 _ANNOTATION = "kubernetes.io/service-account."
@@ -61,10 +58,6 @@ class ServiceAccountController(Controller):
 
     name = "serviceaccount"
 
-    def __init__(self, kit: Kit, certificate: Callable[[], str]) -> None:
-        super().__init__(kit)
-        self._certificate = certificate
-
     def wire(self) -> None:
         """Namespaces, and the two objects where they change or go."""
         self.hub.on(NAMESPACES, self.add)
@@ -89,7 +82,7 @@ class ServiceAccountController(Controller):
         name = namespace["metadata"]["name"]
         account = self.hub.get(SERVICE_ACCOUNTS.key(name, ACCOUNT))
         trust = self.hub.get(CONFIG_MAPS.key(name, TRUST))
-        for wanted in missing(name, account, trust, self._certificate()):
+        for wanted in missing(name, account, trust, self.kit.certificate()):
             with suppress(AlreadyExistsError):
                 await self.kit.api.write(wanted)
         return None
@@ -99,11 +92,6 @@ class TokenController(Controller):
     """``serviceaccount-token``: fills secrets of the type that asks for an account's token; `sign` signs claims."""
 
     name = "serviceaccount-token"
-
-    def __init__(self, kit: Kit, certificate: Callable[[], str], sign: Sign) -> None:
-        super().__init__(kit)
-        self._certificate = certificate
-        self._sign = sign
 
     def wire(self) -> None:
         """Secrets, and all of a namespace's where an account of it changes."""
@@ -122,7 +110,7 @@ class TokenController(Controller):
         meta = secret["metadata"]
         name = (meta.get("annotations") or {}).get(f"{_ANNOTATION}name", "")
         account = self.hub.get(SERVICE_ACCOUNTS.key(meta["namespace"], name))
-        wanted = kept_token(secret, account, self._sign, self._certificate())
+        wanted = kept_token(secret, account, self.kit.sign, self.kit.certificate())
         if wanted is not None:
             await self.kit.api.write(wanted)
         return None

@@ -16,6 +16,7 @@ from opsdk.web.types import Message
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class Api:
@@ -45,7 +46,8 @@ class Api:
             case Update(obj=obj, subresource=subresource):
                 return await self.send("PUT", resource.path(namespace, name, subresource), obj)
             case Patch(patch=patch, subresource=subresource):
-                return await self.send("PATCH", resource.path(namespace, name, subresource), patch, media=_MERGE)
+                media = _STRATEGIC if wanted.strategic else _MERGE
+                return await self.send("PATCH", resource.path(namespace, name, subresource), patch, media=media)
             case Delete():
                 return await self.send("DELETE", resource.path(namespace, name), _options(wanted))
 

@@ -16,7 +16,7 @@ from envtest.controllers.objects import (
     seconds_until_available,
     with_status,
 )
-from envtest.controllers.pod_owner import Plan, PodOwnerController, claim
+from envtest.controllers.pod_owner import Plan, PlanningController, claim
 from envtest.controllers.rollout import scaled
 from envtest.controllers.writes import DAEMON_SETS, NODES, PODS, REVISIONS, Create, Delete, Update, Write
 from opsdk.apiserver.storage.ports import Tree
@@ -150,7 +150,7 @@ def count(view: View) -> Tree:
 
 
 # ------------------------------------------------------------------ shell
-class DaemonSetController(PodOwnerController):
+class DaemonSetController(PlanningController):
     """``daemonset``."""
 
     name = "daemonset"
@@ -167,8 +167,8 @@ class DaemonSetController(PodOwnerController):
             for key in self.hub.all(DAEMON_SETS):
                 self.queue.add(key)
 
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree]) -> Plan:
-        """See `PodOwnerController`."""
+    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:  # noqa: ARG002
+        """See `PlanningController`."""
         mine, moves = claim(owner, pods, loose)
         by_node: dict[str, list[Tree]] = {}
         for pod in sorted(mine, key=age_order):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from envtest.controllers.api import Api
+from envtest.controllers.events import Recorder
 from envtest.controllers.mirror import Event, Hub
-from envtest.controllers.writes import Writes
+from envtest.controllers.stages import Stage
+from envtest.controllers.writes import Delete, Note, Patch, Write, Writes
 from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
+from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
 from opsdk.queue.ratelimit import ExponentialFailure
 from opsdk.queue.workqueue import ShutDownError, WorkQueue
@@ -24,14 +28,36 @@ _LONGEST_WAIT = 30.0
 """Seconds between tries of what keeps failing: a test that repairs the cause should not wait for minutes."""
 
 
+Sign = Callable[[Mapping[str, Any]], str]
+"""Makes a token of claims."""
+
+
+def _no_certificate() -> str:
+    return ""
+
+
+def _no_signature(_: Mapping[str, Any]) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What every controller works with; `kubelet` writes as the node's agent."""
+    """What every controller works with.
+
+    Attributes:
+        kubelet: writes as the node's agent.
+        stages: what becomes of pods.
+        certificate: gives the certificates (PEM) that clients in the cluster trust.
+        sign: signs tokens of service accounts.
+    """
 
     hub: Hub
     api: Api
     kubelet: Api
     clock: Clock
+    stages: Sequence[Stage] = ()
+    certificate: Callable[[], str] = _no_certificate
+    sign: Sign = _no_signature
 
     def now(self) -> datetime:
         """The time of day."""
@@ -43,9 +69,11 @@ class Controller(ABC):
 
     Attributes:
         name: by which it is switched on.
+        component: by which its Events are signed; empty for ``<name>-controller``.
     """
 
     name = ""
+    component = ""
 
     def __init__(self, kit: Kit) -> None:
         self.kit = kit
@@ -53,6 +81,8 @@ class Controller(ABC):
         self.queue: WorkQueue[str] = WorkQueue(
             self.name, limiter=ExponentialFailure(cap=_LONGEST_WAIT), clock=kit.clock
         )
+        self.events = Recorder(kit.api, self.component or f"{self.name}-controller", kit.clock)
+        self.told: ApiError | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue!r}>"
@@ -77,9 +107,29 @@ class Controller(ABC):
         self.queue.add(event.key)
 
     async def write(self, writes: Writes) -> None:
-        """Carry them out in order."""
+        """Carry them out in order; what is to be patched or deleted may be gone."""
         for wanted in writes:
-            await self.kit.api.write(wanted)
+            if isinstance(wanted, Note):
+                await self.events.tell(wanted)
+            else:
+                await self.write_one(wanted)
+
+    async def write_one(self, wanted: Write) -> Tree | None:
+        """Carry out one write and tell of it; the object, None where it was gone already."""
+        try:
+            made = await self.kit.api.write(wanted)
+        except NotFoundError:
+            if not isinstance(wanted, Delete | Patch):
+                raise
+            return None
+        except ApiError as error:
+            if wanted.failure is not None and not _ending(error):
+                self.told = error
+                await self.events.tell(wanted.failure, error=error.message)
+            raise
+        if wanted.note is not None:
+            await self.events.tell(wanted.note, name=(made.get("metadata") or wanted.obj["metadata"]).get("name", ""))
+        return made
 
 
 class Runner:
@@ -137,7 +187,7 @@ class Runner:
             after = await controller.reconcile(key)
         except ApiError as error:
             wait = queue.add_rate_limited(key)
-            expected = isinstance(error, _EXPECTED) or _ending(error)
+            expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.told
             level = logging.DEBUG if expected else logging.WARNING
             _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
         except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from envtest.controllers.objects import owner_uids
+from envtest.controllers.objects import controller_of, owner_uids
 from envtest.controllers.writes import Resource
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.ports import CompactedError, Storage, Tree, Watch
@@ -231,7 +231,7 @@ class Hub:
         return list(self._owned.by_uid.get(uid, ()))
 
     def loose(self, resource: Resource, namespace: str) -> list[Tree]:
-        """The objects of a kind in a namespace that have no owner at all."""
+        """The objects of a kind in a namespace that nobody controls."""
         keys = self._loose.get(f"{resource.prefix}{namespace}/", ())
         return [obj for key in keys if (obj := self.get(key)) is not None]
 
@@ -256,9 +256,9 @@ class Hub:
         if before or after:
             self._owned.move(event.key, before, after)
         place = event.key.rpartition("/")[0] + "/"
-        if event.new is not None and not after:
+        if event.new is not None and (not after or controller_of(event.new) is None):
             self._loose.setdefault(place, {})[event.key] = None
-        elif event.old is not None and not before:
+        elif event.old is not None and (not before or controller_of(event.old) is None):
             self._loose.get(place, {}).pop(event.key, None)
 
 

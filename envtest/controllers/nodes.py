@@ -5,9 +5,7 @@ What becomes of a pod is data: `Stage` rules say which pods move from which stat
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from envtest.controllers.loops import Controller, Kit
@@ -23,6 +21,7 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
+from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import NODES, PODS, Create, Delete, Update, Write
 from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
@@ -33,57 +32,6 @@ NODE = "node-1"
 _CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "100000", "ephemeral-storage": "1Ti"}
 _ADDRESS = "192.168.0.1"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-class State(enum.Enum):
-    """Where a scheduled pod is in its life."""
-
-    PENDING = "Pending"
-    """On a node, its containers not started."""
-    RUNNING = "Running"
-    """Containers run, but are not ready."""
-    READY = "Ready"
-    """Containers run and are ready."""
-    SUCCEEDED = "Succeeded"
-    """Every container ended with 0."""
-    FAILED = "Failed"
-    """A container ended with 1, and is not started again."""
-    TERMINATING = "Terminating"
-    """Marked as deleted; the next state is always that it is gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """One rule: pods that are `at` a state and match are moved `to` another after `delay` seconds.
-
-    Attributes:
-        selector: labels that the pod has; none match every pod.
-        owner: the kind of the controlling owner; empty matches any pod.
-        to: None keeps the pod where it is, for ever.
-        delay: seconds from the moment the state was reached; 0, as in most tests, is at once.
-        reason: shown in the status of a failed pod.
-    """
-
-    at: State
-    to: State | None
-    selector: Mapping[str, str] = field(default_factory=dict)
-    owner: str = ""
-    delay: float = 0.0
-    reason: str = "Error"
-
-    def matches(self, pod: Tree, state: State) -> bool:
-        """Whether this rule is for a pod in this state."""
-        labels = pod["metadata"].get("labels") or {}
-        owner = (controller_of(pod) or {}).get("kind", "")
-        return state is self.at and self.selector.items() <= labels.items() and self.owner in ("", owner)
-
-
-DEFAULT_STAGES: Sequence[Stage] = (
-    Stage(at=State.PENDING, to=State.READY),
-    Stage(at=State.READY, to=State.SUCCEEDED, owner="Job"),
-    Stage(at=State.TERMINATING, to=None),
-)
-"""Pods run and are ready at once, those of jobs succeed, deleted ones go at once. The first match counts."""
 
 
 # ------------------------------------------------------------------ core
@@ -278,9 +226,9 @@ class KubeletController(Controller):
 
     name = "kubelet"
 
-    def __init__(self, kit: Kit, stages: Sequence[Stage] = DEFAULT_STAGES) -> None:
+    def __init__(self, kit: Kit) -> None:
         super().__init__(kit)
-        self.stages = tuple(stages)
+        self.stages = tuple(kit.stages)
         self._addresses = 0
         # When a pod's present state was first seen: delays count from there.
         self._since: dict[str, tuple[str, State, float]] = {}

@@ -9,23 +9,29 @@ from dataclasses import dataclass
 from envtest.controllers.loops import Controller
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import controlled_by, controller_of, deleting, is_active, owner_reference
-from envtest.controllers.writes import PODS, Patch, Resource, Write
+from envtest.controllers.writes import PODS, Create, Delete, Note, Patch, Resource, Write, Writes
 from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to write, and in how many seconds to look again."""
 
-    writes: Sequence[Write]
+    writes: Writes
     again: float | None = None
 
 
 # ------------------------------------------------------------------ core
-def claim(owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree]) -> tuple[list[Tree], list[Write]]:
-    """The pods that count as the owner's, and the writes that take others in or let strangers go."""
-    selector = owner["spec"].get("selector") or {}
+def claim(
+    owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], *, finalizer: str = ""
+) -> tuple[list[Tree], list[Write]]:
+    """The pods that count as the owner's, and the writes that take others in or let strangers go.
+
+    `finalizer` comes with the owner and goes with it.
+    """
+    selector = selector_of(owner)
     mine: list[Tree] = []
     writes: list[Write] = []
     for pod in pods:
@@ -33,22 +39,49 @@ def claim(owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree]) -> tuple[lis
             continue
         if selects(selector, pod["metadata"].get("labels") or {}):
             mine.append(pod)
-        elif not deleting(pod):
+        elif not deleting(owner):
             uid = owner["metadata"]["uid"]
             kept = [o for o in pod["metadata"]["ownerReferences"] if o.get("uid") != uid]
-            writes.append(_owners(pod, kept))
+            writes.append(_owners(pod, kept, [f for f in _finalizers(pod) if f != finalizer]))
     if deleting(owner):
         return mine, []
     for pod in loose:
         if is_active(pod) and selects(selector, pod["metadata"].get("labels") or {}):
             mine.append(pod)
-            writes.append(_owners(pod, [owner_reference(owner)]))
+            owners = [*(pod["metadata"].get("ownerReferences") or ()), owner_reference(owner)]
+            held = [finalizer] if finalizer and finalizer not in _finalizers(pod) else []
+            writes.append(_owners(pod, owners, [*_finalizers(pod), *held]))
     return mine, writes
 
 
-def _owners(pod: Tree, owners: list[Tree]) -> Patch:
+def _finalizers(pod: Tree) -> list[str]:
+    return list(pod["metadata"].get("finalizers") or ())
+
+
+def _owners(pod: Tree, owners: list[Tree], finalizers: list[str]) -> Patch:
     meta = {"ownerReferences": owners or None, "resourceVersion": pod["metadata"]["resourceVersion"]}
+    if finalizers != _finalizers(pod):
+        meta["finalizers"] = finalizers or None
     return Patch(PODS, pod, {"metadata": meta})
+
+
+def selector_of(owner: Tree) -> Tree:
+    """Its selector; that of a replication controller is a bare set of labels."""
+    found: Tree = owner["spec"].get("selector") or {}
+    return {"matchLabels": found} if owner.get("kind") == "ReplicationController" else found
+
+
+def make_pod(pod: Tree, owner: Tree) -> Create:
+    """The creation of an owner's pod, and what is told of it."""
+    done = Note(owner, "SuccessfulCreate", "Created pod: {name}")
+    return Create(PODS, pod, note=done, failure=Note(owner, "FailedCreate", "Error creating: {error}", warning=True))
+
+
+def remove_pod(pod: Tree, owner: Tree) -> Delete:
+    """The deletion of an owner's pod, and what is told of it."""
+    done = Note(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+    failure = Note(owner, "FailedDelete", "Error deleting: {error}", warning=True)
+    return Delete(PODS, pod, note=done, failure=failure)
 
 
 # ------------------------------------------------------------------ shell
@@ -62,8 +95,11 @@ class PodOwnerController(Controller):
     resource: Resource
 
     @abstractmethod
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree]) -> Plan:
-        """One step; `pods` name the owner, `loose` ones name nobody."""
+    async def step(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> float | None:
+        """One step; `pods` name the owner, `loose` ones have no controller; `failed` says why pods cannot be made.
+
+        The answer is that of `reconcile`.
+        """
 
     def wire(self) -> None:
         """Owners and pods."""
@@ -75,13 +111,13 @@ class PodOwnerController(Controller):
             owner = None if obj is None else controller_of(obj)
             if obj is not None and owner is not None and owner.get("kind") == self.resource.kind:
                 self.queue.add(self.resource.key(obj["metadata"]["namespace"], owner["name"]))
-        if event.new is not None and not event.new["metadata"].get("ownerReferences"):
+        if event.new is not None and controller_of(event.new) is None:
             self._stray(event.new)
 
     def _stray(self, pod: Tree) -> None:
         labels, namespace = pod["metadata"].get("labels") or {}, pod["metadata"]["namespace"]
         for owner in self.hub.in_namespace(self.resource, namespace) if labels else ():
-            if selects(owner["spec"].get("selector") or {}, labels):
+            if selects(selector_of(owner), labels):
                 self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
@@ -89,8 +125,35 @@ class PodOwnerController(Controller):
         owner = self.hub.get(key)
         if owner is None:
             return None
+        try:
+            return await self._look(owner, "")
+        except ApiError as error:
+            if error is self.told:
+                await self._admit(key, error)
+            raise
+
+    async def _admit(self, key: str, error: ApiError) -> None:
+        """What could not be written does not keep the rest from being written."""
+        await self.hub.catch_up()
+        owner = self.hub.get(key)
+        if owner is not None:
+            await self._look(owner, error.message)
+
+    async def _look(self, owner: Tree, failed: str) -> float | None:
         meta = owner["metadata"]
         pods = self.hub.dependents(meta["uid"], PODS.prefix)
-        made = self.plan(owner, pods, self.hub.loose(PODS, meta["namespace"]))
+        return await self.step(owner, pods, self.hub.loose(PODS, meta["namespace"]), failed)
+
+
+class PlanningController(PodOwnerController):
+    """One whose steps are pure plans."""
+
+    @abstractmethod
+    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:
+        """What to do; see `step`."""
+
+    async def step(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> float | None:
+        """See `PodOwnerController`."""
+        made = self.plan(owner, pods, loose, failed)
         await self.write(made.writes)
         return made.again

@@ -1,63 +1,73 @@
-"""ReplicaSets: as many pods as are wanted, and a status that counts them."""
+"""ReplicaSets and ReplicationControllers: as many pods as are wanted, and a status that counts them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
+from envtest.controllers.job_pods import terminating
 from envtest.controllers.objects import (
-    age_order,
+    condition_in,
+    conditions_of,
+    controller_of,
     deleting,
     is_active,
-    is_ready,
-    phase_of,
     pod_from_template,
     replicas_of,
     seconds_until_available,
+    stamp,
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_owner import Plan, PodOwnerController, claim
-from envtest.controllers.writes import PODS, REPLICA_SETS, Create, Delete, Update, Write
+from envtest.controllers.pod_order import first_to_go
+from envtest.controllers.pod_owner import Plan, PlanningController, claim, make_pod, remove_pod
+from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Note, Update, Write
 from opsdk.apiserver.storage.ports import Tree
+
+_AT_ONCE = 500
+"""Pods that are made or deleted in one step."""
 
 
 # ------------------------------------------------------------------ core
-def plan(replica_set: Tree, pods: Sequence[Tree], loose: Sequence[Tree], now: datetime) -> Plan:
-    """One step: adopt and release, create or delete, count."""
-    mine, writes = claim(replica_set, pods, loose)
+def plan(
+    replica_set: Tree,
+    pods: Sequence[Tree],
+    loose: Sequence[Tree],
+    now: datetime,
+    *,
+    failed: str = "",
+    crowd: dict[str, int] | None = None,
+) -> Plan:
+    """One step: adopt and release, create or delete, count.
+
+    `failed` says why pods cannot be made; `crowd` how many related pods each node runs.
+    """
+    mine, moved = claim(replica_set, pods, loose)
+    writes: list[Write | Note] = [*moved]
     active = [p for p in mine if is_active(p)]
     if not deleting(replica_set):
-        writes.extend(_fill(replica_set, active))
-    status, again = count(replica_set, active, now)
+        writes.extend(_fill(replica_set, active, crowd or {}, blocked=bool(failed)))
+    status, again = count(replica_set, mine, now, failed=failed)
     if status != (replica_set.get("status") or {}):
-        writes.append(Update(REPLICA_SETS, with_status(replica_set, status), "status"))
+        resource = REPLICA_SETS if replica_set["kind"] == REPLICA_SETS.kind else REPLICATION_CONTROLLERS
+        writes.append(Update(resource, with_status(replica_set, status), "status"))
     return Plan(writes, again)
 
 
-def _fill(replica_set: Tree, active: Sequence[Tree]) -> list[Write]:
-    missing = replicas_of(replica_set) - len(active)
-    if missing >= 0:
-        template = replica_set["spec"].get("template") or {}
-        return [Create(PODS, pod_from_template(template, replica_set)) for _ in range(missing)]
-    return [Delete(PODS, pod) for pod in first_to_go(active)[:-missing]]
+def _fill(replica_set: Tree, active: Sequence[Tree], crowd: dict[str, int], *, blocked: bool) -> list[Write]:
+    missing = min(replicas_of(replica_set) - len(active), _AT_ONCE)
+    if missing < 0:
+        going = first_to_go(active, crowd=crowd)[: min(-missing, _AT_ONCE)]
+        return [remove_pod(pod, replica_set) for pod in going]
+    template = replica_set["spec"].get("template") or {}
+    return [make_pod(pod_from_template(template, replica_set), replica_set) for _ in range(0 if blocked else missing)]
 
 
-def first_to_go(pods: Sequence[Tree]) -> list[Tree]:
-    """Those that are missed least first: unscheduled, pending, not ready, cheap to delete, youngest."""
-
-    def rank(pod: Tree) -> tuple[bool, bool, bool, int]:
-        cost = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "0")
-        scheduled, running = bool(pod["spec"].get("nodeName")), phase_of(pod) == "Running"
-        return (scheduled, running, is_ready(pod), int(cost) if cost.lstrip("+-").isdigit() else 0)
-
-    youngest_first = sorted(pods, key=age_order, reverse=True)
-    return sorted(youngest_first, key=rank)
-
-
-def count(replica_set: Tree, active: Sequence[Tree], now: datetime) -> tuple[Tree, float | None]:
+def count(replica_set: Tree, mine: Sequence[Tree], now: datetime, *, failed: str = "") -> tuple[Tree, float | None]:
     """The status, and the seconds until another pod has been ready for long enough."""
     spec = replica_set["spec"]
+    active = [p for p in mine if is_active(p)]
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     waits = [seconds_until_available(p, int(spec.get("minReadySeconds") or 0), now) for p in active]
     counts = {
@@ -65,19 +75,50 @@ def count(replica_set: Tree, active: Sequence[Tree], now: datetime) -> tuple[Tre
         "readyReplicas": sum(w is not None for w in waits),
         "availableReplicas": sum(w is not None and w <= 0 for w in waits),
         "observedGeneration": replica_set["metadata"].get("generation", 0),
-        "conditions": (replica_set.get("status") or {}).get("conditions") or [],
+        "conditions": _conditions(replica_set, len(active), now, failed),
     }
+    made = {"replicas": len(active), **without_zeros(counts)}
+    if replica_set["kind"] == REPLICA_SETS.kind:
+        made["terminatingReplicas"] = sum(terminating(p) for p in mine)
     pending = [w for w in waits if w is not None and w > 0]
-    return {"replicas": len(active), **without_zeros(counts)}, min(pending, default=None)
+    return made, min(pending, default=None)
+
+
+def _conditions(replica_set: Tree, active: int, now: datetime, failed: str) -> list[Tree]:
+    """``ReplicaFailure`` stands as long as pods cannot be made or deleted."""
+    found = conditions_of(replica_set)
+    before = condition_in(found, "ReplicaFailure")
+    missing = replicas_of(replica_set) - active
+    if failed and before is None and missing:
+        reason = "FailedCreate" if missing > 0 else "FailedDelete"
+        new = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": stamp(now)}
+        return [*found, {**new, "reason": reason, "message": failed}]
+    return found if failed or before is None or missing else [c for c in found if c is not before]
 
 
 # ------------------------------------------------------------------ shell
-class ReplicaSetController(PodOwnerController):
+class ReplicaSetController(PlanningController):
     """``replicaset``."""
 
     name = "replicaset"
     resource = REPLICA_SETS
 
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree]) -> Plan:
-        """See `PodOwnerController`."""
-        return plan(owner, pods, loose, self.kit.now())
+    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:
+        """See `PlanningController`."""
+        crowd = self._crowd(owner) if len(pods) > replicas_of(owner) else None
+        return plan(owner, pods, loose, self.kit.now(), failed=failed, crowd=crowd)
+
+    def _crowd(self, owner: Tree) -> dict[str, int]:
+        """How many pods each node runs for this set and others of the same owner."""
+        above = controller_of(owner)
+        sets = [owner] if above is None else self.hub.dependents(above["uid"], self.resource.prefix)
+        pods = (p for s in sets for p in self.hub.dependents(s["metadata"]["uid"], PODS.prefix))
+        return Counter(str(p["spec"].get("nodeName") or "") for p in pods if is_active(p))
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """``replicationcontroller``."""
+
+    name = "replicationcontroller"
+    component = "replication-controller"
+    resource = REPLICATION_CONTROLLERS

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from envtest.controllers.accounts import ServiceAccountController, Sign, TokenController
 from envtest.controllers.api import Api
-from envtest.controllers.cluster_roles import ClusterRoleController
-from envtest.controllers.cronjobs import CronJobController
-from envtest.controllers.daemonsets import DaemonSetController
-from envtest.controllers.deployments import DeploymentController
-from envtest.controllers.disruption import DisruptionController
-from envtest.controllers.garbage_collector import GarbageCollector
-from envtest.controllers.jobs import JobController
 from envtest.controllers.loops import Controller, Kit, Runner
 from envtest.controllers.mirror import Hub
-from envtest.controllers.namespace_content import NamespaceController
-from envtest.controllers.nodes import DEFAULT_STAGES, KubeletController, Stage
-from envtest.controllers.quotas import QuotaController
-from envtest.controllers.replicasets import ReplicaSetController
-from envtest.controllers.services import EndpointsController, SliceController
-from envtest.controllers.statefulsets import StatefulSetController
-from envtest.controllers.volumes import VolumeController
+from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.controllers.writes import Resource
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
@@ -39,66 +26,80 @@ CLUSTER = "cluster"
 _MANAGER = "kube-controller-manager"
 _AGENT = "kubelet"
 
-Maker = Callable[[Kit], Controller]
-
-
-def _no_certificate() -> str:
-    return ""
-
-
-def _no_signature(_: Mapping[str, Any]) -> str:
-    return ""
-
-
-def _makers(
-    stages: Sequence[Stage] = (),
-    certificate: Callable[[], str] = _no_certificate,
-    sign: Sign = _no_signature,
-) -> Mapping[str, Maker]:
-    simple = (
-        GarbageCollector,
-        NamespaceController,
-        DeploymentController,
-        ReplicaSetController,
-        StatefulSetController,
-        DaemonSetController,
-        JobController,
-        CronJobController,
-        DisruptionController,
-        SliceController,
-        EndpointsController,
-        VolumeController,
-        ClusterRoleController,
-        QuotaController,
-    )
-    return {
-        **{c.name: c for c in simple},
-        ServiceAccountController.name: lambda kit: ServiceAccountController(kit, certificate),
-        TokenController.name: lambda kit: TokenController(kit, certificate, sign),
-        KubeletController.name: lambda kit: KubeletController(kit, stages),
-    }
-
-
-CONTROLLERS = frozenset(_makers())
+_WHERE: Mapping[str, str] = {
+    "garbage-collector": "garbage_collector:GarbageCollector",
+    "namespace": "namespace_content:NamespaceController",
+    "deployment": "deployments:DeploymentController",
+    "replicaset": "replicasets:ReplicaSetController",
+    "replicationcontroller": "replicasets:ReplicationControllerController",
+    "statefulset": "statefulsets:StatefulSetController",
+    "daemonset": "daemonsets:DaemonSetController",
+    "job": "jobs:JobController",
+    "ttl-after-finished": "ttl:TtlController",
+    "cronjob": "cronjobs:CronJobController",
+    "disruption": "disruption:DisruptionController",
+    "endpointslice": "services:SliceController",
+    "endpoints": "services:EndpointsController",
+    "persistentvolume-binder": "volumes:VolumeController",
+    "clusterrole-aggregation": "cluster_roles:ClusterRoleController",
+    "resourcequota": "quotas:QuotaController",
+    "serviceaccount": "accounts:ServiceAccountController",
+    "serviceaccount-token": "accounts:TokenController",
+    "kubelet": "nodes:KubeletController",
+}
+"""Module and class by name: what is not wanted is not even loaded."""
+_ALIASES = {
+    "garbagecollector": "garbage-collector",
+    "endpoint": "endpoints",
+    "pvc": "persistentvolume-binder",
+    "root-ca-certificate-publisher": "serviceaccount",
+    "root-ca-cert-publisher": "serviceaccount",
+    "persistentvolumeclaim-protection": "persistentvolume-binder",
+    "pvc-protection": "persistentvolume-binder",
+    "persistentvolume-protection": "persistentvolume-binder",
+    "pv-protection": "persistentvolume-binder",
+}
+"""Other names that kube-controller-manager has, or had, for what one controller does here."""
+CONTROLLERS = frozenset(_WHERE)
 """The names of all controllers."""
 
 
 def chosen(wanted: str | Collection[str]) -> frozenset[str]:
-    """The names that are meant: ``none``, ``cluster``, one name, several with commas between, or a collection.
+    """The names that are meant.
+
+    ``none``, ``cluster`` (also ``*``), one name, several with commas between, or a collection. The ending
+    ``-controller`` may be there, and a name with ``-`` before it is left out, as for kube-controller-manager.
 
     Raises:
         ConfigError: no controller has that name.
     """
-    names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    names = [n.strip() for n in (wanted.split(",") if isinstance(wanted, str) else wanted)]
     found: set[str] = set()
+    without: set[str] = set()
     for name in names:
-        found |= CONTROLLERS if name == CLUSTER else set() if name in (NONE, "") else {name}
-    unknown = found - CONTROLLERS
+        if name in (CLUSTER, "*"):
+            found |= CONTROLLERS
+        elif name.startswith("-"):
+            without.add(_meant(name[1:]))
+        elif name not in (NONE, ""):
+            found.add(_meant(name))
+    unknown = (found | without) - CONTROLLERS
     if unknown:
         listed = ", ".join([NONE, CLUSTER, *sorted(CONTROLLERS)])
         bad = ", ".join(map(repr, sorted(unknown)))
         raise ConfigError(f"no simulated controller is called {bad}; there are: {listed}")
-    return frozenset(found)
+    return frozenset(found - without)
+
+
+def _meant(name: str) -> str:
+    short = name.removesuffix("-controller")
+    return _ALIASES.get(short, short)
+
+
+def _class(name: str) -> Callable[[Kit], Controller]:
+    module, _, found = _WHERE[name].partition(":")
+    made: Callable[[Kit], Controller] = getattr(importlib.import_module(f"envtest.controllers.{module}"), found)
+    return made
 
 
 def simulate(
@@ -107,22 +108,23 @@ def simulate(
     wanted: str | Collection[str],
     *,
     stages: Sequence[Stage] = DEFAULT_STAGES,
-    certificate: Callable[[], str] = _no_certificate,
+    certificate: Callable[[], str] = str,
 ) -> Runner:
     """The runner of the wanted controllers, to be started; it works as users that are added to the plane's `tokens`.
 
     `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust.
     """
+    names = chosen(wanted)
     kit = Kit(
-        hub=Hub(plane.storage, _resources(plane)),
+        hub=Hub(plane.storage, _resources(plane) if names else ()),
         api=_api(plane, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
         kubelet=_api(plane, tokens, _AGENT, User(name="system:node:node-1", groups=(MASTERS, "system:nodes"))),
         clock=plane.clock,
+        stages=stages,
+        certificate=certificate,
+        sign=plane.access.key.sign,
     )
-    names = chosen(wanted)
-    return Runner(
-        kit, [make(kit) for name, make in _makers(stages, certificate, plane.access.key.sign).items() if name in names]
-    )
+    return Runner(kit, [_class(name)(kit) for name in _WHERE if name in names])
 
 
 def _api(plane: ControlPlane, tokens: TokenAuthenticator, manager: str, user: User) -> Api:

@@ -18,7 +18,7 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_owner import Plan, PodOwnerController, claim
+from envtest.controllers.pod_owner import Plan, PlanningController, claim
 from envtest.controllers.writes import CLAIMS, PODS, REVISIONS, STATEFUL_SETS, Create, Delete, Update, Write
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
@@ -221,7 +221,7 @@ def count(view: View) -> Tree:
 
 
 # ------------------------------------------------------------------ shell
-class StatefulSetController(PodOwnerController):
+class StatefulSetController(PlanningController):
     """``statefulset``."""
 
     name = "statefulset"
@@ -237,8 +237,8 @@ class StatefulSetController(PodOwnerController):
             if ref.get("kind") == self.resource.kind and event.new is None:
                 self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
 
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree]) -> Plan:
-        """See `PodOwnerController`."""
+    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:  # noqa: ARG002
+        """See `PlanningController`."""
         mine, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
         meta = owner["metadata"]
         kept = self.hub.dependents(meta["uid"], REVISIONS.prefix)

@@ -105,9 +105,10 @@ def plan_volume(volume: Tree, claim: Tree | None) -> Sequence[Write]:
 
 # ------------------------------------------------------------------ shell
 class VolumeController(Controller):
-    """``pvc``: keys of claims and of volumes."""
+    """``persistentvolume-binder``: keys of claims and of volumes."""
 
-    name = "pvc"
+    name = "persistentvolume-binder"
+    component = "persistentvolume-controller"
 
     def wire(self) -> None:
         """Claims, volumes, and pods that stop using them."""

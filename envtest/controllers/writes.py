@@ -59,6 +59,7 @@ CONFIG_MAPS = _core("configmaps", "ConfigMap")
 SECRETS = _core("secrets", "Secret")
 SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount")
 DEPLOYMENTS = _grouped("apps", "deployments", "Deployment")
+REPLICATION_CONTROLLERS = _core("replicationcontrollers", "ReplicationController")
 REPLICA_SETS = _grouped("apps", "replicasets", "ReplicaSet")
 STATEFUL_SETS = _grouped("apps", "statefulsets", "StatefulSet")
 DAEMON_SETS = _grouped("apps", "daemonsets", "DaemonSet")
@@ -72,16 +73,34 @@ SLICES = _grouped("discovery.k8s.io", "endpointslices", "EndpointSlice")
 CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim")
 QUOTAS = _core("resourcequotas", "ResourceQuota")
 VOLUMES = _core("persistentvolumes", "PersistentVolume", namespaced=False)
+SIGNING_REQUESTS = replace(
+    _grouped("certificates.k8s.io", "certificatesigningrequests", "CertificateSigningRequest"), namespaced=False
+)
 CLUSTER_ROLES = replace(_grouped("rbac.authorization.k8s.io", "clusterroles", "ClusterRole"), namespaced=False)
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What an Event says about an object; ``{name}`` in the message is what was written, ``{error}`` why it was not."""
+
+    about: Tree
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
-    """POST; `subresource` for the likes of ``pods/binding``, where `name` is the object's."""
+    """POST; `subresource` for the likes of ``pods/binding``, where `name` is the object's.
+
+    Here and below: `note` is told when it is done, `failure` when it was refused.
+    """
 
     resource: Resource
     obj: Tree
     subresource: str = ""
+    note: Note | None = None
+    failure: Note | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +110,21 @@ class Update:
     resource: Resource
     obj: Tree
     subresource: str = ""
+    note: Note | None = None
+    failure: Note | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A merge patch; with ``metadata.resourceVersion`` in it, refused as `Update` is."""
+    """A merge patch, or a `strategic` one; with ``metadata.resourceVersion`` in it, refused as `Update` is."""
 
     resource: Resource
     obj: Tree
     patch: Tree
     subresource: str = ""
+    strategic: bool = False
+    note: Note | None = None
+    failure: Note | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +135,10 @@ class Delete:
     obj: Tree
     propagation: str = "Background"
     grace: int | None = None
+    note: Note | None = None
+    failure: Note | None = None
 
 
 Write = Create | Update | Patch | Delete
-Writes = Sequence[Write]
+Writes = Sequence[Write | Note]
+"""A note on its own is told in its turn."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.controllers.jobs import intervals
-from envtest.controllers.nodes import DEFAULT_STAGES, Stage, State
+from envtest.controllers.job_pods import intervals
+from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
 from envtest.environment import Environment
 from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
 
@@ -55,7 +55,7 @@ async def test_fails() -> None:
     async with Environment(controllers="cluster", stages=FAIL) as env:
         api = Kubectl(env)
         await api.create(BATCH, job("j", backoffLimit=2))
-        await settle(30)
+        await settle(60)
         found = await api.get(f"{BATCH}/j")
         assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
         assert found["status"]["failed"] == 3

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.controllers.nodes import Stage, State, schedule
+from envtest.controllers.nodes import schedule
+from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
 

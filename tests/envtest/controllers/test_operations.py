@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from envtest.controllers.nodes import Stage, State
+from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from opsdk.errors import AlreadyExistsError, ConflictError, NotFoundError
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, config_map, deployment, settle

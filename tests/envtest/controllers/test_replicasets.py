@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from envtest.controllers.nodes import Stage, State
 from envtest.controllers.replicasets import first_to_go, plan
+from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import Create, Delete
 from envtest.environment import Environment
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle, template

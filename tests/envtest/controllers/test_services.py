@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envtest.controllers.nodes import Stage, State
+from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, deployment, settle
 

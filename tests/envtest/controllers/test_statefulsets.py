@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.controllers.nodes import Stage, State
+from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, settle, template
 

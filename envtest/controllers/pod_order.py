@@ -1,0 +1,42 @@
+"""Which of several pods goes first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envtest.controllers.job_pods import restarts
+from envtest.controllers.objects import age_order, condition_in, conditions_of, is_ready, phase_of
+from opsdk.apiserver.storage.ports import Tree
+
+COST = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def first_to_go(pods: Sequence[Tree], *, crowd: Mapping[str, int] | None = None) -> list[Tree]:
+    """Those that are missed least first.
+
+    Unscheduled, pending, not ready, then, where `crowd` is given (by node, how many related pods it runs), cheap to
+    delete and on a crowded node; then ready for the shortest time, restarted most often, youngest.
+    """
+
+    def rank(pod: Tree) -> tuple[bool, int, bool, int, int]:
+        node = str(pod["spec"].get("nodeName") or "")
+        cost = 0 if crowd is None else deletion_cost(pod)
+        many = 0 if crowd is None else -crowd.get(node, 0)
+        return (bool(node), _PHASES.get(phase_of(pod) or "Unknown", 1), is_ready(pod), cost, many)
+
+    found = sorted(pods, key=age_order, reverse=True)
+    found.sort(key=restarts, reverse=True)
+    found.sort(key=_ready_since, reverse=True)
+    return sorted(found, key=rank)
+
+
+def _ready_since(pod: Tree) -> str:
+    ready = condition_in(conditions_of(pod), "Ready") or {}
+    return str(ready.get("lastTransitionTime") or "") if ready.get("status") == "True" else ""
+
+
+def deletion_cost(pod: Tree) -> int:
+    """What an annotation says it costs to delete the pod."""
+    text = str((pod["metadata"].get("annotations") or {}).get(COST, "0"))
+    return int(text) if text.lstrip("+-").isdigit() else 0

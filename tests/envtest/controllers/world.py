@@ -1,0 +1,157 @@
+"""A small world for pure cores: it carries out their writes on plain objects, without a server or a clock."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from envtest.controllers.objects import stamp
+from envtest.controllers.writes import PODS, Create, Delete, Note, Patch, Resource, Update, Write
+from opsdk.apiserver.tree_copy import copy_tree
+
+Tree = dict[str, Any]
+
+
+class World:
+    """Objects by where they are kept; deleted pods wait for `end`, as on a node, where `graceful`."""
+
+    def __init__(self, *, graceful: bool = True) -> None:
+        self.objects: dict[str, Tree] = {}
+        self.notes: list[Note] = []
+        self.now = datetime(2024, 1, 1, tzinfo=UTC)
+        self.graceful = graceful
+        self._numbers = itertools.count(1)
+
+    # ------------------------------------------------------------ what cores ask for
+    def apply(self, write: Write | Note) -> None:
+        """Carry out one write."""
+        if isinstance(write, Note):
+            self.notes.append(write)
+            return
+        if write.note is not None:
+            self.notes.append(write.note)
+        match write:
+            case Create(resource=resource, obj=obj):
+                self.add(resource, obj)
+            case Update(resource=resource, obj=obj, subresource=sub):
+                held = self._at(resource, obj)
+                assert held["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
+                if sub == "status":
+                    self._put(resource, {**held, "status": copy_tree(obj["status"])})
+                else:
+                    grown = obj["metadata"].get("generation", 1) + (held.get("spec") != obj.get("spec"))
+                    changed = {**copy_tree(obj), "status": held.get("status", {})}
+                    changed["metadata"]["generation"] = grown
+                    self._put(resource, changed)
+            case Patch(resource=resource, obj=obj, patch=patch):
+                if self._key(resource, obj) in self.objects:
+                    self._patch(resource, self._at(resource, obj), patch)
+            case Delete(resource=resource, obj=obj):
+                self.delete(resource, obj)
+
+    def run(self, writes: Iterable[Write | Note]) -> None:
+        """Carry out all of them."""
+        for write in writes:
+            self.apply(write)
+
+    # ------------------------------------------------------------ what others do
+    def add(self, resource: Resource, obj: Tree) -> Tree:
+        """Create."""
+        number = next(self._numbers)
+        made = copy_tree(obj)
+        meta = made["metadata"]
+        meta.setdefault("name", f"{meta.pop('generateName', 'x-')}{number:05}")
+        meta.setdefault("namespace", "default")
+        meta.update(uid=f"uid-{number}", creationTimestamp=stamp(self.now), generation=1)
+        assert self._key(resource, made) not in self.objects, "it is there already"
+        if resource == PODS:
+            made.setdefault("status", {"phase": "Pending"})
+        self._put(resource, made)
+        return made
+
+    def delete(self, resource: Resource, obj: Tree) -> None:
+        """Delete: pods that run end in their own time."""
+        held = self.objects.get(self._key(resource, obj))
+        if held is None or held["metadata"]["uid"] != obj["metadata"]["uid"]:
+            return
+        waits = resource == PODS and self.graceful and held["spec"].get("nodeName")
+        if waits or held["metadata"].get("finalizers"):
+            meta = {"deletionTimestamp": stamp(self.now), **held["metadata"]}
+            self._put(resource, {**held, "metadata": meta})
+        else:
+            del self.objects[self._key(resource, held)]
+
+    def end(self, pod: Tree, phase: str) -> None:
+        """A pod ends, or goes for good if it was deleted."""
+        status = {**pod["status"], "phase": phase, "conditions": []}
+        ended = {**pod, "status": status, "spec": {k: v for k, v in pod["spec"].items() if k != "nodeName"}}
+        self._put(PODS, ended)
+        if ended["metadata"].get("deletionTimestamp") and not ended["metadata"].get("finalizers"):
+            del self.objects[self._key(PODS, ended)]
+
+    def ready(self, pod: Tree) -> None:
+        """A pod runs and is ready."""
+        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(self.now)}]
+        running = {**pod["status"], "phase": "Running", "conditions": conditions}
+        self._put(PODS, {**pod, "status": running, "spec": {**pod["spec"], "nodeName": "node-1"}})
+
+    def change(self, resource: Resource, obj: Tree, **spec: Any) -> None:
+        """A user changes a spec."""
+        meta = {**obj["metadata"], "generation": obj["metadata"].get("generation", 1) + 1}
+        self._put(resource, {**obj, "metadata": meta, "spec": {**obj["spec"], **spec}})
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += timedelta(seconds=seconds)
+
+    # ------------------------------------------------------------ reading
+    def all(self, resource: Resource) -> list[Tree]:
+        """Every object of a kind."""
+        return [o for k, o in self.objects.items() if k.startswith(resource.prefix)]
+
+    def owned(self, resource: Resource, owner: Tree) -> list[Tree]:
+        """Those that name an owner."""
+        uid = owner["metadata"]["uid"]
+        return [o for o in self.all(resource) if uid in _owners(o)]
+
+    def loose(self, resource: Resource) -> list[Tree]:
+        """Those without one."""
+        return [o for o in self.all(resource) if not list(_owners(o))]
+
+    def one(self, resource: Resource, name: str) -> Tree:
+        """The object of a name."""
+        return self.objects[resource.key("default", name)]
+
+    # ------------------------------------------------------------ inside
+    def _key(self, resource: Resource, obj: Tree) -> str:
+        return resource.key(obj["metadata"].get("namespace", "default"), obj["metadata"]["name"])
+
+    def _at(self, resource: Resource, obj: Tree) -> Tree:
+        return self.objects[self._key(resource, obj)]
+
+    def _put(self, resource: Resource, obj: Tree) -> None:
+        meta = {**obj["metadata"], "resourceVersion": str(next(self._numbers))}
+        self.objects[self._key(resource, obj)] = {**obj, "metadata": meta}
+
+    def _patch(self, resource: Resource, held: Tree, patch: Tree) -> None:
+        meta = dict(held["metadata"])
+        for key, value in patch.get("metadata", {}).items():
+            if key == "$deleteFromPrimitiveList/finalizers":
+                meta["finalizers"] = [f for f in meta.get("finalizers", []) if f not in value]
+            elif value is None:
+                meta.pop(key, None)
+            elif key not in ("uid", "resourceVersion"):
+                meta[key] = value
+        rest = {k: v for k, v in patch.items() if k != "metadata"}
+        changed = {**held, **rest, "metadata": meta}
+        self._put(resource, changed)
+        gone = not meta.get("finalizers") and meta.get("deletionTimestamp") and not changed["spec"].get("nodeName")
+        if gone:
+            del self.objects[self._key(resource, changed)]
+
+
+def _owners(obj: Tree) -> Iterator[str]:
+    for ref in obj["metadata"].get("ownerReferences") or ():
+        yield ref["uid"]
