@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -22,16 +22,37 @@ from envtest.controllers.objects import (
     stamp,
     with_status,
 )
-from envtest.controllers.pod_owner import Plan
-from envtest.controllers.writes import CRON_JOBS, JOBS, Create, Delete, Update, Write
+from envtest.controllers.writes import CRON_JOBS, JOBS, Create, Delete, Note, Update, Write
 from envtest.kinds.schedule import Schedule, ScheduleError, parse
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.errors import AlreadyExistsError
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _LATE = 0.1
 """Seconds after a scheduled time at which it is looked at, as in a real cluster."""
+_STEP = timedelta(days=1)
+"""No clock is set twice within this time."""
+_MANY = 101
+_TOO_MANY = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
 _WINDOWS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366))
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A job to begin, and the time that it is for."""
+
+    job: Tree
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CronPlan:
+    """What to write, in how many seconds to look again, and what to begin after that."""
+
+    writes: Sequence[Write | Note]
+    again: float | None
+    due: Due | None
 
 
 @dataclass(slots=True)
@@ -42,12 +63,23 @@ class View:
     jobs: Sequence[Tree]
     now: datetime
     status: Tree
-    writes: list[Write] = field(default_factory=list)
+    writes: list[Write | Note] = field(default_factory=list)
 
     @property
     def active(self) -> list[Tree]:
         """References to the jobs that are not finished."""
         return list(self.status.get("active") or ())
+
+    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """An event about the cron job."""
+        self.writes.append(Note(self.owner, reason, message, warning=warning))
+
+    def forget(self, uids: Collection[str | None]) -> None:
+        """These are not active."""
+        left = [r for r in self.active if r.get("uid") not in uids]
+        self.status.pop("active", None)
+        if left:
+            self.status["active"] = left
 
 
 # ------------------------------------------------------------------ core: times
@@ -59,18 +91,50 @@ class Times:
     zone: ZoneInfo
 
     def after(self, when: datetime) -> datetime | None:
-        """The next time. An hour that the clock shows twice counts once for each look at it."""
-        local = when.astimezone(self.zone)
-        for _ in range(200):
-            found = self.schedule.next(local)
-            if found is None:
+        """The next moment at which the clock of the zone shows a time of the schedule.
+
+        A time that the clock skips does not come; one that it shows twice comes twice.
+        """
+        when = when.replace(microsecond=0)
+        while True:
+            offset = self._offset(when)
+            shown = self.schedule.next((when + offset).replace(tzinfo=None))
+            if shown is None:
                 return None
-            for fold in (0, 1):
-                there = found.replace(fold=fold).astimezone(UTC)
-                if there > when:
-                    return there
-            local = found
+            found = (shown - offset).replace(tzinfo=UTC)
+            change = self._change(when, found, offset)
+            if change is None:
+                return found
+            # The clock was set first: go on from there, and what it shows at that very moment counts.
+            if self.shows(change):
+                return change
+            when = change
+
+    def shows(self, when: datetime) -> bool:
+        """Whether a moment is one of the schedule's."""
+        there = (when + self._offset(when)).replace(tzinfo=None)
+        return self.schedule.next(there - timedelta(seconds=1)) == there
+
+    def _offset(self, when: datetime) -> timedelta:
+        return when.astimezone(self.zone).utcoffset() or timedelta()
+
+    def _change(self, when: datetime, until: datetime, offset: timedelta) -> datetime | None:
+        """The first moment up to `until` at which the clock is set to another offset."""
+        low = when
+        while low < until:
+            high = min(low + _STEP, until)
+            if self._offset(high) != offset:
+                return self._search(low, high, offset)
+            low = high
         return None
+
+    def _search(self, low: datetime, high: datetime, offset: timedelta) -> datetime:
+        while high - low > timedelta(seconds=1):
+            middle = (low + (high - low) / 2).replace(microsecond=0)
+            if middle <= low:
+                return high
+            low, high = (middle, high) if self._offset(middle) == offset else (low, middle)
+        return high
 
     def latest(self, since: datetime, now: datetime) -> datetime | None:
         """The last time after `since` that has come."""
@@ -86,45 +150,68 @@ class Times:
                 return last
         return None
 
+    def many_missed(self, since: datetime, latest: datetime) -> bool:
+        """Whether so many times have passed that something is wrong."""
+        at: datetime | None = since
+        for _ in range(_MANY):
+            at = self.after(at) if at is not None else None
+            if at is None or at > latest:
+                return False
+        return True
 
-def times_of(owner: Tree) -> Times | None:
-    """Its schedule; None where there is none to be understood."""
+
+def times_of(owner: Tree) -> Times | Note:
+    """Its schedule, or what is to be told where there is none to be understood."""
     spec = owner["spec"]
+    name, text = spec.get("timeZone"), spec.get("schedule", "")
     try:
-        return Times(parse(spec.get("schedule", "")), ZoneInfo(spec.get("timeZone") or "UTC"))
-    except (ScheduleError, ZoneInfoNotFoundError, ValueError):
-        return None
+        zone = ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        return Note(owner, "UnknownTimeZone", f'invalid timeZone: "{name}": {error}', warning=True)
+    try:
+        return Times(parse(text), zone)
+    except ScheduleError as error:
+        return Note(owner, "UnparseableSchedule", f'unparseable schedule: "{text}" : {error}', warning=True)
 
 
-def _earliest(view: View) -> datetime:
+def _earliest(owner: Tree, status: Tree, now: datetime) -> datetime:
     """From when on times count."""
-    last, limit = view.status.get("lastScheduleTime"), view.owner["spec"].get("startingDeadlineSeconds")
-    since = parse_time(last or view.owner["metadata"]["creationTimestamp"])
-    return since if limit is None else max(since, view.now - timedelta(seconds=limit))
+    last, limit = status.get("lastScheduleTime"), owner["spec"].get("startingDeadlineSeconds")
+    since = parse_time(last or owner["metadata"]["creationTimestamp"])
+    return since if limit is None else max(since, now - timedelta(seconds=limit))
 
 
 # ------------------------------------------------------------------ core
-def plan(owner: Tree, jobs: Sequence[Tree], now: datetime) -> Plan:
-    """One step of a cron job: note what became of its jobs, begin the next, tidy up."""
+def plan(owner: Tree, jobs: Sequence[Tree], now: datetime) -> CronPlan:
+    """One step of a cron job: note what became of its jobs, tidy up, begin the next."""
     view = View(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
     _note(view)
-    again = None
-    times = times_of(owner)
-    if times is not None and not deleting(owner) and not owner["spec"].get("suspend"):
-        _begin(view, times)
-        upcoming = times.after(max(_earliest(view), now) if not times.schedule.period else _base(view, times))
-        again = None if upcoming is None else (upcoming - now).total_seconds() + _LATE
+    due, again = _due(view) if not deleting(owner) else (None, None)
     if not deleting(owner):
         _tidy(view)
     if view.status != (owner.get("status") or {}):
         view.writes.append(Update(CRON_JOBS, with_status(owner, view.status), "status"))
-    return Plan(view.writes, again)
+    return CronPlan(view.writes, again, due)
 
 
-def _base(view: View, times: Times) -> datetime:
-    """Periods count from the last time, not from now."""
-    since = _earliest(view)
-    return times.latest(since, view.now) or since
+def _due(view: View) -> tuple[Due | None, float | None]:
+    """The job to begin, and the seconds until the time after."""
+    times = times_of(view.owner)
+    if isinstance(times, Note):
+        view.writes.append(times)
+        return None, None
+    if view.owner["spec"].get("suspend"):
+        return None, None
+    since = _earliest(view.owner, view.status, view.now)
+    latest = times.latest(since, view.now)
+    # Periods count from the last time, not from now.
+    upcoming = times.after(latest or since) if times.schedule.period else times.after(max(since, view.now))
+    again = None if upcoming is None else (upcoming - view.now).total_seconds() + _LATE
+    if latest is None or not _may_begin(view, latest):
+        return None, again
+    if times.many_missed(since, latest):
+        view.tell("TooManyMissedTimes", _TOO_MANY, warning=True)
+    return Due(job_for(view.owner, latest, times.zone), latest), again
 
 
 def _began(job: Tree) -> tuple[str, str]:
@@ -134,50 +221,69 @@ def _began(job: Tree) -> tuple[str, str]:
 
 def _note(view: View) -> None:
     """Active are the jobs that it began and that go on; the last success is remembered."""
-    by_uid = {j["metadata"]["uid"]: j for j in view.jobs}
-    _set_active(view, [r for r in view.active if (j := by_uid.get(r.get("uid"))) is not None and not is_finished(j)])
+    known = {r.get("uid") for r in view.active}
+    gone = {r.get("uid"): r for r in view.active}
     for job in view.jobs:
-        ended = (job.get("status") or {}).get("completionTime")
-        if ended and is_true(conditions_of(job), "Complete"):
-            view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
+        uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+        gone.pop(uid, None)
+        if is_finished(job):
+            if uid in known:
+                kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
+                view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
+                view.forget({uid})
+            _remember_success(view, job)
+        elif uid not in known:
+            text = f"Saw a job that the controller did not create or forgot: {name}"
+            view.tell("UnexpectedJob", text, warning=True)
+    for reference in gone.values():
+        view.tell("MissingJob", f"Active job went missing: {reference.get('name')}")
+    view.forget(gone.keys())
 
 
-def _set_active(view: View, active: list[Tree]) -> None:
-    view.status.pop("active", None)
-    if active:
-        view.status["active"] = active
+def _remember_success(view: View, job: Tree) -> None:
+    ended = (job.get("status") or {}).get("completionTime")
+    if ended and is_true(conditions_of(job), "Complete"):
+        view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
 
 
-def _begin(view: View, times: Times) -> None:
-    """The job of the last time that has come, if it is not too late and the others allow it."""
-    due = times.latest(_earliest(view), view.now)
-    if due is None or stamp(due) == view.status.get("lastScheduleTime"):
-        return
-    limit = view.owner["spec"].get("startingDeadlineSeconds")
+def _may_begin(view: View, due: datetime) -> bool:
+    """Whether it is not too late, not done already, and the others allow it; those that are to be replaced go."""
+    spec = view.owner["spec"]
+    limit = spec.get("startingDeadlineSeconds")
     if limit is not None and due + timedelta(seconds=limit) < view.now:
-        return
+        shown = due.strftime("%a, %d %b %Y %H:%M:%S +0000")
+        view.tell("MissSchedule", f"Missed scheduled time to start a job: {shown}", warning=True)
+        return False
     name = job_name(view.owner, due)
-    if any(r.get("name") == name for r in view.active):
-        return
-    policy = view.owner["spec"].get("concurrencyPolicy", "Allow")
+    if stamp(due) == view.status.get("lastScheduleTime") or any(r.get("name") == name for r in view.active):
+        return False
+    policy = spec.get("concurrencyPolicy", "Allow")
     if policy == "Forbid" and view.active:
-        return
+        text = "Not starting job because prior execution is running and concurrency policy is Forbid"
+        view.tell("JobAlreadyActive", text)
+        return False
     if policy == "Replace":
-        _drop(view, [j for j in view.jobs if not is_finished(j)])
-    if all(j["metadata"]["name"] != name for j in view.jobs):
-        view.writes.append(Create(JOBS, job_for(view.owner, due, times.zone)))
-        # Who made it says so only when it is there: its uid is not known before.
-        return
-    made = next(j for j in view.jobs if j["metadata"]["name"] == name)
-    view.status["lastScheduleTime"] = stamp(due)
-    if not is_finished(made):
-        _set_active(view, [*view.active, _reference(made)])
+        running = {r.get("uid") for r in view.active}
+        _drop(view, [j for j in view.jobs if j["metadata"]["uid"] in running])
+    return True
+
+
+def started(owner: Tree, job: Tree, due: datetime) -> Update:
+    """The write that remembers a job that was begun; `owner` as it is after the other writes."""
+    status = copy_tree(owner.get("status") or {})
+    status["lastScheduleTime"] = stamp(due)
+    if not is_finished(job) and all(r.get("uid") != job["metadata"]["uid"] for r in status.get("active") or ()):
+        status["active"] = [*(status.get("active") or ()), _reference(job)]
+    return Update(CRON_JOBS, with_status(owner, status), "status")
 
 
 def _drop(view: View, jobs: Sequence[Tree]) -> None:
-    gone = {j["metadata"]["uid"] for j in jobs}
-    view.writes.extend(Delete(JOBS, j) for j in jobs if not deleting(j))
-    _set_active(view, [r for r in view.active if r.get("uid") not in gone])
+    for job in jobs:
+        if not deleting(job):
+            failure = Note(view.owner, "FailedDelete", "Deleted job: {error}", warning=True)
+            done = Note(view.owner, "SuccessfulDelete", f"Deleted job {job['metadata']['name']}")
+            view.writes.append(Delete(JOBS, job, note=done, failure=failure))
+    view.forget({j["metadata"]["uid"] for j in jobs})
 
 
 def _tidy(view: View) -> None:
@@ -242,4 +348,22 @@ class CronJobController(Controller):
         found = self.hub.dependents(owner["metadata"]["uid"], JOBS.prefix)
         made = plan(owner, [j for j in found if controlled_by(j, owner)], self.kit.now())
         await self.write(made.writes)
+        if made.due is not None:
+            await self._begin(key, owner, made.due)
         return made.again
+
+    async def _begin(self, key: str, owner: Tree, due: Due) -> None:
+        done = Note(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
+        failure = Note(owner, "FailedCreate", "Error creating job: {error}", warning=True)
+        job: Tree | None
+        try:
+            job = await self.write_one(Create(JOBS, due.job, note=done, failure=failure))
+        except AlreadyExistsError:
+            # It was made by a step that got no further; somebody else's is not ours.
+            job = self.hub.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
+            if job is None or not controlled_by(job, owner):
+                raise
+        await self.hub.catch_up()
+        now = self.hub.get(key)
+        if job is not None and now is not None:
+            await self.write([started(now, job, due.at)])

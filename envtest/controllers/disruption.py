@@ -21,7 +21,7 @@ from envtest.controllers.objects import (
     with_status,
 )
 from envtest.controllers.rollout import scaled
-from envtest.controllers.writes import BUDGETS, PODS, REPLICA_SETS, Update
+from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, Note, Update
 from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotFoundError
@@ -133,6 +133,7 @@ class DisruptionController(Controller):
     """``disruption``."""
 
     name = "disruption"
+    component = "controllermanager"
 
     def wire(self) -> None:
         """Budgets, and pods that they cover or covered."""
@@ -154,9 +155,13 @@ class DisruptionController(Controller):
         pods = [p for p in self.hub.in_namespace(PODS, budget["metadata"]["namespace"]) if covers(budget, p)]
         now = self.kit.now()
         again: float | None = None
+        if not pods:
+            await self.write([Note(budget, "NoPods", "No matching pods found")])
         try:
             scale = await self._scale(pods) if needs_scale(budget) else {}
         except NoScaleError as error:
+            text = f"Failed to calculate the number of expected pods: {error}"
+            await self.write([Note(budget, "CalculateExpectedPodCountFailed", text, warning=True)])
             status = failed(budget, str(error), now)
         else:
             status, again = count(View(budget, pods, scale, now))
@@ -184,7 +189,8 @@ class DisruptionController(Controller):
         obj = None if resource is None else self.hub.get(resource.key(namespace, owner["name"]))
         if resource is None or obj is None or obj["metadata"]["uid"] != owner["uid"]:
             raise NoScaleError(f'found no controllers for pod "{name}"')
-        if resource == REPLICA_SETS and (above := controller_of(obj)) is not None:
+        above = controller_of(obj) if resource == REPLICA_SETS else None
+        if above is not None and above.get("kind") == DEPLOYMENTS.kind:
             return await self._size(pod, above)
         if resource.group in ("", "apps") and "replicas" in obj["spec"]:
             return owner["uid"], replicas_of(obj)

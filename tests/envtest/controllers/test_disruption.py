@@ -1,0 +1,178 @@
+"""Laws of `envtest.controllers.disruption`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.controllers.disruption import View, count, failed, needs_scale
+from envtest.controllers.objects import stamp
+from envtest.controllers.stages import Stage, State
+from envtest.environment import Environment
+from opsdk.errors import TooManyRequestsError
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, condition, deployment, settle, template
+
+POLICY = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def budget(name: str, **spec: Any) -> Tree:
+    """A PodDisruptionBudget."""
+    inner = {"selector": {"matchLabels": {"app": name}}, **spec}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": inner}
+
+
+def _pods(ready: int, others: int) -> list[Tree]:
+    made = []
+    for number in range(ready + others):
+        conditions = [{"type": "Ready", "status": "True" if number < ready else "False"}]
+        meta = {"name": f"p{number}", "labels": {"app": "b"}, "uid": f"{number}"}
+        made.append({"metadata": meta, "spec": {}, "status": {"phase": "Running", "conditions": conditions}})
+    return made
+
+
+_SHARES = st.integers(0, 100).map(lambda n: f"{n}%") | st.integers(0, 12)
+
+
+@given(st.integers(0, 10), st.integers(0, 10), st.integers(0, 12), _SHARES, st.booleans())
+def test_never_allows_too_much(ready: int, others: int, scale: int, bound: int | str, most: bool) -> None:
+    """As many may go as there are healthy pods above what is wanted, and never more than there are."""
+    spec = {"maxUnavailable": bound} if most else {"minAvailable": bound}
+    obj = {**budget("b", **spec), "metadata": {"name": "b", "generation": 3}}
+    status, _ = count(View(obj, _pods(ready, others), {"owner": scale} if needs_scale(obj) else {}, NOW))
+    assert status["observedGeneration"] == 3
+    assert status["currentHealthy"] == ready
+    assert 0 <= status["disruptionsAllowed"] <= ready
+    if status["disruptionsAllowed"]:
+        assert status["disruptionsAllowed"] + status["desiredHealthy"] == ready
+    assert (status["disruptionsAllowed"] > 0) == (status["conditions"][0]["status"] == "True")
+
+
+def test_evicted_pods_count_as_gone_for_a_while() -> None:
+    """A pod that was evicted does not count as healthy, until it is clear that it stays."""
+    obj = {**budget("b", minAvailable=1), "status": {"disruptedPods": {"p0": stamp(NOW)}}}
+    status, again = count(View(obj, _pods(2, 0), {}, NOW + timedelta(seconds=20)))
+    assert (status["currentHealthy"], again) == (1, 100)
+    status, again = count(View(obj, _pods(2, 0), {}, NOW + timedelta(seconds=121)))
+    assert (status["currentHealthy"], again) == (2, None)
+    assert "disruptedPods" not in status
+
+
+def test_failure_is_remembered_and_not_repeated() -> None:
+    """Where nobody can say how many pods there should be, none may go, and the condition says why."""
+    obj = {**budget("b", maxUnavailable=1), "status": {"disruptionsAllowed": 2, "currentHealthy": 3}}
+    status = failed(obj, "found no controllers", NOW)
+    assert status["disruptionsAllowed"] == 0
+    assert status["conditions"][0]["reason"] == "SyncFailed"
+    assert failed({**obj, "status": status}, "found no controllers", NOW + timedelta(hours=1)) == status
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({"minAvailable": 2}, (1, 2, 3)),
+        ({"maxUnavailable": 1}, (1, 2, 3)),
+        ({"minAvailable": "50%"}, (1, 2, 3)),
+        ({"maxUnavailable": "100%"}, (3, 0, 3)),
+    ],
+)
+async def test_counts(spec: Tree, wanted: tuple[int, int, int]) -> None:
+    """The status says how many pods are expected, wanted healthy, and may go."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=3))
+        await api.create(POLICY, budget("web", **spec))
+        await settle()
+        found = await api.get(f"{POLICY}/web")
+        status = found["status"]
+        assert (status["disruptionsAllowed"], status["desiredHealthy"], status["expectedPods"]) == wanted
+        assert condition(found, "DisruptionAllowed")["reason"] == "SufficientPods"
+
+
+async def test_eviction_honours_it() -> None:
+    """One pod may go; the next eviction is refused until another pod is healthy."""
+    stages = (Stage(at=State.PENDING, to=State.READY, delay=30), Stage(at=State.TERMINATING, to=None))
+    async with Environment(controllers="cluster", stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
+        await api.create(POLICY, budget("web", maxUnavailable=1))
+        await settle(60)
+        first, second = await api.names(f"{CORE}/pods")
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first}}
+        await api.create(f"{CORE}/pods/{first}/eviction", eviction)
+        await settle(5)
+        assert (await api.get(f"{POLICY}/web"))["status"]["disruptionsAllowed"] == 0
+        with pytest.raises(TooManyRequestsError):
+            await api.create(f"{CORE}/pods/{second}/eviction", {**eviction, "metadata": {"name": second}})
+        await settle(60)
+        await api.create(f"{CORE}/pods/{second}/eviction", {**eviction, "metadata": {"name": second}})
+
+
+async def test_pods_of_nobody() -> None:
+    """For a share of pods that nobody controls nothing can be said; a plain number needs no owner."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        inner = template("web")
+        await api.create(
+            f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", **inner, "metadata": {"name": "p", **inner["metadata"]}}
+        )
+        await api.create(POLICY, budget("web", minAvailable=1))
+        await settle()
+        status = (await api.get(f"{POLICY}/web"))["status"]
+        assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (1, 1, 0)
+
+
+async def test_owners_without_a_size() -> None:
+    """Pods of owners that cannot be scaled, like jobs, are not counted, and the condition and an event say so."""
+    stages = (Stage(at=State.PENDING, to=State.READY),)
+    async with Environment(controllers="cluster", stages=stages) as env:
+        api = Kubectl(env)
+        spec = {"template": template("web", restartPolicy="Never")}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+        await api.create("/apis/batch/v1/namespaces/default/jobs", job)
+        await api.create(POLICY, budget("web", maxUnavailable=1))
+        await settle()
+        found = condition(await api.get(f"{POLICY}/web"), "DisruptionAllowed")
+        assert (found["reason"], found["message"]) == (
+            "SyncFailed",
+            "jobs.batch does not implement the scale subresource",
+        )
+        [event] = [e for e in await api.items(f"{CORE}/events") if e["involvedObject"]["kind"] == "PodDisruptionBudget"]
+        assert event["reason"] == "CalculateExpectedPodCountFailed"
+        assert event["source"] == {"component": "controllermanager"}
+
+
+async def test_custom_owners() -> None:
+    """The size of a custom owner is asked for through its scale."""
+    columns = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "farms.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "farms", "kind": "Farm"},
+            "versions": [{**version, "subresources": {"scale": columns}}],
+        },
+    }
+    async with Environment(controllers="cluster", crds=[definition]) as env:
+        api = Kubectl(env)
+        farm = {"apiVersion": "example.com/v1", "kind": "Farm", "metadata": {"name": "f"}, "spec": {"replicas": 4}}
+        owner = await api.create("/apis/example.com/v1/namespaces/default/farms", farm)
+        refs = [{"apiVersion": "example.com/v1", "kind": "Farm", "name": "f", "uid": owner["metadata"]["uid"]}]
+        inner = template("web")
+        meta = {**inner["metadata"], "ownerReferences": [{**refs[0], "controller": True}]}
+        for name in "ab":
+            pod = {"apiVersion": "v1", "kind": "Pod", **inner, "metadata": {**meta, "name": name}}
+            await api.create(f"{CORE}/pods", pod)
+        await api.create(POLICY, budget("web", maxUnavailable=3))
+        await settle()
+        status = (await api.get(f"{POLICY}/web"))["status"]
+        assert (status["expectedPods"], status["desiredHealthy"], status["disruptionsAllowed"]) == (4, 1, 1)
