@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from envtest.kinds.core import label_namespace
@@ -19,7 +20,7 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
 from opsdk.apiserver.tree_copy import copy_tree
-from opsdk.errors import AlreadyExistsError
+from opsdk.errors import AlreadyExistsError, NotFoundError
 
 
 class Stores(Protocol):
@@ -75,8 +76,12 @@ def ensure_flows(plane: Stores) -> None:
             store.storage.create(store.key("", obj["metadata"]["name"]), obj)
 
 
-async def ensure_itself(plane: Stores, port: int = 6443) -> None:
-    """The server as a service of its own cluster, at the first address of the range; `port` is where it listens."""
+_PORT = 6443
+"""Where a server listens that does not listen at all."""
+
+
+async def ensure_itself(plane: Stores) -> None:
+    """The server as a service of its own cluster, at the first address of the range."""
     services = plane.stores["/services"]
     strategy = services.strategy
     assert isinstance(strategy, ServiceStrategy)
@@ -87,7 +92,7 @@ async def ensure_itself(plane: Stores, port: int = 6443) -> None:
         "apiVersion": "v1",
         "metadata": {"name": "kubernetes", "labels": labels},
         "spec": {
-            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": _PORT}],
             "clusterIP": address,
             "type": "ClusterIP",
             "sessionAffinity": "None",
@@ -102,26 +107,33 @@ async def ensure_itself(plane: Stores, port: int = 6443) -> None:
     }
     await ensure(plane, "networking.k8s.io/servicecidrs", cidr)
     await ensure(plane, "/services", service, namespace="default")
-    listening = {"name": "https", "port": port, "protocol": "TCP"}
-    points = {
-        "kind": "Endpoints",
-        "apiVersion": "v1",
-        "metadata": {"name": "kubernetes", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-        "subsets": [
-            {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}
-        ],
-    }
-    part = {
-        "kind": "EndpointSlice",
-        "apiVersion": "discovery.k8s.io/v1",
-        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
-        "ports": [listening],
-    }
     # Loopback is no address for endpoints of anybody else.
-    _put(plane, "/endpoints", points)
-    _put(plane, "discovery.k8s.io/endpointslices", part)
+    for resource, obj in _places(_PORT):
+        _put(plane, resource, obj)
+
+
+def _places(port: int) -> Iterator[tuple[str, Tree]]:
+    listening = {"name": "https", "port": port, "protocol": "TCP"}
+    yield (
+        "/endpoints",
+        {
+            "kind": "Endpoints",
+            "apiVersion": "v1",
+            "metadata": {"name": "kubernetes", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [listening]}],
+        },
+    )
+    yield (
+        "discovery.k8s.io/endpointslices",
+        {
+            "kind": "EndpointSlice",
+            "apiVersion": "discovery.k8s.io/v1",
+            "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+            "ports": [listening],
+        },
+    )
 
 
 def _put(plane: Stores, resource: str, obj: Tree) -> None:
@@ -131,6 +143,29 @@ def _put(plane: Stores, resource: str, obj: Tree) -> None:
     made = {**obj, "metadata": {**obj["metadata"], **meta}}
     with suppress(KeyExistsError):
         store.storage.create(store.key("default", obj["metadata"]["name"]), made)
+
+
+async def listens_at(plane: Stores, port: int) -> None:
+    """Say in the service where the server really listens; what somebody has deleted stays away."""
+
+    async def transform(current: Tree | None) -> Tree:
+        assert current is not None
+        spec = current["spec"]
+        first, *rest = spec.get("ports") or [{}]
+        return {**current, "spec": {**spec, "ports": [{**first, "targetPort": port}, *rest]}}
+
+    with suppress(NotFoundError):
+        await plane.stores["/services"].update(Context(namespace="default", clock=plane.clock), "kubernetes", transform)
+    for resource, obj in _places(port):
+        store = plane.stores[resource]
+        with suppress(KeyNotFoundError):
+            await store.storage.guaranteed_update(store.key("default", "kubernetes"), partial(_moved, obj))
+
+
+async def _moved(wanted: Tree, current: Tree | None) -> Tree:
+    if current is None:
+        raise KeyNotFoundError(str(wanted["metadata"]["name"]))
+    return {**current, **{k: v for k, v in wanted.items() if k in ("subsets", "endpoints", "ports")}}
 
 
 def trust_object(data: Mapping[str, str]) -> Tree:

@@ -16,6 +16,7 @@ from envtest.extensions.custom import CustomModel
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.publish import published
 from envtest.extensions.server import ExtensionServer
+from envtest.health import CHECKS
 from envtest.kinds import service_tokens
 from envtest.kinds.access_reviews import AccessReviews, RulesReviews, oneself, somebody
 from envtest.kinds.autoscalers import OldAutoscalerModel
@@ -34,6 +35,7 @@ from envtest.kinds.services import DEFAULT_RANGE, ServiceStrategy
 from envtest.kinds.signing_requests import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, ReadableStore, UpdateStore
 from envtest.kinds.typed import Defaults, TypedModel, Typing
+from envtest.metrics import Metrics
 from envtest.tables.load import Row, rows, types
 from envtest.tables.messages import write_protobuf
 from envtest.webhooks import Services, install
@@ -232,7 +234,10 @@ class ControlPlane:
         openapi = OpenApi(
             server.groups, [TableSchemas(), CustomSchemas()], title="Kubernetes", version=VERSION["gitVersion"]
         )
-        return WellKnown(server.groups, version=VERSION, openapi=openapi, pages=self.access.pages())
+        metrics = Metrics(self.stores, VERSION, CHECKS)
+        server.hooks.append(metrics)
+        pages = {**self.access.pages(), **metrics.pages()}
+        return WellKnown(server.groups, version=VERSION, openapi=openapi, checks=CHECKS, pages=pages)
 
     # -------------------------------------------------------------- installing
     def _install_all(self) -> None:

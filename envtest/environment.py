@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from envtest.access import Access
 from envtest.admission.plugins import Choice
-from envtest.bootstrap import publish_trust
+from envtest.bootstrap import listens_at, publish_trust
 from envtest.control_plane import ControlPlane
 from envtest.controllers.api import Api
 from envtest.controllers.simulation import simulate
@@ -326,6 +326,8 @@ class Environment(Closing):
         web = WebServer(self.server.app, options)
         await web.start()
         self._stack.push_async_callback(web.aclose)
+        if not self._webs:
+            await listens_at(self.plane, web.port)
         self._webs.append(web)
         if tls:
             await self._publish_trust()

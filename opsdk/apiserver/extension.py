@@ -45,7 +45,7 @@ def extension_server(
 
     def well_known(server: Server) -> WellKnown:
         openapi = OpenApi(server.groups, [KindSchemas()], title=title, version=version)
-        return WellKnown(server.groups, version={"gitVersion": version}, openapi=openapi, checks=("ping", "log"))
+        return WellKnown(server.groups, version={"gitVersion": version}, openapi=openapi)
 
     return Server(
         core,

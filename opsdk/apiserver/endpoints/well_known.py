@@ -15,14 +15,15 @@ from opsdk.apiserver.endpoints.render import encode, wants_pretty
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.web.response import Response, json_response, text_response
 
-HEALTH_CHECKS = ("ping", "log", "etcd")
-"""Names of the checks that health paths tell of."""
+HEALTH_CHECKS = dict.fromkeys(("healthz", "livez", "readyz"), ("ping", "log"))
+"""Names of the checks that each health path tells of."""
 
 
 class WellKnown:
     """Answers everything besides resources.
 
     Args:
+        checks: the health paths, with the checks that they tell of; all hold.
         pages: what else there is, by path.
     """
 
@@ -32,14 +33,14 @@ class WellKnown:
         *,
         version: Mapping[str, str] | None = None,
         openapi: OpenApi | None = None,
-        checks: Sequence[str] = HEALTH_CHECKS,
+        checks: Mapping[str, Sequence[str]] = HEALTH_CHECKS,
         pages: Mapping[str, Callable[[Call], Response]] | None = None,
     ) -> None:
         self._pages = dict(pages or {})
         self._groups = groups
         self._version = dict(version or {})
         self._openapi = openapi
-        self._checks = tuple(checks)
+        self._checks = checks
 
     def answer(self, call: Call) -> Response | None:
         """The answer, or None where the path is none of these."""
@@ -48,7 +49,7 @@ class WellKnown:
         handler = self._handler(parts) if page is None else lambda call, _: page(call)
         if handler is None:
             return None
-        if call.info.method not in ("GET", "HEAD") and parts[0] not in ("healthz", "livez", "readyz"):
+        if call.info.method not in ("GET", "HEAD") and parts[0] not in self._checks:
             raise problems.method_not_allowed()
         return handler(call, parts[1:])
 
@@ -62,7 +63,7 @@ class WellKnown:
                 return self._apis
             case "version" if len(parts) == 1:
                 return self._show_version
-            case "healthz" | "livez" | "readyz":
+            case name if name in self._checks:
                 return self._health
             case "openapi" if self._openapi is not None:
                 return self._openapi.answer
@@ -123,8 +124,8 @@ class WellKnown:
             if group.group:
                 paths.append(f"/apis/{group.group}")
                 paths.extend(f"/apis/{group.group}/{v.version}" for v in group.versions)
-        for kind in ("healthz", "livez", "readyz"):
-            paths.extend([f"/{kind}", *(f"/{kind}/{name}" for name in self._checks)])
+        for kind, checks in self._checks.items():
+            paths.extend([f"/{kind}", *(f"/{kind}/{name}" for name in checks)])
         paths.extend(["/version", *self._pages])
         if self._openapi is not None:
             paths.extend(["/openapi/v2", "/openapi/v3", *self._openapi.paths()])
@@ -135,13 +136,14 @@ class WellKnown:
 
     def _health(self, call: Call, rest: Sequence[str]) -> Response | None:
         kind = call.info.path.strip("/").partition("/")[0]
+        checks = self._checks[kind]
         if rest:
-            return text_response("ok") if rest[0] in self._checks and len(rest) == 1 else None
+            return text_response("ok") if "/".join(rest) in checks else None
         excluded = set(call.http.query.all("exclude"))
         if "verbose" not in call.http.query:
             return text_response("ok")
-        lines = [f"[+]{name} excluded: ok" if name in excluded else f"[+]{name} ok" for name in self._checks]
-        unknown = sorted(excluded - set(self._checks))
+        lines = [f"[+]{name} excluded: ok" if name in excluded else f"[+]{name} ok" for name in checks]
+        unknown = sorted(excluded - set(checks))
         if unknown:
             listed = ", ".join(f'"{name}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
