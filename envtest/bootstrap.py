@@ -149,10 +149,11 @@ async def listens_at(plane: Stores, port: int) -> None:
     """Say in the service where the server really listens; what somebody has deleted stays away."""
 
     async def transform(current: Tree | None) -> Tree:
-        assert current is not None
-        spec = current["spec"]
-        first, *rest = spec.get("ports") or [{}]
-        return {**current, "spec": {**spec, "ports": [{**first, "targetPort": port}, *rest]}}
+        made: Tree = copy_tree(current or {})
+        for one in made["spec"].get("ports") or ():
+            if one.get("name") == "https":
+                one["targetPort"] = port
+        return made
 
     with suppress(NotFoundError):
         await plane.stores["/services"].update(Context(namespace="default", clock=plane.clock), "kubernetes", transform)

@@ -71,6 +71,7 @@ async def test_the_service_of_the_server_leads_to_it() -> None:
         assert service["spec"]["ports"] == [
             {"name": "https", "port": 443, "protocol": "TCP", "targetPort": web.port},
         ]
+        assert service["metadata"]["creationTimestamp"]
         points = (await call("GET", "/api/v1/namespaces/default/endpoints/kubernetes")).json
         assert points["subsets"][0]["ports"][0]["port"] == web.port
         parts = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
