@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
 
 from opsdk.errors import BadRequestError, TooLargeError
+from opsdk.web.http1 import query_pairs
 from opsdk.web.types import CUT, PEER_CERTIFICATE, Receive, Scope
 
 
@@ -17,7 +17,7 @@ class Query:
     def __init__(self, raw: str = "") -> None:
         self.raw = raw
         self._values: dict[str, list[str]] = {}
-        for name, value in parse_qsl(raw, keep_blank_values=True, errors="replace"):
+        for name, value in query_pairs(raw):
             self._values.setdefault(name, []).append(value)
 
     def get(self, name: str, default: str = "") -> str:

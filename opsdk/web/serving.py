@@ -7,23 +7,29 @@ with the caller. Stopping has three steps: no new connections; open answers get 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConfigError
-from opsdk.web.types import CUT, PEER_CERTIFICATE, App, Message, Receive, Scope, Send
+from opsdk.web.http1 import TLS_WANTED, looks_like_http
+from opsdk.web.types import App
 
 if TYPE_CHECKING:
-    import uvicorn
+    from opsdk.web.connection import Service
 
-
+_LOG = logging.getLogger("opsdk.web")
 _CUT = 0.2
 """Seconds that an answer which is cut gets to end in good form."""
+_TLS_END = 5.0
+"""Seconds that a client gets to say goodbye in TLS."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
+"""Seconds between attempts to accept where there are no files left; Go's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +94,10 @@ class WebServer(Closing):
     def __init__(self, app: App, options: ServeOptions | None = None) -> None:
         self.options = options or ServeOptions()
         self._app = app
-        self._server: uvicorn.Server | None = None
+        self._service: Service | None = None
         self._socket: socket.socket | None = None
-        self._serving: asyncio.Task[Any] | None = None
-        self._tasks = TaskOwner("web")
-        self._open: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskOwner("web", on_error=_log_failure)
+        self._accepting: asyncio.Task[Any] | None = None
 
     @property
     def port(self) -> int:
@@ -107,14 +112,13 @@ class WebServer(Closing):
 
     async def start(self) -> None:
         """Bind and serve; a port that is taken is a `ConfigError`."""
-        self._socket = self._bind()
-        self._server = _new_server(self._track, self.options)
-        serving = self._tasks.start(self._server.serve(sockets=[self._socket]), name="serve")
-        self._serving = serving
-        while not self._server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.001)
-        if serving.done():
-            serving.result()
+        from opsdk.web.connection import Service  # noqa: PLC0415 - tests that stay in the process never need it
+
+        tls = self.options.tls
+        context = tls.context() if isinstance(tls, Tls) else tls
+        listening = self._bind()
+        self._socket, self._service = listening, Service(self._app)
+        self._accepting = self._tasks.start(self._accept(listening, self._service, context), name="accept")
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.options.host else socket.AF_INET
@@ -131,98 +135,101 @@ class WebServer(Closing):
         listening.setblocking(False)
         return listening
 
-    async def _track(self, scope: Scope, receive: Receive, send: Send) -> None:
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._open.add(task)
+    async def _accept(self, listening: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        pause = 0.0
+        while True:
+            try:
+                found, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                # Too many files, or a client that has gone again: as Go does, try again a little later.
+                pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+                _LOG.warning("cannot accept a connection: %s; trying again in %.3f s", error, pause)
+                await asyncio.sleep(pause)
+                continue
+            pause = 0.0
+            self._tasks.start(self._connect(found, service, tls), name="connect")
+
+    async def _connect(self, found: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
+        from opsdk.web.connection import HEAD_TIMEOUT, Connection  # noqa: PLC0415 - see `start`
+
+        loop = asyncio.get_running_loop()
+        found.setblocking(False)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        given = False
         try:
-            await self._app(scope, receive, send)
-        except asyncio.CancelledError:
-            # The server is stopping: end the answer where it stands.
-            await _end(send)
+            if tls is not None and not await _greeted(found, HEAD_TIMEOUT):
+                return
+            times = {} if tls is None else {"ssl_handshake_timeout": HEAD_TIMEOUT, "ssl_shutdown_timeout": _TLS_END}
+            given = True
+            await loop.connect_accepted_socket(lambda: Connection(service), found, ssl=tls, **times)
+        except (OSError, TimeoutError) as error:
+            # Handshakes fail for many reasons, all of them the client's.
+            _LOG.debug("a connection ended before its first request: %s", error)
         finally:
-            self._open.discard(task)
+            if not given:
+                found.close()
 
     def drop_connections(self) -> None:
         """Cut every connection, as a server that dies; new ones are welcome."""
-        for connection in tuple(self._server.server_state.connections) if self._server is not None else ():
-            if connection.transport is not None:
-                connection.transport.abort()
+        for connection in tuple(self._service.connections) if self._service is not None else ():
+            connection.abort()
 
     async def aclose(self) -> None:
         """Stop: refuse new connections, wait `grace` seconds for open answers, cut the rest; idempotent."""
-        if self._server is not None:
-            self._server.should_exit = True
-            if self._open:
-                await asyncio.wait(self._open, timeout=self.options.grace)
-            if self._open:
-                for task in tuple(self._open):
-                    task.cancel()
-                await asyncio.wait(self._open, timeout=_CUT)
-            # What is open now is idle: nobody waits for an answer on it.
-            self._server.force_exit = True
-            if self._serving is not None:
-                await asyncio.wait((self._serving,))
-        await self._tasks.aclose()
+        if self._accepting is not None:
+            self._accepting.cancel()
         if self._socket is not None:
             self._socket.close()
+        if self._service is not None:
+            await self._drain(self._service)
+        await self._tasks.aclose()
+
+    async def _drain(self, service: Service) -> None:
+        service.draining = True
+        for connection in tuple(service.connections):
+            connection.stop()
+        if service.tasks:
+            await asyncio.wait(service.tasks, timeout=self.options.grace)
+        for task in tuple(service.tasks):
+            task.cancel()
+        if service.tasks:
+            await asyncio.wait(service.tasks, timeout=_CUT)
+        # What has been answered gets the time to leave.
+        await service.emptied(_CUT)
+        self.drop_connections()
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
 
-async def _end(send: Send) -> None:
-    message: Message = {"type": "http.response.body", "body": b"", "more_body": False}
+def _log_failure(name: str, error: BaseException) -> None:
+    _LOG.error("%s failed", name, exc_info=error)
+
+
+async def _greeted(found: socket.socket, seconds: float) -> bool:
+    """Whether a client begins to speak TLS; one that speaks HTTP is told so."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(found, ready.set)
     try:
-        await send(message)
-    except (RuntimeError, OSError):
-        # Nothing was begun, or the client is gone: there is nobody to tell.
-        return
-
-
-def _new_server(app: App, options: ServeOptions) -> uvicorn.Server:
-    import uvicorn  # noqa: PLC0415 - tests that stay in the process never need it
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415
-
-    class Protocol(HttpToolsProtocol):
-        """Shows the application the client's certificate."""
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            tls = self.transport.get_extra_info("ssl_object")
-            der = tls.getpeercert(binary_form=True) if tls is not None else None
-            extensions: dict[str, Any] = {CUT: self.transport.abort}
-            if der:
-                extensions[PEER_CERTIFICATE] = der
-            self.scope["extensions"] = extensions
-
-    class Server(uvicorn.Server):
-        """Leaves signals to the program around it."""
-
-        def install_signal_handlers(self) -> None:
-            """Nothing: `uvicorn` before 0.29 asks here."""
-
-        def capture_signals(self) -> Any:
-            """Nothing: later versions ask here."""
-            from contextlib import nullcontext  # noqa: PLC0415
-
-            return nullcontext()
-
-    config = uvicorn.Config(
-        cast("Any", app),
-        http=Protocol,
-        interface="asgi3",
-        proxy_headers=False,
-        loop="none",
-        lifespan="off",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=1,
-    )
-    config.load()
-    tls = options.tls
-    config.ssl = tls.context() if isinstance(tls, Tls) else tls
-    return Server(config)
+        async with asyncio.timeout(seconds):
+            await ready.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(found)
+    first = found.recv(5, socket.MSG_PEEK)
+    if not looks_like_http(first):
+        return bool(first)
+    await loop.sock_sendall(found, TLS_WANTED)
+    found.shutdown(socket.SHUT_WR)
+    # What the client goes on to say is taken in: else it would never see the answer.
+    try:
+        async with asyncio.timeout(_CUT):
+            while await loop.sock_recv(found, 65536):
+                pass
+    except TimeoutError:
+        pass
+    return False

@@ -1,0 +1,150 @@
+"""What Go's HTTP server asks of a request beyond its syntax, and its words where that is not so. Pure.
+
+The syntax is the parser's; who checks here has a method, a target, a version and headers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote, unquote_to_bytes
+
+MOST_HEAD: Final = (1 << 20) + 4096
+"""Bytes that a request line and its headers may have."""
+METHODS: Final = frozenset(
+    b"GET HEAD POST CONNECT PUT PATCH DELETE OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK BIND "
+    b"REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE NOTIFY SUBSCRIBE UNSUBSCRIBE PURGE MKCALENDAR LINK "
+    b"UNLINK".split()
+)
+"""Methods that the parser reads as they are."""
+METHOD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ")
+"""A method, as a request begins with it."""
+METHOD_BEGIN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{0,4096}")
+"""What may become one."""
+_HOST = re.compile(rb"[!$%&'()*+,\-.0-9:;=@A-Z\[\]_a-z~]*")
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_BAD_TARGET = re.compile(rb"[\x00-\x20\x7f]")
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+\-.]*):(//[^/?]*)?")
+_VERSION = re.compile(rb"\S* \S* HTTP/([0-9])\.([0-9])\r?\n")
+
+Headers = Sequence[tuple[bytes, bytes]]
+"""Names in lower case, and values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that is the last on its connection."""
+
+    status: int
+    why: str = ""
+
+    def answer(self) -> bytes:
+        """Its bytes: the text is the status line's, but for codings that nobody knows."""
+        phrase = _PHRASES.get(self.status) or HTTPStatus(self.status).phrase
+        line = f"{self.status} {phrase}"
+        text = self.why if self.status == HTTPStatus.NOT_IMPLEMENTED else f"{line}: {self.why}" if self.why else line
+        first = line if self.status == HTTPStatus.NOT_IMPLEMENTED else text
+        head = f"HTTP/1.1 {first}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+        return f"{head}{text}".encode()
+
+
+_PHRASES = {431: "Request Header Fields Too Large", 505: "HTTP Version Not Supported"}
+MALFORMED: Final = Refusal(400)
+TOO_LARGE: Final = Refusal(431)
+TLS_WANTED: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+"""The answer to plain HTTP where TLS is spoken."""
+
+
+def looks_like_http(first: bytes) -> bool:
+    """Whether the first bytes of what should be TLS are a request."""
+    return bool(first) and any(
+        word.startswith(first[:5]) for word in (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO")
+    )
+
+
+def values(headers: Headers, name: bytes) -> list[bytes]:
+    """The values of a header."""
+    return [value for found, value in headers if found == name]
+
+
+def tokens(headers: Headers, name: bytes) -> set[bytes]:
+    """The comma-separated words of a header, in lower case."""
+    return {word.strip().lower() for value in values(headers, name) for word in value.split(b",")}
+
+
+def refused(method: bytes, version: str, headers: Headers) -> Refusal | None:
+    """Why a request is not answered, from its head."""
+    if not version.startswith("1."):
+        return MALFORMED if version == "0.9" else Refusal(505, "unsupported protocol version")
+    if any(_BAD_VALUE.search(value) for _, value in headers):
+        return MALFORMED
+    hosts = values(headers, b"host")
+    if len(hosts) > 1:
+        return MALFORMED
+    if not hosts and version != "1.0" and method != b"CONNECT":
+        return Refusal(400, "missing required Host header")
+    if hosts and not _HOST.fullmatch(hosts[0]):
+        return Refusal(400, "malformed Host header")
+    return _bad_coding(values(headers, b"transfer-encoding")) if version != "1.0" else None
+
+
+def _bad_coding(found: Sequence[bytes]) -> Refusal | None:
+    known = not found or (len(found) == 1 and found[0].lower() == b"chunked")
+    return None if known else Refusal(501, "Unsupported transfer encoding")
+
+
+def malformed_version(begin: bytes) -> Refusal:
+    """The answer to what the parser does not take, from the request line: another major version has its own."""
+    found = _VERSION.match(begin)
+    return Refusal(505, "unsupported protocol version") if found and found[1] != b"1" else MALFORMED
+
+
+def read_target(method: bytes, target: bytes) -> tuple[str, bytes, bytes] | None:
+    """Path, path as it came, query; None for what is no target.
+
+    >>> read_target(b"GET", b"http://host/a%20b?c=d"), read_target(b"GET", b"a")
+    (('/a b', b'/a%20b', b'c=d'), None)
+    """
+    if not target or _BAD_TARGET.search(target):
+        return None
+    if method == b"CONNECT" and not target.startswith(b"/"):
+        return "", b"", b""
+    if target == b"*":
+        return "*", b"*", b""
+    rest, _, query = target.partition(b"?")
+    if not rest.startswith(b"/"):
+        found = _ABSOLUTE.match(rest)
+        if found is None:
+            return None
+        # Without a host the rest is opaque, and there is no path.
+        rest = rest[found.end() :] if found[2] is not None or rest[found.end() :].startswith(b"/") else b""
+    if _BAD_ESCAPE.search(rest):
+        return None
+    return unquote_to_bytes(rest).decode("utf-8", "replace"), rest, query
+
+
+def query_pairs(raw: str) -> Iterable[tuple[str, str]]:
+    """The pairs of a query; those that are not written as they should be do not count.
+
+    >>> list(query_pairs("a=1&b&c=%zz&d;e=2&f=+%41"))
+    [('a', '1'), ('b', ''), ('f', ' A')]
+    """
+    for part in raw.split("&"):
+        if not part or ";" in part:
+            continue
+        key, _, value = part.partition("=")
+        if "%" in part and (_BAD_ESCAPE.search(key.encode()) or _BAD_ESCAPE.search(value.encode())):
+            continue
+        yield _unescaped(key), _unescaped(value)
+
+
+def _unescaped(text: str) -> str:
+    # A query comes as Latin-1, one character for each byte.
+    plain = text.replace("+", " ")
+    if plain.isascii():
+        return unquote(plain, errors="replace") if "%" in plain else plain
+    return unquote_to_bytes(plain.encode("latin-1", "replace")).decode("utf-8", "replace")

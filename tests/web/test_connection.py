@@ -1,0 +1,374 @@
+"""HTTP/1.1 over real sockets: odd requests, odd clients, and what Go's server answers to them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from envtest.certificates import Authority
+from opsdk.errors import TooLargeError
+from opsdk.web.application import asgi
+from opsdk.web.request import Request
+from opsdk.web.response import Response, StreamResponse, text_response
+from opsdk.web.serving import ServeOptions, Tls, WebServer
+
+pytestmark = pytest.mark.realtime
+PLAIN = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+
+
+def last(line: str, text: str = "") -> bytes:
+    """An answer of the connection itself, after which it ends."""
+    return f"HTTP/1.1 {line}\r\n{PLAIN}{text or line}".encode()
+
+
+BAD = last("400 Bad Request")
+
+
+async def handler(request: Request) -> Response:
+    """Echoes, ignores, refuses, streams."""
+    match request.path:
+        case "/echo":
+            return text_response(f"{request.method} {len(await request.body(1 << 22))}")
+        case "/small":
+            try:
+                await request.body(1000)
+            except TooLargeError:
+                return text_response("too large", status=413)
+            return text_response("fits")
+        case "/stream":
+            return StreamResponse(chunks=_counting())
+        case "/fail":
+            raise ValueError("a bug")
+        case "/slow":
+            await asyncio.sleep(0.3)
+            return text_response("slow")
+        case _:
+            return text_response(f"{request.method} {request.path}?{request.query.raw}")
+
+
+async def _counting() -> AsyncGenerator[bytes, None]:
+    for number in range(3):
+        yield b"%d" % number
+
+
+@asynccontextmanager
+async def serving(options: ServeOptions | None = None) -> AsyncIterator[WebServer]:
+    """A server that leaves neither tasks nor connections behind."""
+    before = asyncio.all_tasks()
+    async with WebServer(asgi(handler), options or ServeOptions(grace=0.2)) as server:
+        yield server
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() <= before
+
+
+async def talk(server: WebServer, *parts: bytes, half_close: bool = False) -> bytes:
+    """Say something, and hear everything until the server ends the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await asyncio.sleep(0.005 if len(parts) > 1 else 0)
+        if half_close:
+            writer.write_eof()
+        return await asyncio.wait_for(reader.read(), 5)
+    finally:
+        writer.close()
+
+
+def bare(answer: bytes) -> tuple[bytes, bytes]:
+    """Status line and body of one answer."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.partition(b"\r\n")[0], body
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", last("400 Bad Request: missing required Host header")),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", BAD),
+        (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", last("400 Bad Request: malformed Host header")),
+        (b'GET / HTTP/1.1\r\nHost: a"b\r\n\r\n', last("400 Bad Request: malformed Host header")),
+        (b"GET /\r\n\r\n", BAD),
+        (b"GET / HTTP/0.9\r\n\r\n", BAD),
+        (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", last("505 HTTP Version Not Supported: unsupported protocol version")),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", last("505 HTTP Version Not Supported: unsupported protocol version")),
+        (b"GET / HTTPS/1.1\r\nHost: a\r\n\r\n", BAD),
+        (b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
+        (b"GET a HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
+        (b"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
+        (b"GET /%4 HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
+        (b"G\x00T / HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
+        (b"\x16\x03\x01\x02\x00\x01\x00", BAD),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", BAD),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nA b: c\r\n\r\n", BAD),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nA: \x01\r\n\r\n", BAD),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", BAD),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", BAD),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", BAD),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", BAD),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+            last("501 Not Implemented", "Unsupported transfer encoding"),
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            last("501 Not Implemented", "Unsupported transfer encoding"),
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+            last("501 Not Implemented", "Unsupported transfer encoding"),
+        ),
+    ],
+)  # fmt: skip
+async def test_heads_that_are_refused(said: bytes, answer: bytes) -> None:
+    """In Go's words, and the connection ends."""
+    async with serving() as server:
+        assert await talk(server, said) == answer
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "body"),
+    [
+        (b"GET /a%20b?c=d HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"GET /a b?c=d"),
+        (b"GET http://elsewhere/x?y HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"GET /x?y"),
+        (b"GET /a HTTP/1.1\r\nHost: a\r\nX: folded\r\n value\r\n", b"200 OK", b"GET /a?"),
+        (b"BREW /pot HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"BREW /pot?"),
+        (b"get /low HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"GET /low?"),
+        (b"GET * HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"GET *?"),
+        (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n", b"200 OK", b""),
+        (b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"CONNECT ?"),
+        (b"HEAD /x HTTP/1.1\r\nHost: a\r\n", b"200 OK", b""),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: nonsense\r\n", b"417 Expectation Failed", b""),
+        (b"GET /a//b/../c HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"GET /a//b/../c?"),
+        (b"GET /a%2Fb%00%ff HTTP/1.1\r\nHost: a\r\n", b"200 OK", "GET /a/b\x00\ufffd?".encode()),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade, close\r\nUpgrade: h2c\r\n", b"200 OK", b"GET /?"),
+    ],
+)
+async def test_heads_that_are_answered(said: bytes, status: bytes, body: bytes) -> None:
+    """As odd as they are, an application sees them."""
+    async with serving() as server:
+        answer = await talk(server, said + b"Connection: close\r\n\r\n")
+        assert bare(answer) == (b"HTTP/1.1 " + status, body)
+
+
+async def test_an_old_client_gets_an_answer_without_chunks() -> None:
+    """HTTP/1.0 needs no Host, knows no chunks, and its connection ends unless it wants to keep it."""
+    async with serving() as server:
+        assert bare(await talk(server, b"GET /stream HTTP/1.0\r\n\r\n")) == (b"HTTP/1.0 200 OK", b"012")
+        kept = b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+        twice = await talk(server, kept, b"GET /b HTTP/1.0\r\n\r\n")
+        assert (twice.count(b"HTTP/1.0 200 OK"), twice.count(b"connection: keep-alive")) == (2, 1)
+
+
+async def test_a_head_too_large_is_told_so() -> None:
+    """One header or many, 1 MiB is the most."""
+    async with serving() as server:
+        begin = b"GET / HTTP/1.1\r\nHost: a\r\n"
+        too_large = last("431 Request Header Fields Too Large")
+        assert await talk(server, begin + b"X: " + b"a" * (1 << 21)) == too_large
+        assert await talk(server, begin + b"X: aaaaaaaaaaaaaa\r\n" * (1 << 17)) == too_large
+        assert await talk(server, b"GET /" + b"a" * (1 << 21)) == too_large
+        fits = await talk(server, begin + b"X: " + b"a" * (1 << 19) + b"\r\nConnection: close\r\n\r\n")
+        assert fits.startswith(b"HTTP/1.1 200")
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    """However many are sent at once; a bad one after good ones is refused in its turn."""
+    async with serving() as server:
+        many = b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(500))
+        heard = await talk(
+            server, many + b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab", b"nonsense\r\n\r\n"
+        )
+        assert [heard.find(b"GET /%d?" % n) for n in range(500)] == sorted(
+            heard.find(b"GET /%d?" % n) for n in range(500)
+        )
+        assert heard.index(b"GET /499?") < heard.index(b"POST 2")
+        assert heard.endswith(BAD)
+
+
+async def test_what_is_sent_ahead_of_a_slow_answer_waits_outside() -> None:
+    """A client that goes on sending requests fills its own buffers, not ours."""
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 24)
+        writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        writer.write(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n" * 200_000)
+        await asyncio.sleep(0.2)
+        [connection] = server._service.connections  # type: ignore[union-attr]
+        assert len(connection._queue) < 30_000
+        assert b"slow" in await asyncio.wait_for(reader.readuntil(b"slow"), 5)
+        writer.close()
+
+
+async def test_a_body_is_asked_for_when_it_is_read() -> None:
+    """Expect: 100-continue gets its word only then; who does not read it ends the connection."""
+    async with serving() as server:
+        head = b"Host: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST /echo HTTP/1.1\r\n" + head + b"\r\n")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"ab")
+        assert b"200 OK" in await reader.readline()
+        writer.close()
+        ignored = await talk(server, b"POST /ignored HTTP/1.1\r\n" + head + b"\r\n")
+        assert b"100 Continue" not in ignored
+        assert b"connection: close" in ignored
+
+
+async def test_a_little_body_that_nobody_reads_is_skipped() -> None:
+    """The next request on the connection is answered."""
+    async with serving() as server:
+        said = b"POST /ignored HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+        both = await talk(server, said, b"hello", b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert both.count(b"200 OK") == 2
+
+
+@pytest.mark.parametrize("coding", [b"Content-Length: 8388608", b"Transfer-Encoding: chunked"])
+async def test_a_body_too_large_is_refused_and_the_answer_arrives(coding: bytes) -> None:
+    """Though the client is still sending when the answer comes, and the connection ends."""
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST /small HTTP/1.1\r\nHost: a\r\n" + coding + b"\r\n\r\n")
+        chunk = b"x" * 65536
+        try:
+            for _ in range(128):
+                writer.write(b"10000\r\n" + chunk + b"\r\n" if b"chunked" in coding else chunk)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        assert b"413" in await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b"3\r\nabcd\r\n", b"fffffffffffffffffff\r\n"])
+async def test_a_body_that_is_no_body_ends_the_connection(body: bytes) -> None:
+    """Chunks that are none: who reads them finds out, and no request follows."""
+    async with serving() as server:
+        answer = await talk(server, b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+        assert b"200" not in answer
+
+
+async def test_a_client_that_only_listens_on_is_answered() -> None:
+    """Half-closed after a request: the answer comes; half-closed within one: 400."""
+    async with serving() as server:
+        whole = await talk(server, b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", half_close=True)
+        assert bare(whole) == (b"HTTP/1.1 200 OK", b"slow")
+        assert await talk(server, b"GET / HTTP/1.1\r\nHo", half_close=True) == BAD
+        assert await talk(server, half_close=True) == b""
+
+
+REQUEST = (
+    b"POST /echo HTTP/1.1\r\nHost: a\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+)
+
+
+async def test_a_request_cut_at_every_byte() -> None:
+    """The server answers what is whole, refuses the rest or says nothing, and keeps neither task nor connection."""
+    async with serving() as server:
+        for at in range(len(REQUEST) + 1):
+            heard = await talk(server, REQUEST[:at], half_close=True)
+            assert heard == b"" or heard.startswith(b"HTTP/1.1 "), at
+            assert b" 500 " not in heard or heard.startswith(b"HTTP/1.1 500"), at
+            if at == len(REQUEST):
+                assert heard.count(b"HTTP/1.1 200 OK") == 2
+        await asyncio.sleep(0.7)
+        assert server._service is not None
+        assert not server._service.connections
+        assert not server._service.tasks
+
+
+async def test_a_request_in_single_bytes() -> None:
+    """Arrives as one."""
+    async with serving() as server:
+        heard = await talk(server, *(REQUEST[i : i + 1] for i in range(len(REQUEST))))
+        assert heard.count(b"HTTP/1.1 200 OK") == 2
+
+
+async def test_a_bug_is_a_500() -> None:
+    """And the end of the connection."""
+    async with serving() as server:
+        answer = await talk(server, b"GET /fail HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert bare(answer) == (b"HTTP/1.1 500 Internal Server Error", b"Internal Server Error")
+
+
+async def test_stopping_finishes_what_has_begun() -> None:
+    """An answer in the making is sent; new connections are refused at once."""
+    async with serving(ServeOptions(grace=2)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0.05)
+        port = server.port
+        stopping = asyncio.ensure_future(server.aclose())
+        await asyncio.sleep(0.05)
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection("127.0.0.1", port)
+        heard = await reader.read()
+        assert heard.endswith(b"slow")
+        assert b"connection: close" in heard
+        await stopping
+        writer.close()
+
+
+# ------------------------------------------------------------------ TLS
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> ServeOptions:
+    """Options with a certificate."""
+    place = tmp_path_factory.mktemp("tls")
+    cert, key = Authority.load_or_create(None).serving("127.0.0.1").write(place, "tls")
+    return ServeOptions(tls=Tls(cert_file=cert, key_file=key), grace=0.2)
+
+
+async def test_plain_http_where_tls_is_spoken(secure: ServeOptions) -> None:
+    """Is told so, as Go tells it."""
+    wanted = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    async with serving(secure) as server:
+        for said in (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"POST /x HTTP/1.1\r\n\r\n", b"OPTIONS * HTTP/1.1\r\n\r\n"):
+            assert await talk(server, said) == wanted
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"\x00" * 100, b"\x16\x03\x01\x00\x05hello", b"\x16", b"BREW / HTTP/1.1\r\n\r\n"]
+)
+async def test_what_is_no_tls_ends_the_connection(secure: ServeOptions, said: bytes) -> None:
+    """And the next client is served."""
+    async with serving(secure) as server:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("opsdk.web.serving._TLS_END", 0.1)
+            heard = await talk(server, said, half_close=True)
+            assert b"200" not in heard
+        assert await _over_tls(server, ["http/1.1"]) == ("http/1.1", b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"), [(["h2", "http/1.1"], "http/1.1"), (["http/1.1"], "http/1.1"), ([], None)]
+)
+async def test_protocols_that_a_client_offers(secure: ServeOptions, offered: list[str], chosen: str | None) -> None:
+    """HTTP/1.1 is what is spoken."""
+    async with serving(secure) as server:
+        assert await _over_tls(server, offered) == (chosen, b"HTTP/1.1 200 OK")
+
+
+async def _over_tls(server: WebServer, offered: list[str]) -> tuple[str | None, bytes]:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if offered:
+        context.set_alpn_protocols(offered)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    heard = await reader.read()
+    chosen = writer.get_extra_info("ssl_object").selected_alpn_protocol()
+    writer.close()
+    return chosen, bare(heard)[0]
+
+
+async def test_a_silent_client_is_no_hindrance(secure: ServeOptions) -> None:
+    """Who connects and says nothing holds nothing up, not even the end."""
+    async with serving(secure) as server:
+        silent = socket.create_connection(("127.0.0.1", server.port))
+        assert await _over_tls(server, []) == (None, b"HTTP/1.1 200 OK")
+    silent.close()

@@ -1,0 +1,103 @@
+"""Clients that take their time, in virtual time over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from opsdk.web.application import asgi
+from opsdk.web.request import Request
+from opsdk.web.response import Response, StreamResponse, text_response
+from opsdk.web.serving import ServeOptions, WebServer
+
+
+async def _handler(request: Request) -> Response:
+    if request.path == "/body":
+        return text_response(f"{len(await request.body(1 << 22))}")
+    if request.path == "/minutes":
+        await asyncio.sleep(300)
+    return text_response("ok")
+
+
+async def _until_closed(server: WebServer, *parts: tuple[bytes, float]) -> float:
+    """Seconds until the server ends a connection on which `parts` are said, each with a pause after it."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+
+    async def say() -> None:
+        for part, pause in parts:
+            writer.write(part)
+            await asyncio.sleep(pause)
+
+    saying = asyncio.ensure_future(say())
+    await reader.read()
+    ended = loop.time() - began
+    saying.cancel()
+    writer.close()
+    return ended
+
+
+async def test_a_head_has_half_a_minute() -> None:
+    """Whether nothing comes, or a byte now and then."""
+    async with WebServer(asgi(_handler)) as server:
+        assert round(await _until_closed(server)) == 32
+        slow = [(bytes([byte]), 1.0) for byte in b"GET / HTTP/1.1\r\nX: " + b"y" * 100]
+        assert round(await _until_closed(server, *slow)) == 32
+        assert round(await _until_closed(server, (b"GE", 20), (b"T / H", 20))) == 32
+
+
+async def test_between_requests_there_are_ninety_seconds() -> None:
+    """And for the head of the next one half a minute again."""
+    async with WebServer(asgi(_handler)) as server:
+        whole = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        assert round(await _until_closed(server, (whole, 10))) == 90
+        assert round(await _until_closed(server, (whole, 80), (whole, 80), (b"GET", 1))) == 160 + 32
+
+
+async def test_answers_and_bodies_may_take_as_long_as_they_do() -> None:
+    """That is not for the connection to say."""
+    async with WebServer(asgi(_handler)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /minutes HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b"200 OK" in await reader.readline()
+        await reader.readuntil(b"ok")
+        writer.write(b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+        for _ in range(10):
+            await asyncio.sleep(60)
+            writer.write(b"x")
+        assert b"200 OK" in await reader.readline()
+        writer.close()
+
+
+async def test_who_does_not_read_is_written_little() -> None:
+    """A stream waits for its reader, and ends when he leaves; others do not wait."""
+    made = 0
+    closed = asyncio.Event()
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        nonlocal made
+        try:
+            while True:
+                made += 1
+                yield b"x" * 65536
+        finally:
+            closed.set()
+
+    async def handler(request: Request) -> Response:
+        return StreamResponse(chunks=endless()) if request.path == "/endless" else text_response("ok")
+
+    async with WebServer(asgi(handler), ServeOptions(grace=0.1)) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
+        writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(10)
+        before = made
+        assert before < 400
+        reader, other = await asyncio.open_connection("127.0.0.1", server.port)
+        other.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await reader.readuntil(b"ok")
+        assert made == before
+        assert not closed.is_set()
+        writer.transport.abort()
+        await asyncio.wait_for(closed.wait(), 5)
+        other.close()
