@@ -156,6 +156,7 @@ class ControlPlane:
         self.catalogue = catalogue()
         self.stores: dict[str, Store] = {}
         self.responders = Responders()
+        self.components = ComponentStatuses()
         self.webhook_client = HookClient(resolve=Services(self.stores))
         late = _Late()
         self.core = ResourceServer(late, self.admission)
@@ -257,7 +258,7 @@ class ControlPlane:
         authorizer = self.access.authorizer
         resolver = authorizer if isinstance(authorizer, RuleResolver) else None
         reviews: dict[str, object] = {
-            "componentstatuses": ComponentStatuses(),
+            "componentstatuses": self.components,
             "bindings": BindingStore(self.stores["/pods"]),
             "selfsubjectreviews": SelfSubjectReviews(),
             "tokenreviews": TokenReviews(self.access.bearer),

@@ -115,6 +115,7 @@ def simulate(
     `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust.
     """
     names = chosen(wanted)
+    plane.components.simulated = bool(names)
     kit = Kit(
         hub=Hub(plane.storage, _resources(plane) if names else ()),
         api=_api(plane, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from opsdk.apiserver import problems
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
 from opsdk.apiserver.auth.user import User
@@ -19,21 +21,53 @@ def user_info(user: User) -> Tree:
     return {k: v for k, v in found.items() if v}
 
 
+_PORTS = {"controller-manager": 10257, "scheduler": 10259}
+"""Where kube-apiserver looks for the other parts of a control plane."""
+
+
 class ComponentStatuses:
-    """The parts of an old control plane; this one has none to tell of."""
+    """The parts of an old control plane.
+
+    Attributes:
+        simulated: whether something does the work of the parts besides the storage; nothing listens for them otherwise.
+    """
+
+    simulated = False
 
     def __init__(self) -> None:
         self.strategy = Strategy()
 
     async def get(self, context: Context, name: str) -> Tree:  # noqa: ARG002
         """See `Getter`."""
-        # Named by its kind, unlike everything else.
-        text = f'componentstatus "{name}" not found'
-        raise NotFoundError(text, details=Details(name=name, kind="componentstatus"))
+        found = next((obj for obj in self._all() if obj["metadata"]["name"] == name), None)
+        if found is None:
+            # Named by its kind, unlike everything else.
+            text = f'componentstatus "{name}" not found'
+            raise NotFoundError(text, details=Details(name=name, kind="componentstatus"))
+        return found
 
     async def list(self, context: Context, query: ListQuery) -> Listed:  # noqa: ARG002
         """See `Lister`."""
-        return Listed([], 0)
+        wanted = query.selection
+
+        def matches(name: str) -> bool:
+            return wanted.labels.matches({}) and wanted.fields.matches(
+                lambda key: name if key == "metadata.name" else ""
+            )
+
+        return Listed([obj for obj in self._all() if matches(obj["metadata"]["name"])], 0)
+
+    def _all(self) -> Iterator[Tree]:
+        yield _component("etcd-0", "")
+        for name, port in _PORTS.items():
+            refused = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
+            yield _component(name, "" if self.simulated else f'Get "https://127.0.0.1:{port}/healthz": {refused}')
+
+
+def _component(name: str, problem: str) -> Tree:
+    condition = {"type": "Healthy", "status": "False" if problem else "True", "message": problem or "ok"}
+    kind: Tree = {"kind": "ComponentStatus", "apiVersion": "v1"}
+    return {**kind, "metadata": {"name": name}, "conditions": [condition]}
 
 
 class SelfSubjectReviews:
