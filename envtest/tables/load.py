@@ -14,6 +14,7 @@ from opsdk.apiserver.resources import ResourceInfo
 
 _HERE = Path(__file__).parent
 _REF = "#/components/schemas/"
+_BETWEEN = re.compile(r" (?![^(]*\))")
 _ENUM = re.compile(r"([\w:-]+)\((.*)\)")
 
 
@@ -84,7 +85,8 @@ def _parse_type(block: str) -> dict[str, Any]:
 
 def _parse_field(line: str) -> tuple[str, dict[str, Any], bool]:
     text, _, default = line.strip().partition(" default=")
-    name, kind, *marks = text.split(" ")
+    # Some values of enumerations have spaces.
+    name, kind, *marks = _BETWEEN.split(text) if "(" in text else text.split(" ")
     schema = _parse_expression(kind)
     if default:
         schema["default"] = json.loads(default)

@@ -252,6 +252,9 @@ def _downgraded(value: Any) -> Any:
     if "allOf" in value and len(value["allOf"]) == 1 and "$ref" in value["allOf"][0]:
         return _downgraded(value["allOf"][0])
     made = {k: _downgraded(v) for k, v in value.items() if k not in ("oneOf", "anyOf", "nullable", "requestBody")}
+    if "in" in made and "schema" in made:
+        # Only bodies have schemas there.
+        made |= made.pop("schema")
     if isinstance(made.get("$ref"), str):
         made["$ref"] = made["$ref"].replace(_REF, "#/definitions/")
     if "responses" in made:
