@@ -411,6 +411,7 @@ class Environment(Closing):
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""
         # Watches end first: then streams end by themselves and the web server need not wait for them.
+        self.server.well_known.stopping = True
         self.plane.end_watches()
         await self._stack.aclose()
 

@@ -17,6 +17,7 @@ from opsdk.apiserver.endpoints import director
 from opsdk.apiserver.endpoints.admit import Admission
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.deadline import deadline
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.filters import (
     Chain,
@@ -145,6 +146,7 @@ class Server:
                 Named("audit", self.audit),
                 Named("log", request_log(self.hooks)),
                 Named("recover", recover),
+                Named("deadline", deadline),
                 Named("authenticate", authenticate(UnionAuthenticator(authenticators, anonymous=anonymous))),
                 Named("impersonate", Impersonation(authorizer)),
                 Named("authorize", authorize(authorizer)),

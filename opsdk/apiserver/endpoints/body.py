@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,8 +21,20 @@ LIMIT = 3 * 1024 * 1024
 
 
 def media_type(call: Call) -> str:
-    """The content type without parameters; JSON where none is given."""
-    return call.http.header("content-type").partition(";")[0].strip().lower() or JSON
+    """The content type without parameters; JSON where none is given, nothing where it cannot be read."""
+    header = call.http.header("content-type")
+    if not header or header == JSON:
+        return JSON
+    found = _MEDIA.fullmatch(header)
+    return found[1].lower() if found else ""
+
+
+_MEDIA = re.compile(
+    r"""\s*([!#$%&'*+.^_`|~\w-]+(?:/[!#$%&'*+.^_`|~\w-]+)?)\s*"""
+    r"""(?:;\s*[!#$%&'*+.^_`|~\w-]+=(?:[!#$%&'*+.^_`|~\w-]+|"(?:[^"\\]|\\.)*")\s*)*;?\s*""",
+    re.ASCII,
+)
+"""A media type with its parameters."""
 
 
 def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError:
@@ -70,7 +82,7 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
         raise unrecognized(info.kind, why, raw)
     if info.raw_field and media == JSON:
         keep_text(tree, info.raw_field, raw)
-    return replace(parsed, tree=tree)
+    return replace(parsed, tree=tree, raw=raw)
 
 
 def read_protobuf(served: Installed, raw: bytes) -> Tree:
@@ -86,13 +98,13 @@ def check_kind(served: Installed, parsed: Parsed) -> None:
     """Fill in apiVersion and kind, or refuse other ones."""
     tree, info = parsed.tree, served.info
     wanted = info.kind_api_version
+    for key in ("apiVersion", "kind"):
+        if tree.get(key) is not None and not isinstance(tree[key], str):
+            text = f"json: cannot unmarshal {json_kind(tree[key])} into Go struct field .{key} of type string"
+            raise unrecognized(info.kind, f"couldn't get version/kind; json parse error: {text}", parsed.raw)
     found, kind = tree.get("apiVersion") or wanted, tree.get("kind") or info.kind
-    if not isinstance(found, str) or not isinstance(kind, str):
-        what = "apiVersion" if not isinstance(found, str) else "kind"
-        why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type string"
-        raise unrecognized(info.kind, why, json.dumps(tree).encode())
     if found.count("/") > 1:
-        raise unrecognized(info.kind, f"unexpected GroupVersion string: {found}", json.dumps(tree).encode())
+        raise unrecognized(info.kind, f"unexpected GroupVersion string: {found}", parsed.raw)
     if served.model.typed and (found, kind) != (wanted, info.kind):
         _refuse_type(served, found, kind)
     if kind != info.kind:

@@ -33,7 +33,9 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
         if info.method not in served.storage.connect_methods:
             raise problems.method_not_allowed()
         return await verb_connect.handle(call, served, admission)
-    if not info.verb or info.verb not in served.verbs:
+    # The routes of built-in kinds are for one method each; those of custom ones go by the verb.
+    unrouted = info.method == "HEAD" and served.model.typed
+    if not info.verb or info.verb not in served.verbs or unrouted:
         if not served.model.typed and info.verb:
             raise problems.method_not_supported(served.info, info.verb)
         raise problems.method_not_allowed()

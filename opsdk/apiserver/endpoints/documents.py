@@ -15,6 +15,7 @@ from typing import Any, Final
 import yaml
 
 from opsdk.apiserver.endpoints.json_syntax import first_fault
+from opsdk.apiserver.endpoints.yaml_faults import yaml_words
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.tree.go_text import go_scalar
 
@@ -37,11 +38,13 @@ class Parsed:
     Attributes:
         complaints: one text each.
         yaml: the document was YAML, where strict reading tells of all complaints in one text.
+        raw: the bytes that were read, where somebody may want to show them.
     """
 
     tree: Any
     complaints: tuple[str, ...] = ()
     yaml: bool = False
+    raw: bytes = b""
 
     @property
     def strict(self) -> tuple[str, ...]:
@@ -168,9 +171,7 @@ def parse_yaml(raw: bytes) -> Parsed:
             tree = loader.get_data()
         return Parsed(_Plain(_MOST_NODES + len(raw)).of(tree), tuple(loader.repeated), yaml=True)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark is not None else ""
-        raise SyntaxProblemError(f"yaml: {line}{getattr(error, 'problem', None) or error}") from None
+        raise SyntaxProblemError(f"yaml: {yaml_words(error)}") from None
     except RecursionError:
         raise SyntaxProblemError("yaml: exceeded max depth") from None
     except ValueError as error:

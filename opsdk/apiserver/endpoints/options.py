@@ -17,24 +17,30 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
 from opsdk.web.request import Query
 
+_DIGITS = 1000
+"""Nobody writes longer numbers, and reading them takes long."""
+
 
 def number(query: Query, key: str) -> int | None:
     """An integer option; None where absent or empty."""
     text = query.get(key)
     if not text:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise problems.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    if not re.fullmatch(r"[-+]?[0-9]+", text):
+        raise problems.bad_request(f"strconv.ParseInt: parsing {problems.quoted(text)}: invalid syntax")
+    if len(text) > _DIGITS or not -(2**63) <= int(text) < 2**63:
+        raise problems.bad_request(f"strconv.ParseInt: parsing {problems.quoted(text)}: value out of range")
+    return int(text)
 
 
 def resource_version(text: str) -> int:
     """A revision; what is no number is the server's plain error."""
-    if not re.fullmatch(r"\d+", text):
-        raise problems.plain(
-            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
+    shown = problems.quoted(text)
+    why = "" if re.fullmatch(r"[0-9]+", text) else "invalid syntax"
+    if not why and (len(text) > _DIGITS or int(text) >= 2**64):
+        why = "value out of range"
+    if why:
+        raise problems.plain(f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {why}")
     return int(text)
 
 
@@ -210,10 +216,3 @@ def _options_tree(query: Query, kind: str) -> Tree:
 def dry_run_problems(values: list[str]) -> list[Cause]:
     """What is wrong with the values of ``dryRun``."""
     return [problems.unsupported("dryRun", values, ["All"])] if any(value != "All" for value in values) else []
-
-
-def check_timeout(query: Query) -> None:
-    """The ``timeout`` of a request must be a duration."""
-    text = query.get("timeout")
-    if text and not re.fullmatch(r"0|([-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)", text):
-        raise problems.bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{text}"')

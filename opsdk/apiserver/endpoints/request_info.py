@@ -44,14 +44,17 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
     >>> parse_request("GET", "/apis/apps/v1/namespaces/a/deployments/b/scale", Query()).subresource
     'scale'
     """
-    parts = [p for p in path.split("/") if p]
+    # A part that is empty is a part; only slashes at the end go without saying.
+    parts = path.strip("/").split("/")
     other = RequestInfo(is_resource=False, verb=method.lower(), method=method, path=path)
-    if not parts or parts[0] not in ("api", "apis"):
+    if parts[0] not in ("api", "apis") or path.startswith("//"):
         return other
     start = 2 if parts[0] == "api" else 3
     if len(parts) <= start:
         return other
     group = "" if parts[0] == "api" else parts[1]
+    if parts[0] == "apis" and not group:
+        return other
     rest = parts[start:]
     verb = _VERBS.get(method, "")
     watching = rest[0] == "watch" and len(rest) > 1

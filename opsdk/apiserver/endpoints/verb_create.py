@@ -7,7 +7,7 @@ from opsdk.apiserver.endpoints import ownership
 from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.options import check_timeout, write_options
+from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.resources import Installed
@@ -18,7 +18,6 @@ from opsdk.web.response import Response
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Create it; 201 with the stored object."""
     accepted = accepted_for(call, served)
-    check_timeout(call.http.query)
     options = write_options(call.http.query, "CreateOptions")
     parsed = await read_tree(call, served)
     check_kind(served, parsed)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import body
 from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.documents import SyntaxProblemError, parse_json, parse_yaml
+from opsdk.apiserver.endpoints.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
-from opsdk.apiserver.endpoints.options import dry_run_problems, list_options
+from opsdk.apiserver.endpoints.options import dry_run_problems, list_options, number
 from opsdk.apiserver.endpoints.render import accepted_for, body_response, list_response, object_response
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.status import success
@@ -18,7 +19,7 @@ from opsdk.apiserver.endpoints.verb_list import list_meta, list_query
 from opsdk.apiserver.registry.ports import DeleteOptions
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Preconditions, Tree
-from opsdk.errors import Cause
+from opsdk.errors import ApiError, Cause
 from opsdk.web.response import Response
 
 _UNKNOWN = (
@@ -89,22 +90,50 @@ def _from_body(call: Call, served: Installed, raw: bytes) -> Tree:
         raise problems.bad_request(_UNKNOWN.format(kind=parsed["kind"], version=parsed.get("apiVersion", "")))
     if not isinstance(parsed, dict):
         raise body.unrecognized("DeleteOptions", "couldn't get version/kind; json parse error", raw)
-    grace = parsed.get("gracePeriodSeconds")
-    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
-        what = "string" if isinstance(grace, str) else "bool" if isinstance(grace, bool) else f"number {grace}"
-        text = f"json: cannot unmarshal {what} into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
-        raise problems.bad_request(text)
+    _check_types(parsed, _TYPES, "DeleteOptions", "")
     return parsed
+
+
+_TYPES: Mapping[str, str] = {
+    "gracePeriodSeconds": "int64",
+    "propagationPolicy": "string",
+    "orphanDependents": "bool",
+    "dryRun": "[]string",
+    "preconditions": "v1.Preconditions",
+    "ignoreStoreReadErrorWithClusterBreakingPotential": "bool",
+}
+_PRECONDITION_TYPES: Mapping[str, str] = {"uid": "string", "resourceVersion": "string"}
+_JSON_TYPES: Mapping[str, type] = {"int64": int, "string": str, "bool": bool, "[]string": list}
+
+
+def _check_types(found: Any, types: Mapping[str, str], struct: str, path: str) -> None:
+    """Refuse values of other types, as Go's decoder does."""
+    for key, wanted in types.items():
+        value: Any = found.get(key)
+        if value is None:
+            continue
+        at = f"{struct}.{path}{key}"
+        if type(value) is not _JSON_TYPES.get(wanted, dict):
+            raise _wrong_type(value, at, wanted)
+        if wanted == "[]string":
+            for part in found[key]:
+                if not isinstance(part, str):
+                    raise _wrong_type(part, at, "string")
+        if key == "preconditions":
+            _check_types(value, _PRECONDITION_TYPES, "Preconditions", "preconditions.")
+
+
+def _wrong_type(value: object, at: str, wanted: str) -> ApiError:
+    what = f"number {value}" if isinstance(value, float) else json_kind(value)
+    return problems.bad_request(f"json: cannot unmarshal {what} into Go struct field {at} of type {wanted}")
 
 
 def _from_query(call: Call) -> Tree:
     query = call.http.query
     found: Tree = {}
-    if query.get("gracePeriodSeconds"):
-        text = query.get("gracePeriodSeconds")
-        if not text.lstrip("-").isdigit():
-            raise problems.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-        found["gracePeriodSeconds"] = int(text)
+    grace = number(query, "gracePeriodSeconds")
+    if grace is not None:
+        found["gracePeriodSeconds"] = grace
     if query.get("propagationPolicy"):
         found["propagationPolicy"] = query.get("propagationPolicy")
     if query.get("orphanDependents"):

@@ -16,7 +16,7 @@ from opsdk.apiserver.endpoints import body, ownership
 from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
-from opsdk.apiserver.endpoints.options import WriteOptions, check_timeout, write_options
+from opsdk.apiserver.endpoints.options import WriteOptions, write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
 from opsdk.apiserver.endpoints.verb_update import check_name, finish
 from opsdk.apiserver.raw import forget_text
@@ -72,8 +72,8 @@ def patch_types(served: Installed) -> tuple[str, ...]:
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
     """Patch it; 200, or 201 where apply created it."""
     accepted = accepted_for(call, served)
-    check_timeout(call.http.query)
-    media = call.http.header("content-type").partition(";")[0].strip().lower()
+    # Unlike with other verbs, the type is compared as it stands.
+    media = call.http.header("content-type").partition(";")[0]
     if media not in patch_types(served):
         raise body.unsupported_media(", ".join(patch_types(served)))
     options = _options(call, apply=media == APPLY)

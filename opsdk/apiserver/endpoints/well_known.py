@@ -18,9 +18,16 @@ from opsdk.web.response import Response, json_response, text_response
 HEALTH_CHECKS = dict.fromkeys(("healthz", "livez", "readyz"), ("ping", "log"))
 """Names of the checks that each health path tells of."""
 
+_ROUTED = frozenset({"api", "apis", "version", "openid", ".well-known"})
+"""What stands on these paths has methods, and does not mind slashes at its end."""
+_SHUTDOWN = "shutdown"
+
 
 class WellKnown:
     """Answers everything besides resources.
+
+    Attributes:
+        stopping: the server takes no new work: the check named ``shutdown`` fails.
 
     Args:
         checks: the health paths, with the checks that they tell of; all hold.
@@ -36,6 +43,7 @@ class WellKnown:
         checks: Mapping[str, Sequence[str]] = HEALTH_CHECKS,
         pages: Mapping[str, Callable[[Call], Response]] | None = None,
     ) -> None:
+        self.stopping = False
         self._pages = dict(pages or {})
         self._groups = groups
         self._version = dict(version or {})
@@ -44,12 +52,15 @@ class WellKnown:
 
     def answer(self, call: Call) -> Response | None:
         """The answer, or None where the path is none of these."""
-        parts = [p for p in call.info.path.split("/") if p]
+        path = call.info.path
+        parts = [p for p in path.split("/") if p]
+        if "//" in path or (path.endswith("/") and parts and parts[0] not in _ROUTED):
+            return None
         page = self._pages.get(call.info.path)
         handler = self._handler(parts) if page is None else lambda call, _: page(call)
         if handler is None:
             return None
-        if call.info.method not in ("GET", "HEAD") and parts[0] not in self._checks:
+        if parts and parts[0] in _ROUTED and call.info.method != "GET":
             raise problems.method_not_allowed()
         return handler(call, parts[1:])
 
@@ -137,12 +148,19 @@ class WellKnown:
     def _health(self, call: Call, rest: Sequence[str]) -> Response | None:
         kind = call.info.path.strip("/").partition("/")[0]
         checks = self._checks[kind]
-        if rest:
-            return text_response("ok") if "/".join(rest) in checks else None
         excluded = set(call.http.query.all("exclude"))
-        if "verbose" not in call.http.query:
+        failing = self.stopping and _SHUTDOWN in checks and _SHUTDOWN not in excluded
+        if rest:
+            name = "/".join(rest)
+            if self.stopping and name == _SHUTDOWN and name in checks:
+                return text_response("internal server error: process is shutting down\n", status=500)
+            return text_response("ok") if name in checks else None
+        if "verbose" not in call.http.query and not failing:
             return text_response("ok")
         lines = [f"[+]{name} excluded: ok" if name in excluded else f"[+]{name} ok" for name in checks]
+        if failing:
+            lines[checks.index(_SHUTDOWN)] = f"[-]{_SHUTDOWN} failed: reason withheld"
+            return text_response("\n".join([*lines, f"{kind} check failed", ""]), status=500)
         unknown = sorted(excluded - set(checks))
         if unknown:
             listed = ", ".join(f'"{name}"' for name in unknown)

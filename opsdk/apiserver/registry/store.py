@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opsdk.apiserver import problems
-from opsdk.apiserver.registry import deletion, metadata
+from opsdk.apiserver.registry import deletion, metadata, names
 from opsdk.apiserver.registry.codec import Codec, DecodingWatch
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import (
@@ -82,7 +82,10 @@ class Store:
 
     # -------------------------------------------------------------- keys
     def key(self, namespace: str, name: str) -> str:
-        """Where an object is kept."""
+        """Where an object is kept; a name that is no part of a path is a 400."""
+        if "%" in name or "/" in name or name in (".", ".."):
+            why = ";".join(names.path_segment(name))
+            raise problems.bad_request(f"Name parameter invalid: {problems.quoted(name)}: {why}")
         return f"{self.prefix}{namespace}/{name}" if self.strategy.namespaced else f"{self.prefix}{name}"
 
     def key_prefix(self, namespace: str) -> str:

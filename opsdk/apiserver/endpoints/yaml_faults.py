@@ -1,0 +1,55 @@
+"""What is wrong with a text that is no YAML, in the words of the server's parser. Pure."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+from yaml.scanner import ScannerError
+
+_WORDS = (
+    (r"expected the node content, but found .*", "did not find expected node content"),
+    (r"expected ',' or '\]', but got .*", "did not find expected ',' or ']'"),
+    (r"expected ',' or '\}', but got .*", "did not find expected ',' or '}'"),
+    (r"expected '<document start>', but found .*", "did not find expected <document start>"),
+    (r"found character (?:'\\t'|'.*') that cannot start any token", "found character that cannot start any token"),
+    (r"mapping values are not allowed here", "mapping values are not allowed in this context"),
+    (r"sequence entries are not allowed here", "block sequence entries are not allowed in this context"),
+    (r"mapping keys are not allowed here", "mapping keys are not allowed in this context"),
+    (r"found unknown escape character .*", "found unknown escape character"),
+    (r"found undefined alias '(.*)'", r"unknown anchor '\1' referenced"),
+    (r"expected chomping or indentation indicators, but found .*", "did not find expected comment or line break"),
+    (r"expected indentation indicator in the range .*", "found an indentation indicator equal to 0"),
+    (r"expected (.*), but found .*", r"did not find expected \1"),
+    (r"found unhashable key", "invalid map key"),
+    (r"found incompatible YAML document .*", "found incompatible YAML document"),
+    (r"found undefined tag handle .*", "found undefined tag handle"),
+    (r"found duplicate YAML directive", "found duplicate %YAML directive"),
+)
+_BLOCKS = {
+    "while parsing a block mapping": "did not find expected key",
+    "while parsing a block collection": "did not find expected '-' indicator",
+}
+
+
+def yaml_words(error: yaml.YAMLError) -> str:
+    """The text after ``yaml: ``.
+
+    Lines count from zero in what the parser says and from one in what the scanner says, and the first line goes
+    without saying: so it is there.
+    """
+    if isinstance(error, yaml.reader.ReaderError):
+        return "control characters are not allowed"
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return str(error)
+    problem = error.problem or "unknown problem parsing YAML content"
+    if problem.startswith("expected <block end>, but found"):
+        problem = _BLOCKS.get(error.context or "", "did not find expected key")
+    for pattern, words in _WORDS:
+        problem = re.sub(rf"\A{pattern}\Z", words, problem, flags=re.DOTALL)
+    if problem.startswith("unknown anchor"):
+        return problem
+    for mark in (error.context_mark, error.problem_mark):
+        if mark is not None and mark.line:
+            return f"line {mark.line + isinstance(error, ScannerError)}: {problem}"
+    return problem

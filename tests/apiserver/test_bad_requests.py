@@ -1,0 +1,297 @@
+"""Requests that make no sense, to a whole server: each has the answer that kube-apiserver gives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from envtest.environment import Environment
+from tests.support.server_client import Answer, Caller
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+LARGE = '"18446744073709551616"'
+NO_RESOURCE = (404, "the server could not find the requested resource")
+NO_METHOD = (405, "the server does not allow this method on the requested resource")
+NO_PAGE = (404, "404 page not found\n")
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Caller]:
+    """A server with one configmap, ``a``."""
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("POST", MAPS, {"metadata": {"name": "a"}, "data": {"x": "y"}})).status == 201
+        yield call
+
+
+def told(answer: Answer) -> tuple[int, str]:
+    """Code and message; text where it is no Status."""
+    if not answer.headers.get("content-type", "").startswith("application/json"):
+        return answer.status, answer.raw.decode()
+    return answer.status, answer.json.get("message", "") if answer.status >= 400 else ""
+
+
+async def check(cases: list[tuple[Any, ...]]) -> None:
+    """Method, URL, what is to be answered; then body and headers, where there are any."""
+    async with serving() as call:
+        for method, url, expected, *rest in cases:
+            body, headers = (*rest, None, {})[:2] if len(rest) < 2 else rest
+            assert told(await call(method, url, body, **(headers or {}))) == expected, (method, url, rest)
+
+
+async def test_methods() -> None:
+    """Routes have their methods, pages do not care."""
+    await check(
+        [
+            *((method, MAPS, NO_METHOD) for method in ("OPTIONS", "BREW", "PUT", "PATCH", "TRACE", "CONNECT")),
+            *((method, f"{MAPS}/a", NO_METHOD) for method in ("OPTIONS", "BREW", "POST")),
+            *(
+                (method, path, NO_METHOD)
+                for method in ("POST", "OPTIONS")
+                for path in ("/api", "/apis/apps", "/version")
+            ),
+            *((method, "/healthz", (200, "ok")) for method in ("GET", "POST", "OPTIONS")),
+        ]
+    )
+
+
+async def test_head() -> None:
+    """No route of a built-in kind has it; a page is answered without its body."""
+    async with serving() as call:
+        for path, status in ((MAPS, 405), (f"{MAPS}/a", 405), ("/api", 405), ("/version", 405), ("/healthz", 200)):
+            answer = await call("HEAD", path)
+            assert (answer.status, answer.raw) == (status, b""), path
+
+
+async def test_paths() -> None:
+    """Slashes count, but for those at the end; nothing goes up."""
+    await check(
+        [
+            ("GET", "/api/v1/pods/", (200, "")),
+            ("GET", "/api/v1/pods//", (200, "")),
+            ("GET", "/api/v1/namespaces//pods", (200, "")),
+            ("GET", "//api/v1/pods", NO_PAGE),
+            ("GET", "/api//v1/pods", NO_RESOURCE),
+            ("GET", "/api/v1//pods", NO_RESOURCE),
+            ("GET", "/api/v1/namespaces/default//pods", NO_RESOURCE),
+            ("GET", "/api/v1/../v1/pods", NO_RESOURCE),
+            ("GET", f"{MAPS}/a/b", NO_RESOURCE),
+            ("GET", f"{MAPS}/a/b/c", NO_RESOURCE),
+            ("GET", "/api/v1/nosuch", NO_RESOURCE),
+            ("GET", "/api/v2/pods", NO_RESOURCE),
+            ("GET", "/apis/apps/v9/deployments", NO_RESOURCE),
+            ("GET", "/apis/nope/v1/things", NO_PAGE),
+            ("GET", "/apis//v1/pods", NO_PAGE),
+            ("GET", "/healthz/", NO_PAGE),
+            ("GET", "/healthz//ping", NO_PAGE),
+            ("GET", "/openapi/v2/", NO_PAGE),
+            ("GET", "/nowhere", NO_PAGE),
+            ("GET", "*", NO_PAGE),
+            ("GET", "/version/", (200, "")),
+            ("GET", "/apis/apps/", (200, "")),
+        ]
+    )
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
+async def test_names_that_are_no_part_of_a_path(method: str) -> None:
+    """They are not looked for."""
+    async with serving() as call:
+        for name, why in (("..", "may not be '..'"), (".", "may not be '.'"), ("a%", "may not contain '%'")):
+            headers = {"content_type": "application/merge-patch+json"} if method == "PATCH" else {}
+            body = {"metadata": {"name": name}} if method in ("PUT", "PATCH") else None
+            answer = await call(method, f"{MAPS}/{name}", body, **headers)
+            assert told(answer) == (400, f'Name parameter invalid: "{name}": {why}')
+
+
+async def test_list_options() -> None:
+    """Numbers are 64 bits wide; revisions are numbers without a sign."""
+    too_long = "9" * 5000
+    await check(
+        [
+            ("GET", f"{MAPS}?limit=x", (400, 'strconv.ParseInt: parsing "x": invalid syntax')),
+            ("GET", f"{MAPS}?limit=1_0", (400, 'strconv.ParseInt: parsing "1_0": invalid syntax')),
+            ("GET", f"{MAPS}?limit=+1", (400, 'strconv.ParseInt: parsing " 1": invalid syntax')),
+            ("GET", f"{MAPS}?limit=%2B1", (200, "")),
+            ("GET", f"{MAPS}?limit=-1", (200, "")),
+            (
+                "GET",
+                f"{MAPS}?limit=9223372036854775808",
+                (400, 'strconv.ParseInt: parsing "9223372036854775808": value out of range'),
+            ),
+            ("GET", f"{MAPS}?limit={too_long}", (400, f'strconv.ParseInt: parsing "{too_long}": value out of range')),
+            ("GET", f"{MAPS}?watch=1&timeoutSeconds=-1", (200, "")),
+            (
+                "GET",
+                f"{MAPS}?resourceVersion=-1",
+                (500, 'resourceVersion: Invalid value: "-1": strconv.ParseUint: parsing "-1": invalid syntax'),
+            ),
+            (
+                "GET",
+                f"{MAPS}?resourceVersion=18446744073709551616",
+                (
+                    500,
+                    f"resourceVersion: Invalid value: {LARGE}: strconv.ParseUint: parsing {LARGE}: value out of range",
+                ),
+            ),
+            ("GET", f"{MAPS}?labelSelector=%zz", (200, "")),
+            ("GET", f"{MAPS}?unknown=x&&=&a", (200, "")),
+            ("DELETE", f"{MAPS}/a?gracePeriodSeconds=x", (400, 'strconv.ParseInt: parsing "x": invalid syntax')),
+        ]
+    )
+
+
+async def test_timeouts() -> None:
+    """A timeout is a duration, for whatever does not run as long as it wants to."""
+    await check(
+        [
+            ("GET", f"{MAPS}?timeout={text}", (400, f"invalid timeout specified in the request URL - time: {why}"))
+            for text, why in (
+                ("x", 'invalid duration "x"'),
+                ("1", 'missing unit in duration "1"'),
+                ("1y", 'unknown unit "y" in duration "1y"'),
+            )
+        ]
+    )
+    await check(
+        [("GET", f"{MAPS}?timeout={text}", (200, "")) for text in ("1s", "-1s", "0", "1h1.5m", "")]
+        + [("GET", f"{MAPS}?watch=1&timeoutSeconds=1&timeout=x", (200, ""))]
+    )
+
+
+UNKNOWN = "the body of the request was in an unknown format - accepted media types include: "
+
+
+async def test_media_types() -> None:
+    """Those of objects are read with their parameters, those of patches as they stand."""
+    objects = f"{UNKNOWN}application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    patches = f"{UNKNOWN}application/json-patch+json, application/merge-patch+json, "
+    patches += "application/strategic-merge-patch+json, application/apply-patch+yaml"
+    bad = ("text/plain", "application/cbor", "garbage", "application/*", "application/json,text/plain", "; x",
+           "application/json; x", "application/merge-patch+json")  # fmt: skip
+    good = (
+        "APPLICATION/JSON",
+        "application/json; charset=utf-16",
+        "application/json;",
+        'application/json; a="b c"',
+        "",
+    )
+    body = b'{"metadata":{"name":"a"}}'
+    await check(
+        [
+            *(("PUT", f"{MAPS}/a", (415, objects), body, {"content_type": media}) for media in bad),
+            *(("DELETE", f"{MAPS}/nope", (415, objects), b"{}", {"content_type": media}) for media in bad),
+            *(("PUT", f"{MAPS}/a", (200, ""), body, {"content_type": media}) for media in good),
+            *(
+                ("PATCH", f"{MAPS}/a", (415, patches), b"{}", {"content_type": media})
+                for media in ("", "application/json", "application/yaml", "APPLICATION/MERGE-PATCH+JSON", " a/b")
+            ),
+            ("PATCH", f"{MAPS}/a", (200, ""), b"{}", {"content_type": "application/merge-patch+json; charset=x"}),
+        ]
+    )
+
+
+UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; "
+UNRECOGNIZED += "json parse error: "
+STRUCT = "json: cannot unmarshal {} into Go struct field .{} of type string"
+CANNOT = 'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot unmarshal '
+
+
+async def test_json_bodies() -> None:
+    """What is no object is refused by the parser, what is another object by the type."""
+    nameless = (422, 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required')
+    await check(
+        [
+            ("POST", MAPS, (400, f"{UNRECOGNIZED}unexpected end of JSON input (<empty>)")),
+            ("POST", MAPS, nameless, b"null"),
+            ("POST", MAPS, nameless, b"{}"),
+            ("POST", MAPS, (400, f"{UNRECOGNIZED}invalid character 'x' after top-level value ({{}}x)"), b"{}x"),
+            (
+                "POST",
+                MAPS,
+                (400, f"{UNRECOGNIZED}invalid character '\\x1f' looking for beginning of value (1f8b08)"),
+                b"\x1f\x8b\x08",
+                {"content_encoding": "gzip"},
+            ),
+            (
+                "POST",
+                MAPS,
+                (400, f"{UNRECOGNIZED}invalid character 'N' looking for beginning of value ({{\"a\":NaN}})"),
+                b'{"a":NaN}',
+            ),
+            (
+                "POST",
+                MAPS,
+                (400, f"{UNRECOGNIZED}{STRUCT.format('number', 'apiVersion')} ({{\"apiVersion\":1}})"),
+                b'{"apiVersion":1}',
+            ),
+            (
+                "POST",
+                MAPS,
+                (400, f"{UNRECOGNIZED}{STRUCT.format('array', 'kind')} ({{\"kind\":[]}})"),
+                b'{"kind":[]}',
+            ),
+            ("POST", MAPS, (400, f"{CANNOT}number into Go struct field ObjectMeta.metadata.name of type string"),
+             b'{"metadata":{"name":1}}'),
+            ("POST", MAPS, (400, f"{CANNOT}array into Go struct field ConfigMap.data of type map[string]string"),
+             b'{"data":[]}'),
+            ("POST", MAPS, (413, "Request entity too large: limit is 3145728"), b" " * (3 << 20) + b"{}"),
+        ]
+    )  # fmt: skip
+
+
+async def test_strings_that_are_no_unicode() -> None:
+    """Bytes that are no UTF-8 and halves of characters become replacement characters; NULs stay."""
+    async with serving() as call:
+        for name, raw, kept in (("b", b"\xff", "\ufffd"), ("c", b"\\ud800", "\ufffd"), ("d", b"\\u0000", "\x00")):
+            body = b'{"metadata":{"name":"' + name.encode() + b'"},"data":{"x":"' + raw + b'"}}'
+            assert (await call("POST", MAPS, body)).json["data"] == {"x": kept}
+            assert (await call("GET", f"{MAPS}/{name}")).json["data"] == {"x": kept}
+        bom = await call("POST", MAPS, b"\xef\xbb\xbf{}")
+        assert "invalid character '\\xef' looking for beginning of value" in bom.json["message"]
+
+
+async def test_delete_options() -> None:
+    """Bodies of deletions have types too."""
+    prefix = "json: cannot unmarshal "
+    await check(
+        [
+            ("DELETE", f"{MAPS}/a", (400, f"{prefix}{what} into Go struct field {field} of type {wanted}"), body)
+            for body, what, field, wanted in (
+                (b'{"gracePeriodSeconds":"x"}', "string", "DeleteOptions.gracePeriodSeconds", "int64"),
+                (b'{"gracePeriodSeconds":1.5}', "number 1.5", "DeleteOptions.gracePeriodSeconds", "int64"),
+                (b'{"gracePeriodSeconds":true}', "bool", "DeleteOptions.gracePeriodSeconds", "int64"),
+                (b'{"propagationPolicy":[]}', "array", "DeleteOptions.propagationPolicy", "string"),
+                (b'{"orphanDependents":"x"}', "string", "DeleteOptions.orphanDependents", "bool"),
+                (b'{"dryRun":"All"}', "string", "DeleteOptions.dryRun", "[]string"),
+                (b'{"dryRun":[1]}', "number", "DeleteOptions.dryRun", "string"),
+                (b'{"preconditions":[1]}', "array", "DeleteOptions.preconditions", "v1.Preconditions"),
+                (b'{"preconditions":{"uid":1}}', "number", "Preconditions.preconditions.uid", "string"),
+            )
+        ]
+    )
+
+
+async def test_headers_that_would_change_the_request_do_not() -> None:
+    """The method is that of the request line."""
+    async with serving() as call:
+        answer = await call("GET", f"{MAPS}/a", x_http_method_override="DELETE", x_method_override="DELETE")
+        assert answer.json["metadata"]["name"] == "a"
+        assert (await call("GET", f"{MAPS}/a")).status == 200
+
+
+async def test_readiness_fails_first() -> None:
+    """A server that is stopping says so where it is still asked."""
+    async with Environment() as env:
+        call = Caller(env)
+        assert told(await call("GET", "/readyz")) == (200, "ok")
+        env.server.well_known.stopping = True
+        status, text = told(await call("GET", "/readyz"))
+        assert status == 500
+        assert text.endswith("[-]shutdown failed: reason withheld\nreadyz check failed\n")
+        assert told(await call("GET", "/readyz?exclude=shutdown"))[0] == 200
+        assert told(await call("GET", "/readyz/shutdown"))[0] == 500
+        assert told(await call("GET", "/livez")) == (200, "ok")
