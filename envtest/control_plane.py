@@ -27,7 +27,9 @@ from envtest.kinds.pods import EphemeralStrategy, ResizeStrategy
 from envtest.kinds.policy_guard import GUARDED, PolicyStore
 from envtest.kinds.rbac_guard import GROUP as RBAC
 from envtest.kinds.rbac_guard import GuardedStore
-from envtest.kinds.remote import LogStore, ProxyStore, Responders, RunStore
+from envtest.kinds.remote import LogStore, ProxyStore
+from envtest.kinds.remote_commands import RunStore
+from envtest.kinds.responders import Responders
 from envtest.kinds.reviews import ComponentStatuses, SelfSubjectReviews, TokenReviews
 from envtest.kinds.scale import ScaleStore
 from envtest.kinds.service_tokens import TokenRequests
@@ -366,7 +368,7 @@ class ControlPlane:
             case "log":
                 return LogStore(store, self.stores["/nodes"], self.responders)
             case "exec" | "attach" | "portforward" as kind:
-                return RunStore(store, self.stores["/nodes"], kind)
+                return RunStore(store, self.stores["/nodes"], kind, self.responders)
             case "proxy":
                 return ProxyStore(store, self.responders)
             case _:

@@ -17,6 +17,7 @@ from envtest.control_plane import ControlPlane
 from envtest.controllers.api import Api
 from envtest.controllers.simulation import simulate
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
+from envtest.kinds.responders import Responders
 from envtest.trust import PROXIES, Trust
 from envtest.users import AuthenticatedUser
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -155,6 +156,11 @@ class Environment(Closing):
     def config(self) -> Config:
         """How clients in this process reach it, as admin."""
         return self.config_for(self._admin_token)
+
+    @property
+    def responders(self) -> Responders:
+        """What plays containers, ports, logs and proxied servers: ``env.responders.run = ...``; see there."""
+        return self.plane.responders
 
     def config_for(self, token: str) -> Config:
         """How clients in this process reach it with a bearer token."""

@@ -1,4 +1,4 @@
-"""Subresources behind which something runs elsewhere: logs, commands, ports, proxies.
+"""Subresources behind which something runs elsewhere: logs and proxies.
 
 Nothing runs here, so a test says what pods answer, by a `Responder`. Without one they are as far away as on a server
 without nodes: the answer says that they cannot be reached.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import ipaddress
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, NoReturn
 
+from envtest.kinds.responders import Responders
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
@@ -21,20 +22,6 @@ from opsdk.web.response import Response, StreamResponse
 
 _AGENT_PORT = 10250
 """Where the agents of nodes listen that say nothing else."""
-
-Logs = Callable[[Tree, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
-"""What a container of a pod has written; a generator is streamed as it comes."""
-
-Proxied = Callable[[Tree, str, Request], "Response | Awaitable[Response]"]
-"""What a pod, service or node answers to a request that is passed on, by the path behind ``proxy``."""
-
-
-class Responders:
-    """What a test lets pods, services and nodes say; None where they cannot be reached."""
-
-    def __init__(self) -> None:
-        self.logs: Logs | None = None
-        self.proxied: Proxied | None = None
 
 
 # ------------------------------------------------------------------ logs
@@ -133,11 +120,11 @@ def choose_container(pod: Tree, wanted: str) -> str:
 
 async def far_away(nodes: Store, context: Context, pod: Tree, path: str) -> NoReturn:
     """The node would have to be asked, and there is none that listens."""
-    place = await _agent(nodes, context, pod)
+    place = await agent_of(nodes, context, pod)
     raise problems.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
 
 
-async def _agent(nodes: Store, context: Context, pod: Tree) -> str:
+async def agent_of(nodes: Store, context: Context, pod: Tree) -> str:
     """Where the agent of a pod's node should listen."""
     status = (await nodes.get(context, pod["spec"]["nodeName"])).get("status") or {}
     addresses = status.get("addresses") or []
@@ -145,51 +132,6 @@ async def _agent(nodes: Store, context: Context, pod: Tree) -> str:
         raise problems.plain("no preferred addresses found; known addresses: []")
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _AGENT_PORT
     return f"{addresses[0].get('address', '')}:{port}"
-
-
-# ------------------------------------------------------------------ commands and ports
-class RunStore:
-    """``pods/exec``, ``pods/attach``, ``pods/portforward``: they need a node, and a client that upgrades."""
-
-    connect_methods = ("GET", "POST")
-    connect_verbs = ("create", "get")
-
-    def __init__(self, pods: Store, nodes: Store, kind: str) -> None:
-        self._pods = pods
-        self._nodes = nodes
-        self._kind = kind
-
-    def connect_options(self, path: str, request: Request) -> Tree:  # noqa: ARG002
-        """See `Connected`."""
-        query = request.query
-        if self._kind == "portforward":
-            ports = [int(port) for text in query.all("ports") for port in text.split(",") if port.isdigit()]
-            made: Tree = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
-            return {**made, "ports": ports} if ports else made
-        made = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
-        made.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _said(query, key)})
-        if query.get("container"):
-            made["container"] = query.get("container")
-        if self._kind == "exec" and query.all("command"):
-            made["command"] = query.all("command")
-        return made
-
-    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:  # noqa: ARG002
-        """See `Connecter`."""
-        pod = await self._pods.get(context, name)
-        if self._kind != "portforward":
-            choose_container(pod, request.query.get("container"))
-        if not pod["spec"].get("nodeName"):
-            raise problems.bad_request(f"pod {name} does not have a host assigned")
-        if "upgrade" not in request.header("connection").lower():
-            raise problems.bad_request("Upgrade request required")
-        place = await _agent(self._nodes, context, pod)
-        raise problems.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
-
-
-def _said(query: Query, key: str) -> bool:
-    """A boolean option as Go reads it: there, and neither 0 nor false."""
-    return key in query and query.get(key).lower() not in ("0", "false")
 
 
 # ------------------------------------------------------------------ proxies

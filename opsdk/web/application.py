@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from opsdk.web.request import Request
-from opsdk.web.response import CutConnection, CutResponse, Response, StreamResponse, send_start
+from opsdk.web.response import CutConnection, CutResponse, Response, StreamResponse, UpgradeResponse, send_start
 from opsdk.web.types import App, Receive, Scope, Send
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -42,6 +42,9 @@ async def respond(response: Response, request: Request, send: Send) -> None:
     if isinstance(response, CutResponse):
         await _cut(request)
         return
+    if isinstance(response, UpgradeResponse):
+        await _upgrade(response, request)
+        return
     if not isinstance(response, StreamResponse):
         body = b"" if request.method == "HEAD" else response.body
         await send_start(response, send, length=len(response.body))
@@ -59,6 +62,21 @@ async def respond(response: Response, request: Request, send: Send) -> None:
         for task in (streaming, leaving):
             task.cancel()
         await asyncio.gather(streaming, leaving, return_exceptions=True)
+        if response.release is not None:
+            response.release()
+
+
+async def _upgrade(response: UpgradeResponse, request: Request) -> None:
+    if request.upgrade is None:
+        raise RuntimeError("this connection cannot be upgraded: look at request.upgrade first")
+    headers = [("connection", "Upgrade"), ("upgrade", response.protocol), *response.headers]
+    try:
+        tunnel = request.upgrade([(n.encode("latin-1"), v.encode("latin-1", "replace")) for n, v in headers])
+        try:
+            await response.run(tunnel)
+        finally:
+            tunnel.close()
+    finally:
         if response.release is not None:
             response.release()
 

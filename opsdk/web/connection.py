@@ -18,10 +18,12 @@ from typing import Any, Final
 
 import httptools
 
+from opsdk.errors import ConnectionLostError
 from opsdk.web import http1
 from opsdk.web.exchange import Exchange
 from opsdk.web.http1 import MALFORMED, Refusal
-from opsdk.web.types import CUT, PEER_CERTIFICATE, App, Receive, Scope, Send
+from opsdk.web.tunnel import Tunnel
+from opsdk.web.types import CUT, PEER_CERTIFICATE, UPGRADE, App, Receive, Scope, Send
 
 _LOG = logging.getLogger("opsdk.web")
 HEAD_TIMEOUT: Final = 32.0
@@ -120,6 +122,7 @@ class Connection(asyncio.Protocol):
         self._incoming: Exchange | None = None
         self._queue: deque[Exchange | Refusal] = deque()
         self._deaf = False
+        self._tunnel: Tunnel | None = None
         self._held = False
         self._room: asyncio.Event | None = None
         self._deadline = 0.0
@@ -167,18 +170,28 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
+        if self._tunnel is not None:
+            self._tunnel.feed(data)
+            return
         if self._deaf:
             return
         if self._head is None and self._incoming is None:
             data = self._opening(data)
             if not data:
                 return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # What follows is another protocol, which nobody here speaks. The request itself is answered.
+        except httptools.HttpParserUpgrade as upgrade:
+            # What follows is another protocol, if whoever answers the request speaks it; else it is not read.
             self._deaf = True
             self._last()
+            self._tunnel = Tunnel(self, self._close_tunnel)
+            rest = data[upgrade.args[0] :]
+            if rest:
+                self._tunnel.feed(rest)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, _RefusedError):
@@ -192,6 +205,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """See asyncio: nothing more will come; what is in hand is answered, except to those who only listen."""
         self._deaf = True
+        if self._tunnel is not None:
+            self._tunnel.end()
         if self._head is not None or self._begin:
             self._refuse(MALFORMED)
         for exchange in self._queue:
@@ -204,6 +219,8 @@ class Connection(asyncio.Protocol):
         """See asyncio."""
         self._service.lost(self)
         self._deaf = True
+        if self._tunnel is not None:
+            self._tunnel.end()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -314,6 +331,8 @@ class Connection(asyncio.Protocol):
             "query_string": query,
             "headers": head.headers,
         }
+        if self._parser.should_upgrade():
+            scope["extensions"] = {**self._scope["extensions"], UPGRADE: self._upgrade}
         self._accept(head, scope)
 
     def _accept(self, head: _Head, scope: Scope) -> None:
@@ -347,6 +366,24 @@ class Connection(asyncio.Protocol):
         if self._incoming is not None:
             self._incoming.end_body()
             self._incoming = None
+
+    # -------------------------------------------------------------- other protocols
+    def _upgrade(self, headers: list[tuple[bytes, bytes]]) -> Tunnel:
+        """See `UPGRADE`."""
+        item = self._queue[0] if self._queue else None
+        if self._tunnel is None or not isinstance(item, Exchange) or item.started:
+            raise ConnectionLostError("the connection has ended before it could be upgraded")
+        item.started = True
+        lines = [b"HTTP/1.1 101 Switching Protocols", *(b"%b: %b" % pair for pair in headers)]
+        self.write(b"\r\n".join((*lines, b"", b"")))
+        return self._tunnel
+
+    def _close_tunnel(self) -> None:
+        for item in self._queue:
+            if isinstance(item, Exchange):
+                item.complete = True
+        self._queue.clear()
+        self._close()
 
     # -------------------------------------------------------------- one after another
     def _enqueue(self, item: Exchange | Refusal) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from opsdk.errors import BadRequestError, TooLargeError
 from opsdk.web.http1 import query_pairs
-from opsdk.web.types import CUT, PEER_CERTIFICATE, Receive, Scope
+from opsdk.web.tunnel import Upgrade
+from opsdk.web.types import CUT, PEER_CERTIFICATE, UPGRADE, Receive, Scope
 
 
 class Query:
@@ -41,8 +42,8 @@ class Request:
     """Method, path, query and headers; the body is read on demand, once.
 
     ``headers`` has lower-case names; repeated ones are joined with a comma (see `values` for each). ``cut`` ends the
-    connection, where the server underneath can do that. ``state`` is for those who handle the
-    request one after another.
+    connection, where the server underneath can do that; ``upgrade`` goes over to another protocol, where the client
+    asks for one (answer with an `UpgradeResponse`). ``state`` is for those who handle the request one after another.
     """
 
     method: str
@@ -55,6 +56,7 @@ class Request:
     peer_certificate: bytes | None = None
     repeated: Mapping[str, list[str]] = field(default_factory=dict)
     cut: Callable[[], None] | None = None
+    upgrade: Upgrade | None = None
     state: dict[str, Any] = field(default_factory=dict)
     _body: bytes | None = field(default=None, repr=False)
 
@@ -82,6 +84,7 @@ class Request:
             peer_certificate=extensions.get(PEER_CERTIFICATE),
             repeated=repeated,
             cut=extensions.get(CUT),
+            upgrade=extensions.get(UPGRADE),
         )
 
     def header(self, name: str, default: str = "") -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
+from opsdk.web.tunnel import Tunnel
 from opsdk.web.types import Send
 
 _ENCODER = msgspec.json.Encoder()
@@ -39,6 +40,18 @@ class StreamResponse(Response):
     """
 
     chunks: AsyncGenerator[bytes, None] = field(kw_only=True)
+    release: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
+class UpgradeResponse(Response):
+    """The connection goes on in another protocol (status 101), and ends when `run` returns.
+
+    For requests whose `upgrade` is not None. `release` is called in the end, also where `run` never began.
+    """
+
+    protocol: str = field(kw_only=True)
+    run: Callable[[Tunnel], Awaitable[None]] = field(kw_only=True)
     release: Callable[[], None] | None = None
 
 

@@ -19,5 +19,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 CUT = "opsdk.cut"
 """Key of ``scope["extensions"]`` with a function that ends the connection at once, without a word."""
 
+UPGRADE = "opsdk.upgrade"
+"""Key of ``scope["extensions"]`` with a function that answers 101 with some headers, and returns the `Tunnel` that the
+connection is then; absent where that cannot be."""
+
 PEER_CERTIFICATE = "opsdk.peer_certificate"
 """Key of ``scope["extensions"]`` under which `opsdk.web.serving` puts the client's certificate, in DER."""

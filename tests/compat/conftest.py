@@ -37,7 +37,7 @@ class Served:
         async with envtest.Environment(controllers="cluster") as self.env:
             web = await self.env.serve(port=0)
             self.kubeconfig.write_text(self.env.kubeconfig(web))
-            self.env.plane.responders.logs = lambda pod, container: f"{pod['metadata']['name']}\n{container}\n"
+            self.env.responders.logs = lambda pod, container: f"{pod['metadata']['name']}\n{container}\n"
             self._ready.set()
             await self._stop.wait()
 

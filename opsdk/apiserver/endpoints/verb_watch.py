@@ -14,6 +14,7 @@ from opsdk.apiserver.endpoints.negotiate import Accepted
 from opsdk.apiserver.endpoints.options import ListOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.render import PLAIN, accepted_for, encode, partial, table
 from opsdk.apiserver.endpoints.status import status_of
+from opsdk.apiserver.endpoints.watch_socket import watch_socket
 from opsdk.apiserver.protobuf_writer import watch_frame
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.resources import Installed
@@ -21,6 +22,7 @@ from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Wa
 from opsdk.errors import ApiError
 from opsdk.tree.identity import IdentityCache
 from opsdk.web.response import Response, StreamResponse
+from opsdk.web.websocket import wants_websocket
 
 BOOKMARK_INTERVAL = 60.0
 """Seconds between bookmarks where nothing happens."""
@@ -46,6 +48,9 @@ async def handle(call: Call, served: Installed) -> Response:
     initial, watch = await _open(call, served, options)
     stream = _Stream(call, served, options, accepted)
     release = None if watch is None else watch.close
+    if wants_websocket(call.http):
+        chunks = stream.chunks(initial, watch)
+        return watch_socket(call.http, chunks, framed=accepted.write is not None, release=release)
     media = ("content-type", accepted.media if accepted.write is None else f"{accepted.media};stream=watch")
     return StreamResponse(200, [media], chunks=stream.chunks(initial, watch), release=release)
 

@@ -1,0 +1,101 @@
+"""``pods/exec``, ``pods/attach``, ``pods/portforward``: over WebSockets, to whatever plays the pod."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from envtest.kinds.remote import agent_of, choose_container
+from envtest.kinds.responders import Command, Responders
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
+from opsdk.apiserver.streams.sessions import command, ports
+from opsdk.web.request import Query, Request
+from opsdk.web.response import Response
+from opsdk.web.websocket import WebSocket, accept_websocket, wants_websocket
+
+_LAST_PORT = 65535
+
+
+class RunStore:
+    """``pods/exec``, ``pods/attach``, ``pods/portforward``: they need a node, and a client that upgrades."""
+
+    connect_methods = ("GET", "POST")
+    connect_verbs = ("create", "get")
+
+    def __init__(self, pods: Store, nodes: Store, kind: str, responders: Responders) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._kind = kind
+        self._responders = responders
+
+    def connect_options(self, path: str, request: Request) -> Tree:  # noqa: ARG002
+        """See `Connected`."""
+        query = request.query
+        if self._kind == "portforward":
+            ports = [int(port) for text in query.all("ports") for port in text.split(",") if port.isdigit()]
+            made: Tree = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
+            return {**made, "ports": ports} if ports else made
+        made = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
+        made.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _said(query, key)})
+        if query.get("container"):
+            made["container"] = query.get("container")
+        if self._kind == "exec" and query.all("command"):
+            made["command"] = query.all("command")
+        return made
+
+    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:  # noqa: ARG002
+        """See `Connecter`."""
+        pod = await self._pods.get(context, name)
+        forwards = self._kind == "portforward"
+        container = "" if forwards else choose_container(pod, request.query.get("container"))
+        if not pod["spec"].get("nodeName"):
+            raise problems.bad_request(f"pod {name} does not have a host assigned")
+        if "upgrade" not in request.header("connection").lower():
+            raise problems.bad_request("Upgrade request required")
+        if (self._responders.forwarded if forwards else self._responders.run) is None:
+            place = await agent_of(self._nodes, context, pod)
+            raise problems.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
+        if not wants_websocket(request):
+            raise problems.bad_request("unable to upgrade: only WebSockets on a real connection are spoken here")
+        return self._forward(pod, request) if forwards else self._run(pod, container, request)
+
+    def _run(self, pod: Tree, container: str, request: Request) -> Response:
+        query = request.query
+        said = {key: _said(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
+        if not (said["stdin"] or said["stdout"] or said["stderr"]):
+            raise problems.bad_request("you must specify at least 1 of stdin, stdout, stderr")
+        if said["tty"]:
+            said["stderr"] = False
+        words = tuple(query.all("command")) if self._kind == "exec" else ()
+        wanted = Command(pod=pod, container=container, words=words, **said)
+        first = Channel.STDOUT if wanted.stdout else Channel.STDERR if wanted.stderr else Channel.ERROR
+
+        async def begin(socket: WebSocket, protocol: str) -> None:
+            run = self._responders.run
+            assert run is not None
+            await command(socket, COMMANDS[protocol], partial(run, wanted), stdin=wanted.stdin, first=first)
+
+        return accept_websocket(request, list(COMMANDS), begin)
+
+    def _forward(self, pod: Tree, request: Request) -> Response:
+        numbers = [text for given in request.query.all("ports") for text in given.split(",") if text]
+        if not numbers:
+            raise problems.bad_request('query parameter "port" is required')
+        for text in numbers:
+            if not text.isdigit() or not 1 <= int(text) <= _LAST_PORT:
+                raise problems.bad_request(f'unable to parse "{text}" as a port')
+
+        async def begin(socket: WebSocket, protocol: str) -> None:
+            forwarded = self._responders.forwarded
+            assert forwarded is not None
+            await ports(socket, PORTS[protocol], partial(forwarded, pod), [int(text) for text in numbers])
+
+        return accept_websocket(request, list(PORTS), begin)
+
+
+def _said(query: Query, key: str) -> bool:
+    """A boolean option as Go reads it: there, and neither 0 nor false."""
+    return key in query and query.get(key).lower() not in ("0", "false")

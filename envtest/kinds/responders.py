@@ -1,0 +1,53 @@
+"""What a test says in place of pods, services and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.streams.sessions import Pipe
+from opsdk.web.request import Request
+from opsdk.web.response import Response
+
+Logs = Callable[[Tree, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
+"""What a container of a pod has written; a generator is streamed as it comes."""
+
+Proxied = Callable[[Tree, str, Request], "Response | Awaitable[Response]"]
+"""What a pod, service or node answers to a request that is passed on, by the path behind ``proxy``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What a client wants run in a container, or to be attached to.
+
+    Attributes:
+        pod: as it is stored.
+        words: the command and its arguments; empty where the client attaches to what runs already.
+        stdin: whether the client sends input.
+        stdout: whether it wants the output; `stderr` likewise. With a `tty`, both are one.
+    """
+
+    pod: Tree
+    container: str
+    words: tuple[str, ...] = ()
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    tty: bool = False
+
+
+Run = Callable[[Command, Pipe], Awaitable["int | None"]]
+"""Plays a container: reads input, writes output, returns the exit code (None is 0)."""
+Forwarded = Callable[[Tree, int, Pipe], Awaitable[None]]
+"""Plays what listens on a port of a pod: one connection, ended by returning."""
+
+
+class Responders:
+    """What a test lets pods, services and nodes say; None where they cannot be reached."""
+
+    def __init__(self) -> None:
+        self.logs: Logs | None = None
+        self.proxied: Proxied | None = None
+        self.run: Run | None = None
+        self.forwarded: Forwarded | None = None

@@ -1,0 +1,125 @@
+"""The messages of remote commands: a channel's number, and bytes. Pure.
+
+The versions differ in how a message is written (binary, or base64 in text), in how the end is told (in words, or with a
+Status), and in whether a client can end one stream alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+_CLOSE = 255
+"""The channel on which a client names another one that has ended."""
+
+
+class Channel(IntEnum):
+    """What the channels of a command are for."""
+
+    STDIN = 0
+    STDOUT = 1
+    STDERR = 2
+    ERROR = 3
+    RESIZE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One version of the protocol.
+
+    Attributes:
+        text: messages are text: a digit and base64.
+        status: a Status says how it ended.
+        closing: clients can end a stream.
+    """
+
+    text: bool = False
+    status: bool = False
+    closing: bool = False
+
+    def write(self, channel: int, data: bytes) -> bytes | str:
+        """The message that carries some bytes."""
+        if self.text:
+            return f"{channel}{base64.b64encode(data).decode()}"
+        return bytes((channel,)) + data
+
+    def read(self, message: bytes | str) -> Piece | None:
+        """What a message carries; None where it is none of this protocol."""
+        raw = message.encode() if isinstance(message, str) else message
+        if not raw:
+            return None
+        if not self.text:
+            channel, data = raw[0], raw[1:]
+        else:
+            try:
+                channel, data = int(raw[:1]), base64.b64decode(raw[1:], validate=True)
+            except ValueError:
+                return None
+        if channel == _CLOSE and self.closing:
+            return Piece(channel=data[0], ends=True) if data else None
+        return Piece(channel=channel, data=data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Bytes of a channel, or its end."""
+
+    channel: int
+    data: bytes = b""
+    ends: bool = False
+
+
+COMMANDS = {
+    "v5.channel.k8s.io": Dialect(status=True, closing=True),
+    "v4.channel.k8s.io": Dialect(status=True),
+    "v4.base64.channel.k8s.io": Dialect(status=True, text=True),
+    "channel.k8s.io": Dialect(),
+    "base64.channel.k8s.io": Dialect(text=True),
+    "": Dialect(),
+}
+"""By subprotocol, for commands and for attaching."""
+PORTS = {
+    "v4.channel.k8s.io": Dialect(),
+    "v4.base64.channel.k8s.io": Dialect(text=True),
+    "": Dialect(),
+}
+"""By subprotocol, for forwarded ports."""
+
+
+def outcome(code: int) -> dict[str, Any]:
+    """The Status of a command that has ended by itself."""
+    if not code:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+def failure(text: str) -> dict[str, Any]:
+    """The Status of a command that could not be run to its end."""
+    message = f"Internal error occurred: {text}"
+    status = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError"}
+    return {**status, "details": {"causes": [{"message": text}]}, "code": 500}
+
+
+def told(dialect: Dialect, status: dict[str, Any]) -> bytes:
+    """What is said on the error channel; old versions say nothing when all is well."""
+    if dialect.status:
+        return json.dumps(status, separators=(",", ":")).encode()
+    return b"" if status["status"] == "Success" else str(status["message"]).encode()
+
+
+def read_size(data: bytes) -> tuple[int, int] | None:
+    """Columns and rows from a message on the channel for them; None where it says something else."""
+    try:
+        found = json.loads(data)
+        return int(found["Width"]), int(found["Height"])
+    except (ValueError, KeyError, TypeError):
+        return None

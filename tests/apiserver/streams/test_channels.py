@@ -1,0 +1,58 @@
+"""What is written in a dialect reads the same in it; anything else is nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Dialect, Piece, failure, outcome, read_size, told
+
+DIALECTS = st.sampled_from([*COMMANDS.values(), *PORTS.values()])
+
+
+@given(DIALECTS, st.integers(0, 9), st.binary(max_size=100))
+def test_bytes_come_through(dialect: Dialect, channel: int, data: bytes) -> None:
+    """On every channel that text can name, too."""
+    assert dialect.read(dialect.write(channel, data)) == Piece(channel=channel, data=data)
+
+
+@given(DIALECTS, st.one_of(st.binary(max_size=50), st.text(max_size=50)))
+def test_reading_never_fails(dialect: Dialect, message: bytes | str) -> None:
+    """Whatever a client sends is a piece or nothing."""
+    piece = dialect.read(message)
+    assert piece is None or isinstance(piece, Piece)
+
+
+def test_only_the_newest_can_end_a_stream() -> None:
+    """In the others, the channel for that is one that nobody has."""
+    assert COMMANDS["v5.channel.k8s.io"].read(b"\xff\x00") == Piece(channel=0, ends=True)
+    assert COMMANDS["v5.channel.k8s.io"].read(b"\xff") is None
+    assert COMMANDS["v4.channel.k8s.io"].read(b"\xff\x00") == Piece(channel=255, data=b"\x00")
+
+
+@pytest.mark.parametrize("protocol", COMMANDS)
+def test_the_end_is_told_in_its_form(protocol: str) -> None:
+    """A Status where the version has one, else words, or nothing."""
+    dialect = COMMANDS[protocol]
+    good, bad, broken = (told(dialect, status) for status in (outcome(0), outcome(3), failure("no")))
+    if not dialect.status:
+        assert (good, bad) == (b"", b"command terminated with non-zero exit code: exit status 3")
+        assert broken == b"Internal error occurred: no"
+        return
+    assert json.loads(good) == {"metadata": {}, "status": "Success"}
+    found = json.loads(bad)
+    assert (found["reason"], found["details"]["causes"]) == (
+        "NonZeroExitCode",
+        [{"reason": "ExitCode", "message": "3"}],
+    )
+    assert json.loads(broken)["reason"] == "InternalError"
+
+
+def test_sizes_are_read_if_they_are_sizes() -> None:
+    """Columns and rows."""
+    assert read_size(b'{"Width":80,"Height":24}') == (80, 24)
+    for other in (b"", b"[]", b'{"Width":80}', b'{"Width":"x","Height":1}', b"\xff"):
+        assert read_size(other) is None

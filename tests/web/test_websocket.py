@@ -1,0 +1,236 @@
+"""WebSockets, spoken to by another implementation and by bytes: messages arrive whole, and everybody may leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
+from websockets.protocol import CLIENT, OPEN, Protocol
+
+from opsdk.aio.tasks import TaskOwner
+from opsdk.web.application import asgi
+from opsdk.web.request import Request
+from opsdk.web.response import Response, text_response
+from opsdk.web.serving import ServeOptions, WebServer
+from opsdk.web.tunnel import Tunnel
+from opsdk.web.websocket import MOST, WebSocket, accept_websocket, wants_websocket
+
+pytestmark = pytest.mark.realtime
+
+
+class World:
+    """A server of sockets, and what became of them."""
+
+    def __init__(self) -> None:
+        self.released = 0
+        self.ended: list[str] = []
+        self.gate = asyncio.Event()
+
+    async def handler(self, request: Request) -> Response:
+        """Upgrades who asks."""
+        if not wants_websocket(request):
+            return text_response("plain")
+        run = {"/echo": self.echo, "/wait": self.wait, "/flood": self.flood}[request.path]
+        return accept_websocket(request, ("a", "b", ""), run, release=self.release)
+
+    def release(self) -> None:
+        """Counted."""
+        self.released += 1
+
+    async def echo(self, socket: WebSocket, protocol: str) -> None:
+        """Says the protocol, then whatever it hears."""
+        await socket.send(protocol)
+        while (message := await socket.receive()) is not None:
+            await socket.send(message)
+        self.ended.append("echo")
+
+    async def wait(self, socket: WebSocket, protocol: str) -> None:
+        """Hears nothing until the gate opens."""
+        await self.gate.wait()
+        await socket.close(4000, "enough")
+
+    async def flood(self, socket: WebSocket, protocol: str) -> None:
+        """Sends without end."""
+        try:
+            while True:
+                await socket.send(b"x" * 10_000)
+        finally:
+            self.ended.append("flood")
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[World, WebServer, str]]:
+    """A server that leaves no tasks behind."""
+    world, before = World(), asyncio.all_tasks()
+    async with WebServer(asgi(world.handler), ServeOptions(grace=0.2)) as server:
+        yield world, server, f"ws://127.0.0.1:{server.port}"
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() <= before
+
+
+async def closed(socket: ClientConnection) -> int:
+    """The code with which a socket ends."""
+    with suppress(ConnectionClosed):
+        async with asyncio.timeout(5):
+            async for _ in socket:
+                continue
+    return socket.close_code or 0
+
+
+async def test_messages_come_back_whole() -> None:
+    """Text, bytes, empty ones, large ones, in pieces; pings are answered on the way."""
+    async with serving() as (world, _, url), connect(f"{url}/echo", subprotocols=["x", "b"]) as socket:  # type: ignore[list-item]
+        assert await socket.recv() == "b"
+        assert socket.subprotocol == "b"
+        for message in ("text ✓", b"\x00bytes", "", b"", b"l" * 1_000_000):
+            await socket.send(message)
+            assert await socket.recv() == message
+        await socket.send(["in ", "three ", "pieces"])
+        assert await socket.recv() == "in three pieces"
+        await asyncio.wait_for(await socket.ping(), 5)
+        await socket.close()
+        assert socket.close_code == 1000
+        while not world.released:
+            await asyncio.sleep(0.01)
+        assert world.ended == ["echo"]
+
+
+async def test_a_message_may_be_too_long() -> None:
+    """In one piece or in many: the client is told the reason, and the connection ends."""
+    async with serving() as (world, _, url):
+        for message in (b"x" * (MOST + 1), [b"x" * (MOST // 2 + 1)] * 2):
+            async with connect(f"{url}/echo", max_size=None) as socket:
+                await socket.recv()
+                try:
+                    await socket.send(message)
+                except ConnectionClosedError:
+                    assert socket.close_code == 1009
+                else:
+                    assert await closed(socket) == 1009
+        assert world.released == 2
+
+
+async def test_handshakes_that_are_none() -> None:
+    """Are answered as requests."""
+    async with serving() as (world, server, url):
+        with pytest.raises(InvalidStatus) as caught:
+            await connect(f"{url}/echo", subprotocols=["y", "z"])  # type: ignore[list-item]
+        assert caught.value.response.status_code == 500
+        key = b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        for head, status in (
+            (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", b"500"),
+            (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 8\r\n" + key, b"500"),
+            (b"Connection: Upgrade\r\nUpgrade: h2c\r\n", b"200"),
+            (b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" + key, b"200"),
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /echo HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+            assert (await reader.readline()).split()[1] == status, head
+            writer.close()
+        assert world.released == 0
+
+
+async def test_clients_may_vanish() -> None:
+    """While they are waited for, while they wait, while they are sent to: nothing goes on without them."""
+    async with serving() as (world, _, url):
+        for path in ("echo", "flood", "wait"):
+            async with connect(f"{url}/{path}") as socket:
+                if path != "wait":
+                    await socket.recv()
+                socket.transport.abort()
+        while len(world.ended) < 2:
+            await asyncio.sleep(0.01)
+        world.gate.set()
+        while world.released < 3:
+            await asyncio.sleep(0.01)
+
+
+async def test_the_server_may_say_goodbye() -> None:
+    """With a code and a reason; it may also just stop."""
+    async with serving() as (world, server, url), connect(f"{url}/wait") as first, connect(f"{url}/echo") as second:
+        world.gate.set()
+        assert await closed(first) == 4000
+        assert first.close_reason == "enough"
+        await second.recv()
+        await server.aclose()
+        assert await closed(second) == 1006
+        assert world.released == 2
+
+
+class Silent:
+    """A connection into nowhere."""
+
+    closing = False
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Kept."""
+        self.sent += data
+
+    async def drained(self) -> None:
+        """At once."""
+
+    def hold(self, *, reading: bool) -> None:
+        """Who cares."""
+
+
+@given(
+    st.lists(st.one_of(st.binary(max_size=300), st.text(max_size=100)), max_size=5),
+    st.lists(st.integers(1, 50), min_size=1, max_size=30),
+)
+def test_cuts_do_not_matter(messages: list[bytes | str], sizes: list[int]) -> None:
+    """The same bytes in other pieces are the same messages."""
+    client = Protocol(CLIENT, state=OPEN)
+    for message in messages:
+        if isinstance(message, str):
+            client.send_text(message.encode())
+        else:
+            client.send_binary(message)
+        client.send_ping(b"now")
+    raw = b"".join(client.data_to_send())
+
+    async def hear() -> list[bytes | str]:
+        tunnel = Tunnel(Silent(), lambda: None)
+        socket, found = WebSocket(tunnel), list[bytes | str]()
+
+        async def collect() -> None:
+            while (message := await socket.receive()) is not None:
+                found.append(message)
+
+        owner = TaskOwner("test")
+        task = owner.start(collect(), name="collect")
+        at = 0
+        for size in (*sizes * (len(raw) // sum(sizes) + 1), len(raw)):
+            tunnel.feed(raw[at : at + size])
+            at += size
+            await asyncio.sleep(0)
+        tunnel.end()
+        await task
+        await owner.aclose()
+        return found
+
+    assert asyncio.run(hear()) == messages
+
+
+@given(st.binary(max_size=200))
+def test_garbage_ends_it(raw: bytes) -> None:
+    """Whatever comes, receiving ends in good form when the bytes do."""
+
+    async def hear() -> None:
+        tunnel = Tunnel(Silent(), lambda: None)
+        tunnel.feed(raw)
+        tunnel.end()
+        socket = WebSocket(tunnel)
+        while await socket.receive() is not None:
+            continue
+
+    asyncio.run(asyncio.wait_for(hear(), 5))
