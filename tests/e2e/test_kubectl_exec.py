@@ -43,11 +43,11 @@ async def test_commands_run_in_containers() -> None:
         text = "line\n" * 20_000
         assert (await env.kubectl("exec", "-i", "p", "-c", "p", "--", "cat", stdin=text)).stdout == text
         failed = await env.kubectl("exec", "p", "--", "false", check=False)
-        assert failed.returncode == 3
+        assert failed.code == 3
         assert failed.stderr == "no\ncommand terminated with exit code 3\n"
         assert (await env.kubectl("attach", "p")).stdout == "attached\n"
         failed = await env.kubectl("exec", "p", "-c", "other", "--", "echo", check=False)
-        assert failed.returncode == 1
+        assert failed.code == 1
         assert "container other" in failed.stderr
         failed = await env.kubectl("port-forward", "p", "0:80", check=False)
-        assert failed.returncode == 1
+        assert failed.code == 1
