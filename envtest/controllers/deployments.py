@@ -26,11 +26,15 @@ from envtest.controllers.objects import (
     without_zeros,
 )
 from envtest.controllers.pod_owner import Plan
-from envtest.controllers.writes import DEPLOYMENTS, PODS, REPLICA_SETS, Create, Delete, Patch, Update, Write
+from envtest.controllers.writes import DEPLOYMENTS, PODS, REPLICA_SETS, Create, Delete, Note, Patch, Update, Write
 from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
 
 _DONE = "NewReplicaSetAvailable"
+_LATE = "ProgressDeadlineExceeded"
+_REFUSED = "ReplicaSetCreateError"
+_NEVER = 2**31 - 1
+"""A deadline that means none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ def plan(view: View) -> Plan:
     revision = rollout.next_revision(view.new, view.old)
     if view.deployment["spec"].get("paused") or rollout.scaling(view.deployment, view.sets):
         writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, everyone=True)
-        return Plan([*writes, *_status(view, None, None)])
+        cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
+        return Plan([*writes, *cleaned, *_status(view, None, None)])
     writes = _recreate(view, revision) if _strategy(view) == "Recreate" else _roll(view, revision)
     made = next((w for w in writes if isinstance(w, Create)), None)
     known = view.new is not None or made is not None
@@ -79,7 +84,15 @@ def _create(view: View, revision: int) -> Create:
     size = rollout.new_size(view.deployment, None, view.old)
     made = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
     made["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
-    return Create(REPLICA_SETS, made)
+    name = made["metadata"]["name"]
+    done = _scaled(view, name, 0, size) if size else None
+    text = f'Failed to create new replica set "{name}": {{error}}'
+    return Create(REPLICA_SETS, made, note=done, failure=Note(view.deployment, _REFUSED, text, warning=True))
+
+
+def _scaled(view: View, name: str, before: int, after: int) -> Note:
+    way = "up" if after > before else "down"
+    return Note(view.deployment, "ScalingReplicaSet", f"Scaled {way} replica set {name} from {before} to {after}")
 
 
 def _roll(view: View, revision: int) -> list[Write]:
@@ -108,32 +121,38 @@ def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool 
     """Write sizes, and keep the annotations: the new set's always, the others' where `everyone` is told of a wish."""
     writes: list[Write] = []
     for item in view.sets:
-        meta, size = item["metadata"], sizes.get(_name(item), replicas_of(item))
-        annotations = dict(meta.get("annotations") or {})
-        wanted = rollout.annotations_for(view.deployment, revision)
-        if item is view.new:
-            annotations.update(wanted)
-        elif size != replicas_of(item) or (everyone and size):
-            annotations.update({k: wanted[k] for k in (rollout.DESIRED, rollout.MAXIMUM)})
+        before, size = replicas_of(item), sizes.get(_name(item), replicas_of(item))
+        told = size != before or (everyone and size > 0)
+        annotations = _annotations(view, item, revision, told=told)
         spec = {**item["spec"], "replicas": size}
         if item is view.new:
             spec["minReadySeconds"] = view.deployment["spec"].get("minReadySeconds", 0)
-        changed = size != replicas_of(item) or spec.get("minReadySeconds") != item["spec"].get("minReadySeconds", 0)
-        if (
-            (changed and item is view.new)
-            or size != replicas_of(item)
-            or annotations != (meta.get("annotations") or {})
-        ):
-            writes.append(
-                Update(REPLICA_SETS, {**item, "metadata": {**meta, "annotations": annotations}, "spec": spec})
-            )
+        same = size == before and spec.get("minReadySeconds", 0) == item["spec"].get("minReadySeconds", 0)
+        if same and annotations == (item["metadata"].get("annotations") or {}):
+            continue
+        changed = {**item, "metadata": {**item["metadata"], "annotations": annotations}, "spec": spec}
+        note = _scaled(view, _name(item), before, size) if size != before else None
+        writes.append(Update(REPLICA_SETS, changed, note=note))
     return writes
 
 
-def _clean(view: View) -> list[Write]:
+def _annotations(view: View, item: Tree, revision: int, *, told: bool) -> Tree:
+    """Those of a replica set; `told` of the deployment's wish."""
+    before: Tree = item["metadata"].get("annotations") or {}
+    wanted = rollout.annotations_for(view.deployment, revision)
+    if item is not view.new:
+        return {**before, **({k: wanted[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
+    was = before.get(rollout.REVISION)
+    if was and was != wanted[rollout.REVISION]:
+        past = [*filter(None, before.get(rollout.HISTORY, "").split(",")), was]
+        wanted[rollout.HISTORY] = ",".join(past)
+    return {**before, **wanted}
+
+
+def _clean(view: View, *, always: bool = False) -> list[Write]:
     """Old replica sets beyond the history's limit, once the rollout is through."""
     limit = view.deployment["spec"].get("revisionHistoryLimit")
-    if limit is None or not _complete(view, count(view)):
+    if limit is None or limit == _NEVER or not (always or _complete(view, count(view))):
         return []
     idle = [
         s
@@ -150,7 +169,10 @@ def _clean(view: View) -> list[Write]:
 def count(view: View) -> Tree:
     """The numbers of the status."""
     available = rollout.total(view.sets, "availableReplicas")
+    told = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
+    going = {"terminatingReplicas": rollout.total(view.sets, "terminatingReplicas")} if told else {}
     return {
+        **going,
         "observedGeneration": view.deployment["metadata"].get("generation", 0),
         "replicas": rollout.total(view.sets, "replicas"),
         "updatedReplicas": status_of(view.new, "replicas") if view.new is not None else 0,
@@ -192,13 +214,21 @@ def _available(view: View, counts: Tree, now: str) -> Tree:
     return _condition("Available", "False", "MinimumReplicasUnavailable", text, now)
 
 
+def _paused(conditions: list[Tree], now: str) -> list[Tree]:
+    """A pause is told, unless it was too late already."""
+    if (condition_in(conditions, "Progressing") or {}).get("reason") == _LATE:
+        return conditions
+    return _put(conditions, _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now))
+
+
 def _progress(view: View, counts: Tree, created: str | None, conditions: list[Tree]) -> list[Tree]:
     """The condition ``Progressing``."""
     now, deployment = stamp(view.now), view.deployment
     before = condition_in(conditions, "Progressing")
+    if not _has_deadline(deployment):
+        return conditions
     if deployment["spec"].get("paused"):
-        text = "Deployment is paused"
-        return _put(conditions, _condition("Progressing", "Unknown", "DeploymentPaused", text, now))
+        return _paused(conditions, now)
     if before is not None and before.get("reason") == "DeploymentPaused":
         text = "Deployment is resumed"
         conditions = _put(conditions, _condition("Progressing", "Unknown", "DeploymentResumed", text, now))
@@ -218,11 +248,28 @@ def _progress(view: View, counts: Tree, created: str | None, conditions: list[Tr
     left = _seconds_left(view)
     if left is not None and left <= 0:
         text = f'ReplicaSet "{name}" has timed out progressing.'
-        return _put(conditions, _condition("Progressing", "False", "ProgressDeadlineExceeded", text, now))
+        return _put(conditions, _condition("Progressing", "False", _LATE, text, now))
     if before is None:
         text = f'Found new replica set "{name}"'
         return _put(conditions, _condition("Progressing", "True", "FoundNewReplicaSet", text, now))
     return conditions
+
+
+def _has_deadline(deployment: Tree) -> bool:
+    """Whether progress is watched at all."""
+    return deployment["spec"].get("progressDeadlineSeconds") not in (None, _NEVER)
+
+
+def _failures(view: View, conditions: list[Tree]) -> list[Tree]:
+    """``ReplicaFailure`` of a replica set, the new one's first, shows on the deployment for as long as it stands."""
+    sets = [*([view.new] if view.new is not None else []), *view.old]
+    found = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
+    if found is None:
+        return [c for c in conditions if c.get("type") != "ReplicaFailure"]
+    shown = _condition(
+        "ReplicaFailure", found["status"], found.get("reason", ""), found.get("message", ""), stamp(view.now)
+    )
+    return _put(conditions, shown)
 
 
 def _moved(deployment: Tree, counts: Tree) -> bool:
@@ -241,11 +288,11 @@ def _moved(deployment: Tree, counts: Tree) -> bool:
 
 def _seconds_left(view: View) -> float | None:
     """Until the deadline of progress; None where there is none."""
-    limit = view.deployment["spec"].get("progressDeadlineSeconds")
+    limit = view.deployment["spec"]["progressDeadlineSeconds"] if _has_deadline(view.deployment) else None
     last = condition_in(conditions_of(view.deployment), "Progressing")
     if limit is None or last is None or last.get("reason") == _DONE or view.deployment["spec"].get("paused"):
         return None
-    if last.get("reason") == "ProgressDeadlineExceeded":
+    if last.get("reason") == _LATE:
         return 0.0
     since = parse_time(last.get("lastUpdateTime") or stamp(view.now))
     return float(limit - (view.now - since).total_seconds())
@@ -262,9 +309,11 @@ def _status(view: View, created: str | None, revision: int | None) -> list[Write
     deployment = view.deployment
     counts = count(view)
     conditions = _put(conditions_of(deployment), _available(view, counts, stamp(view.now)))
-    conditions = _progress(view, counts, created, conditions)
+    conditions = _failures(view, _progress(view, counts, created, conditions))
     kept = {k: v for k, v in (deployment.get("status") or {}).items() if k == "collisionCount"}
     status = {**kept, **without_zeros(counts), "conditions": conditions}
+    if "terminatingReplicas" in counts:
+        status["terminatingReplicas"] = counts["terminatingReplicas"]
     annotations = dict(deployment["metadata"].get("annotations") or {})
     if revision is not None:
         annotations[rollout.REVISION] = str(revision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ _ALIKE, _WINDOW = 10, 600.0
 """So many events that differ only in their text within so many seconds are counted as one from then on."""
 _BURST, _REFILL = 25.0, 300.0
 """So many events about one object at once, and one more each so many seconds."""
+_NUMBERS = itertools.count(1)
+"""No two events of this process have one name, even where time stands still."""
 _COMBINED = "(combined from similar events): "
 
 V = TypeVar("V")
@@ -141,7 +144,6 @@ class Recorder:
         self._source: Tree = {"component": component, **({"host": host} if host else {})}
         self._clock = clock
         self._correlator = Correlator()
-        self._number = 0
 
     def __repr__(self) -> str:
         return f"<Recorder of {self._component}>"
@@ -176,7 +178,7 @@ class Recorder:
         made = event_of(note, text, name=said.name, source=self._source, now=now)
         await self._api.write(Create(EVENTS, made))
 
-    def _name(self, note: Note, wall: datetime) -> str:
-        self._number += 1
-        ticks = int(wall.timestamp()) * 10**9 + wall.microsecond * 1000 + self._number % 1000
+    @staticmethod
+    def _name(note: Note, wall: datetime) -> str:
+        ticks = int(wall.timestamp()) * 10**9 + wall.microsecond * 1000 + next(_NUMBERS)
         return f"{note.about['metadata']['name'][:236]}.{ticks:x}"

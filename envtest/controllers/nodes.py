@@ -1,29 +1,37 @@
 """Nodes as far as tests meet them: pods are scheduled, run, end, and go when they are told to.
 
-What becomes of a pod is data: `Stage` rules say which pods move from which state to which other one, and when.
+What becomes of a pod is data: see `envtest.controllers.stages`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections import Counter, defaultdict
 
+from envtest.controllers.events import Recorder
 from envtest.controllers.loops import Controller, Kit
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import (
+    condition_in,
     conditions_of,
-    controller_of,
-    deleting,
-    is_ready,
     is_true,
     phase_of,
     stamp,
-    with_condition,
     with_status,
 )
-from envtest.controllers.stages import Stage, State
-from envtest.controllers.writes import NODES, PODS, Create, Delete, Update, Write
-from envtest.kinds.workload_rules import selects
+from envtest.controllers.pod_status import (
+    Move,
+    ending,
+    has_started,
+    needs_refresh,
+    pause_before_restart,
+    reachable,
+    state_of,
+    status_in,
+)
+from envtest.controllers.scheduling import NOT_READY, asked_by, binding, schedule, unschedulable, waits_for_scheduler
+from envtest.controllers.stages import Stage, State, stage_for
+from envtest.controllers.writes import NODES, PODS, Create, Delete, Note, Update
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
 
@@ -31,163 +39,50 @@ NODE = "node-1"
 """The node that every simulated cluster has."""
 _CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "100000", "ephemeral-storage": "1Ti"}
 _ADDRESS = "192.168.0.1"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 # ------------------------------------------------------------------ core
-def state_of(pod: Tree) -> State:
-    """Where a pod is."""
-    if deleting(pod):
-        return State.TERMINATING
-    match phase_of(pod):
-        case "Running":
-            return State.READY if is_true(conditions_of(pod), "ContainersReady") else State.RUNNING
-        case "Succeeded":
-            return State.SUCCEEDED
-        case "Failed":
-            return State.FAILED
-        case _:
-            return State.PENDING
-
-
-def stage_for(pod: Tree, state: State, stages: Sequence[Stage]) -> Stage | None:
-    """The rule that counts."""
-    return next((s for s in stages if s.matches(pod, state)), None)
-
-
-def schedule(pod: Tree, nodes: Sequence[Tree]) -> str | None:
-    """The node for a pod, None where none fits."""
-    fitting = [n["metadata"]["name"] for n in nodes if fits(pod, n)]
-    if not fitting:
-        return None
-    # Spread without state: by the pod's uid.
-    return str(sorted(fitting)[int(pod["metadata"]["uid"][:8], 16) % len(fitting)])
-
-
-def fits(pod: Tree, node: Tree) -> bool:
-    """Whether a pod may run on a node: labels, required affinity, and whether the node takes pods.
-
-    Pods of daemon sets run on nodes that take no others.
-    """
-    spec, labels = pod["spec"], node["metadata"].get("labels") or {}
-    daemon = (controller_of(pod) or {}).get("kind") == "DaemonSet"
-    if deleting(node) or ((node.get("spec") or {}).get("unschedulable") and not daemon):
-        return False
-    if not (spec.get("nodeSelector") or {}).items() <= labels.items():
-        return False
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
-    terms = affinity.get("nodeSelectorTerms") or ()
-    own = {"metadata.name": node["metadata"]["name"]}
-    return not terms or any(
-        selects({"matchExpressions": t.get("matchExpressions") or []}, labels)
-        and selects({"matchExpressions": t.get("matchFields") or []}, own)
-        for t in terms
-    )
-
-
-def waits_for_scheduler(pod: Tree) -> bool:
-    """Whether the scheduler should place it."""
-    spec = pod["spec"]
-    return (
-        not spec.get("nodeName")
-        and not deleting(pod)
-        and not spec.get("schedulingGates")
-        and spec.get("schedulerName", "default-scheduler") == "default-scheduler"
-    )
-
-
-def unschedulable(pod: Tree, nodes: int, now: str) -> Tree | None:
-    """Its status where no node fits; None where it says so already."""
-    text = f"0/{nodes} nodes are available: {nodes} node(s) didn't match Pod's node affinity/selector."
-    new = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": text,
-        "lastTransitionTime": now,
-    }
-    before = conditions_of(pod)
-    after = with_condition(before, new)
-    return None if after == before else {**(pod.get("status") or {}), "conditions": after}
-
-
-def binding(pod: Tree, node: str) -> Tree:
-    """What the scheduler posts."""
-    meta = {k: pod["metadata"][k] for k in ("name", "namespace", "uid")}
-    target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    return {"kind": "Binding", "apiVersion": "v1", "metadata": meta, "target": target}
-
-
-def gates_passed(pod: Tree) -> bool:
-    """Whether the conditions of its readiness gates are all True."""
-    conditions = conditions_of(pod)
-    return all(is_true(conditions, g["conditionType"]) for g in pod["spec"].get("readinessGates") or ())
-
-
-def status_in(pod: Tree, state: State, *, now: str, ip: str, reason: str = "") -> Tree:
-    """The status of a pod that has reached a state."""
-    status = dict(pod.get("status") or {})
-    up = state in (State.RUNNING, State.READY)
-    ready = state is State.READY
-    phase = "Running" if up else state.value
-    status.update(phase=phase, hostIP=_ADDRESS, hostIPs=[{"ip": _ADDRESS}])
-    status.setdefault("startTime", now)
-    status.setdefault("podIP", ip)
-    status.setdefault("podIPs", [{"ip": status["podIP"]}])
-    conditions = conditions_of(pod)
-    finished = {} if up else {"reason": "PodCompleted" if state is State.SUCCEEDED else "PodFailed"}
-    for kind, holds in (
-        ("PodReadyToStartContainers", up),
-        ("Initialized", True),
-        ("Ready", ready and gates_passed(pod)),
-        ("ContainersReady", ready),
-    ):
-        why = {} if holds else finished or {"reason": "ContainersNotReady"}
-        entry = {"type": kind, "status": str(holds), "lastProbeTime": None, "lastTransitionTime": now, **why}
-        conditions = with_condition(conditions, entry)
-    status["conditions"] = conditions
-    containers = pod["spec"].get("containers") or ()
-    status["containerStatuses"] = [_container(c, state, pod=pod, now=now, reason=reason) for c in containers]
-    return status
-
-
-def _container(container: Tree, state: State, *, pod: Tree, now: str, reason: str) -> Tree:
-    known = {c["name"]: c for c in (pod.get("status") or {}).get("containerStatuses") or ()}
-    before = known.get(container["name"]) or {}
-    started = ((before.get("state") or {}).get("running") or {}).get("startedAt", now)
-    up = state in (State.RUNNING, State.READY)
-    current: Tree = {"running": {"startedAt": started}}
-    if not up:
-        failed = state is State.FAILED
-        current = {
-            "terminated": {
-                "exitCode": int(failed),
-                "reason": reason if failed else "Completed",
-                "startedAt": started,
-                "finishedAt": now,
-            }
-        }
-    digest = pod["metadata"]["uid"].replace("-", "")
-    return {
-        "name": container["name"],
-        "image": container.get("image", ""),
-        "imageID": f"simulated://{container.get('image', '')}",
-        "containerID": f"simulated://{digest}/{container['name']}",
-        "ready": state is State.READY,
-        "started": up,
-        "restartCount": before.get("restartCount", 0),
-        "state": current,
-        "lastState": before.get("lastState") or {},
-    }
+def labels_of_node(name: str) -> dict[str, str]:
+    """What every node says of itself."""
+    return {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 
 def node_object() -> Tree:
     """The node as it registers itself."""
-    labels = {"kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-    return {"kind": "Node", "apiVersion": "v1", "metadata": {"name": NODE, "labels": labels}, "spec": {}}
+    meta = {"name": NODE, "labels": labels_of_node(NODE)}
+    return {"kind": "Node", "apiVersion": "v1", "metadata": meta, "spec": {}}
 
 
-def node_status(now: str) -> Tree:
+def registered(node: Tree) -> Tree | None:
+    """A node whose agent has come up, None where it is as it should be: with labels, and not held back as new."""
+    meta, spec = node["metadata"], node.get("spec") or {}
+    labels = {**labels_of_node(meta["name"]), **(meta.get("labels") or {})}
+    ready = is_true(conditions_of(node), "Ready")
+    taints = [t for t in spec.get("taints") or () if not (ready and t.get("key") == NOT_READY)]
+    if labels == meta.get("labels") and len(taints) == len(spec.get("taints") or ()):
+        return None
+    return {**node, "metadata": {**meta, "labels": labels}, "spec": {**spec, "taints": taints}}
+
+
+def is_alive(node: Tree | None) -> bool:
+    """Whether a node's agent does anything; one that has gone from the records still does."""
+    ready = None if node is None else condition_in(conditions_of(node), "Ready")
+    return ready is None or ready.get("status") != "Unknown"
+
+
+def is_well(node: Tree | None) -> bool:
+    """Whether it starts pods and finds them ready."""
+    ready = None if node is None else condition_in(conditions_of(node), "Ready")
+    return ready is None or ready.get("status") == "True"
+
+
+def address_of(node: Tree | None) -> str:
+    """Its address."""
+    found = ((node or {}).get("status") or {}).get("addresses") or ()
+    return next((str(a["address"]) for a in found if a.get("type") == "InternalIP"), _ADDRESS)
+
+
+def node_status(name: str, address: str, now: str) -> Tree:
     """The status of a healthy node."""
     healthy = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -201,7 +96,7 @@ def node_status(now: str) -> Tree:
         "capacity": dict(_CAPACITY),
         "allocatable": dict(_CAPACITY),
         "conditions": conditions,
-        "addresses": [{"type": "InternalIP", "address": _ADDRESS}, {"type": "Hostname", "address": NODE}],
+        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
         "nodeInfo": _NODE_INFO,
     }
 
@@ -225,20 +120,26 @@ class KubeletController(Controller):
     """``kubelet``: a scheduler and the agents of all nodes in one."""
 
     name = "kubelet"
+    component = "kubelet"
 
     def __init__(self, kit: Kit) -> None:
         super().__init__(kit)
         self.stages = tuple(kit.stages)
+        self.scheduler = Recorder(kit.api, "default-scheduler", kit.clock)
+        self.events = Recorder(kit.kubelet, "kubelet", kit.clock, host=NODE)
         self._addresses = 0
+        self._hosts = 0
+        self._used: Counter[int] = Counter()
         # When a pod's present state was first seen: delays count from there.
         self._since: dict[str, tuple[str, State, float]] = {}
 
     def restored(self) -> None:
         """See `Controller`."""
         self._since.clear()
+        self._used.clear()
 
     def wire(self) -> None:
-        """Pods; nodes, for those that wait for one."""
+        """Pods; nodes, and the pods that wait for one or are on it."""
         self.hub.on(PODS, self._pod)
         self.hub.on(NODES, self._node)
 
@@ -247,52 +148,96 @@ class KubeletController(Controller):
             self._since.pop(event.key, None)
         else:
             self.queue.add(event.key)
+        freed = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
+        if freed and event.old is not None and event.old["spec"].get("nodeName") and asked_by(event.old):
+            self._reschedule()
 
     def _node(self, event: Event) -> None:
+        self.queue.add(event.key)
         if event.new is None:
             return
+        self._reschedule()
+        if event.old is not None and conditions_of(event.old) != conditions_of(event.new):
+            name = event.new["metadata"]["name"]
+            for key, pod in self.hub.all(PODS).items():
+                if pod["spec"].get("nodeName") == name:
+                    self.queue.add(key)
+
+    def _reschedule(self) -> None:
         for key, pod in self.hub.all(PODS).items():
             if waits_for_scheduler(pod):
                 self.queue.add(key)
 
     async def begin(self) -> None:
         """The node."""
-        now = stamp(self.kit.now())
         try:
-            node = await self.kit.kubelet.write(Create(NODES, node_object()))
+            await self.kit.kubelet.write(Create(NODES, node_object()))
         except AlreadyExistsError:
             return
-        node = await self.kit.kubelet.write(Update(NODES, with_status(node, node_status(now)), "status"))
-        # Admission keeps pods away from new nodes; this one is ready.
-        if node["spec"].get("taints"):
-            await self.kit.api.write(Update(NODES, {**node, "spec": {**node["spec"], "taints": []}}))
+        await self.hub.catch_up()
+        await self._register(NODES.key("", NODE))
+
+    async def _register(self, key: str) -> None:
+        """A node comes up: it says how it is, and takes pods from then on."""
+        node = self.hub.get(key)
+        if node is None:
+            return
+        if condition_in(conditions_of(node), "Ready") is None:
+            self._hosts = self._hosts % 250 + 1
+            status = node_status(node["metadata"]["name"], f"192.168.0.{self._hosts}", stamp(self.kit.now()))
+            known = {k: v for k, v in (node.get("status") or {}).items() if v}
+            merged = {**status, **known, "conditions": [*known.get("conditions", ()), *status["conditions"]]}
+            node = await self.kit.kubelet.write(Update(NODES, with_status(node, merged), "status"))
+            wanted = registered(node)
+            if wanted is not None:
+                await self.kit.api.write(Update(NODES, wanted))
 
     def _next_ip(self) -> str:
         self._addresses = self._addresses % 65_000 + 1
         return f"10.244.{self._addresses // 250}.{self._addresses % 250 + 2}"
 
+    # -------------------------------------------------------------- one pod
     async def reconcile(self, key: str) -> float | None:
         """See `Controller`."""
+        if key.startswith(NODES.prefix):
+            await self._register(key)
+            return None
         pod = self.hub.get(key)
         if pod is None:
             return None
         if waits_for_scheduler(pod):
             await self._place(pod)
             return None
-        if not pod["spec"].get("nodeName"):
+        node = self.hub.get(NODES.key("", pod["spec"].get("nodeName") or ""))
+        if not pod["spec"].get("nodeName") or not is_alive(node):
             return None
         state = state_of(pod)
-        stage = stage_for(pod, state, self.stages)
-        wait = self._remaining(key, pod, state, stage.delay if stage else 0.0)
-        if wait > 0:
-            return wait
         if state is State.TERMINATING:
-            await self._end(pod)
-        elif stage is not None and stage.to is not None:
-            await self._move(pod, stage.to, stage.reason)
-        elif state is State.READY and is_ready(pod) != gates_passed(pod):
-            await self._move(pod, state, "")
-        return None
+            return await self._end(key, pod)
+        return await self._live(key, pod, state) if is_well(node) else None
+
+    async def _live(self, key: str, pod: Tree, state: State) -> float | None:
+        number = stage_for(pod, state, self.stages, self._used)
+        stage = None if number is None else self.stages[number]
+        if stage is None and state is State.CRASHED:
+            stage = self._restart(pod)
+        wait = self._remaining(key, pod, state, stage.delay if stage else 0.0)
+        if stage is not None and stage.to is not None and wait <= 0:
+            if number is not None:
+                self._used[number] += 1
+            await self._move(pod, stage)
+        elif state is State.PENDING and not (pod.get("status") or {}).get("startTime"):
+            await self._write_status(pod, Move(to=State.PENDING, now=stamp(self.kit.now()), host=self._host(pod)))
+        elif state is State.READY and needs_refresh(pod):
+            await self._write_status(pod, self._to(pod, State.READY))
+        return wait if stage is not None and 0 < wait < math.inf else None
+
+    def _restart(self, pod: Tree) -> Stage:
+        """Containers that ended are started again, as they were at first."""
+        number = stage_for(pod, State.PENDING, self.stages, self._used)
+        first = None if number is None else self.stages[number].to
+        to = first if first in (State.RUNNING, State.READY) else State.RUNNING
+        return Stage(at=State.CRASHED, to=to, delay=pause_before_restart(pod))
 
     def _remaining(self, key: str, pod: Tree, state: State, delay: float) -> float:
         now, uid = self.kit.clock.now(), pod["metadata"]["uid"]
@@ -303,30 +248,85 @@ class KubeletController(Controller):
 
     async def _place(self, pod: Tree) -> None:
         nodes = list(self.hub.all(NODES).values())
-        node = schedule(pod, nodes)
-        if node is not None:
-            await self.kit.api.write(Create(PODS, binding(pod, node), "binding"))
+        place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
+        meta = pod["metadata"]
+        if place.node:
+            await self.kit.api.write(Create(PODS, binding(pod, place.node), "binding"))
+            text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {place.node}"
+            await self.scheduler.tell(Note(pod, "Scheduled", text))
             return
-        status = unschedulable(pod, len(nodes), stamp(self.kit.now()))
+        status = unschedulable(pod, place.message, stamp(self.kit.now()))
         if status is not None:
             await self.kit.api.write(Update(PODS, with_status(pod, status), "status"))
+            await self.scheduler.tell(Note(pod, "FailedScheduling", place.message, warning=True))
 
-    async def _move(self, pod: Tree, to: State, reason: str) -> None:
-        status = status_in(pod, to, now=stamp(self.kit.now()), ip=self._ip_of(pod), reason=reason)
-        if status != pod.get("status"):
-            await self.kit.kubelet.write(Update(PODS, with_status(pod, status), "status"))
+    def _by_node(self) -> dict[str, list[Tree]]:
+        found: dict[str, list[Tree]] = defaultdict(list)
+        for pod in self.hub.all(PODS).values():
+            if pod["spec"].get("nodeName"):
+                found[pod["spec"]["nodeName"]].append(pod)
+        return found
 
-    def _ip_of(self, pod: Tree) -> str:
-        known: Any = (pod.get("status") or {}).get("podIP")
-        return str(known) if known else self._next_ip()
+    def _host(self, pod: Tree) -> str:
+        return address_of(self.hub.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
-    async def _end(self, pod: Tree) -> None:
-        """The containers have stopped; whoever holds the pod by a finalizer sees it finished."""
-        wanted: list[Write] = []
-        if phase_of(pod) not in ("Succeeded", "Failed") and pod["metadata"].get("finalizers"):
-            await self._move(pod, State.SUCCEEDED, "")
-            return
+    def _to(self, pod: Tree, state: State, stage: Stage | None = None, *, code: int | None = None) -> Move:
+        host = self._host(pod)
+        known = (pod.get("status") or {}).get("podIP")
+        ip = str(known) if known else host if pod["spec"].get("hostNetwork") else self._next_ip()
+        shown = stage or Stage(at=state, to=state)
+        return Move(
+            to=state,
+            now=stamp(self.kit.now()),
+            ip=ip,
+            host=host,
+            reason=shown.reason,
+            message=shown.message,
+            code=shown.code if code is None else code,
+        )
+
+    async def _write_status(self, pod: Tree, move: Move) -> Tree | None:
+        status = status_in(pod, move)
+        if status == pod.get("status"):
+            return pod
+        return await self.kit.kubelet.write(Update(PODS, with_status(pod, status), "status"))
+
+    async def _move(self, pod: Tree, stage: Stage) -> None:
+        before, to = state_of(pod), reachable(pod, stage)
+        await self._write_status(pod, self._to(pod, to, stage))
+        if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):
+            for _ in pod["spec"].get("containers") or ():
+                await self.events.tell(Note(pod, "Started", "Container started"))
+        if to is State.CRASHED:
+            meta = pod["metadata"]
+            for container in pod["spec"].get("containers") or ():
+                where = f"{container['name']} in pod {meta['name']}_{meta['namespace']}({meta['uid']})"
+                text = f"Back-off restarting failed container {where}"
+                await self.events.tell(Note(pod, "BackOff", text, warning=True))
+        elif to is State.WAITING:
+            text = stage.message or f"Error: {stage.reason}"
+            await self.events.tell(Note(pod, "Failed", text, warning=True))
+
+    # -------------------------------------------------------------- the end
+    async def _end(self, key: str, pod: Tree) -> float | None:
+        """The containers are told to stop, and killed when the time of grace is over; then the pod is gone."""
+        number = stage_for(pod, State.TERMINATING, self.stages, self._used)
+        stage = None if number is None else self.stages[number]
+        grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        running = phase_of(pod) not in ("Succeeded", "Failed") and has_started(pod)
+        delay = stage.delay if stage is not None and running else 0.0
+        left = self._remaining(key, pod, State.TERMINATING, min(delay, grace))
+        if left > 0:
+            return left
+        if running:
+            if number is not None:
+                self._used[number] += 1
+            told = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
+            to, code = ending(pod, told, killed=delay > grace > 0)
+            for container in pod["spec"].get("containers") or ():
+                await self.events.tell(Note(pod, "Killing", f"Stopping container {container['name']}"))
+            ended = await self._write_status(pod, self._to(pod, to, stage, code=code))
+            pod = ended if ended is not None else pod
         if pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"):
-            wanted.append(Delete(PODS, pod, grace=0))
-        for write in wanted:
-            await self.kit.kubelet.write(write)
+            await self.kit.kubelet.write(Delete(PODS, pod, grace=0))
+        return None

@@ -11,11 +11,34 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
 
 HASH = "controller-revision-hash"
+_OF_STATEFUL_SETS = "controller.kubernetes.io/hash"
 
 
-def name_for(owner: Tree) -> str:
-    """The revision of an owner's present template."""
-    return f"{owner['metadata']['name']}-{template_hash(owner['spec']['template'])}"
+def known_for(owner: Tree, revisions: Sequence[Tree]) -> Tree | None:
+    """The latest revision that keeps an owner's present template."""
+    wanted = data_of(owner)
+    found = [r for r in revisions if r.get("data") == wanted]
+    return max(found, key=lambda r: int(r.get("revision", 0)), default=None)
+
+
+def name_for(owner: Tree, revisions: Sequence[Tree] = ()) -> str:
+    """The name of the revision of an owner's present template, there or to be made."""
+    known = known_for(owner, revisions)
+    if known is not None:
+        return str(known["metadata"]["name"])
+    taken = {r["metadata"]["name"] for r in revisions}
+    collisions = int((owner.get("status") or {}).get("collisionCount") or 0)
+    while True:
+        name = f"{owner['metadata']['name']}-{template_hash(owner['spec']['template'], collisions)}"
+        if name not in taken:
+            return name
+        collisions += 1
+
+
+def data_of(owner: Tree) -> Tree:
+    """What a revision of the owner's present template keeps: a patch that brings it back."""
+    template: Tree = copy_tree(owner["spec"]["template"])
+    return {"spec": {"template": {**template, "$patch": "replace"}}}
 
 
 def template_of(revision: Tree) -> Tree:
@@ -26,11 +49,10 @@ def template_of(revision: Tree) -> Tree:
 
 def keep(owner: Tree, revisions: Sequence[Tree]) -> list[Write]:
     """The write that records the present template as the latest, where it is not."""
-    name = name_for(owner)
     latest = max((r.get("revision", 0) for r in revisions), default=0)
-    known = next((r for r in revisions if r["metadata"]["name"] == name), None)
+    known = known_for(owner, revisions)
     if known is None:
-        return [Create(REVISIONS, _new(owner, name, latest + 1))]
+        return [Create(REVISIONS, _new(owner, name_for(owner, revisions), latest + 1))]
     if known.get("revision", 0) < latest:
         return [Patch(REVISIONS, known, {"revision": latest + 1})]
     return []
@@ -38,19 +60,22 @@ def keep(owner: Tree, revisions: Sequence[Tree]) -> list[Write]:
 
 def _new(owner: Tree, name: str, number: int) -> Tree:
     meta = owner["metadata"]
-    template: Tree = copy_tree(owner["spec"]["template"])
-    labels = {**(template.get("metadata") or {}).get("labels", {}), HASH: name.rpartition("-")[2]}
+    labels = dict((owner["spec"]["template"].get("metadata") or {}).get("labels") or {})
+    labels[_OF_STATEFUL_SETS if owner["kind"] == "StatefulSet" else HASH] = name.rpartition("-")[2]
+    made: Tree = {
+        "name": name,
+        "namespace": meta["namespace"],
+        "labels": labels,
+        "ownerReferences": [owner_reference(owner)],
+    }
+    if meta.get("annotations"):
+        made["annotations"] = dict(meta["annotations"])
     return {
         "kind": "ControllerRevision",
         "apiVersion": "apps/v1",
-        "metadata": {
-            "name": name,
-            "namespace": meta["namespace"],
-            "labels": labels,
-            "ownerReferences": [owner_reference(owner)],
-        },
+        "metadata": made,
         "revision": number,
-        "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+        "data": data_of(owner),
     }
 
 

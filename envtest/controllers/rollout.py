@@ -16,10 +16,12 @@ HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAXIMUM = "deployment.kubernetes.io/max-replicas"
+HISTORY = "deployment.kubernetes.io/revision-history"
 _NOT_COPIED = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
         REVISION,
+        HISTORY,
         DESIRED,
         MAXIMUM,
         "deprecated.deployment.rollback.to",
@@ -211,20 +213,49 @@ def rescale(deployment: Tree, new: Tree | None, old: Sequence[Tree]) -> dict[str
     if len(active) <= 1:
         only = active[0] if active else next(iter(sets), None)
         sizes = {} if only is None else {only["metadata"]["name"]: wanted}
-    elif new is not None and replicas_of(new) == wanted == status_of(new, "availableReplicas"):
+    elif saturated(deployment, new):
         sizes = {s["metadata"]["name"]: 0 for s in active if s is not new}
     elif (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
         sizes = {}
     else:
-        sizes = _shares(active, wanted + limits(deployment).surge if wanted else 0)
+        sizes = _shares(deployment, active)
     by_name = {s["metadata"]["name"]: s for s in sets}
     return {name: size for name, size in sizes.items() if size != replicas_of(by_name[name])}
 
 
-def _shares(active: Sequence[Tree], allowed: int) -> dict[str, int]:
-    """Each keeps its share of the whole; what rounding leaves goes to the largest."""
-    ordered = sorted(active, key=lambda s: (-replicas_of(s), age_order(s)))
-    whole = total_wanted(ordered)
-    sizes = {s["metadata"]["name"]: replicas_of(s) * allowed // whole for s in ordered}
-    sizes[ordered[0]["metadata"]["name"]] += allowed - sum(sizes.values())
+def saturated(deployment: Tree, new: Tree | None) -> bool:
+    """Whether the new replica set has all pods that are wanted, was told so, and they are available."""
+    wanted = replicas_of(deployment)
+    if new is None or number_in(new, DESIRED) != wanted:
+        return False
+    return replicas_of(new) == wanted == status_of(new, "availableReplicas")
+
+
+def _shares(deployment: Tree, active: Sequence[Tree]) -> dict[str, int]:
+    """Each grows or shrinks by its share; what rounding leaves goes to the largest."""
+    wanted = replicas_of(deployment)
+    allowed = wanted + limits(deployment).surge if wanted else 0
+    missing = allowed - total_wanted(active)
+    age = 1 if missing < 0 else -1  # of equal ones the newer grows first, and the older shrinks first
+    ordered = sorted(active, key=age_order)[::age]
+    ordered.sort(key=lambda s: -replicas_of(s))
+    sizes: dict[str, int] = {}
+    added = 0
+    for item in ordered:
+        share = _share(deployment, item, allowed) if missing else 0
+        left = missing - added
+        part = min(share, left) if missing > 0 else max(share, left)
+        sizes[item["metadata"]["name"]] = replicas_of(item) + part
+        added += part
+    first = ordered[0]["metadata"]["name"]
+    sizes[first] = max(sizes[first] + missing - added, 0)
     return sizes
+
+
+def _share(deployment: Tree, item: Tree, allowed: int) -> int:
+    """By how much one replica set would change if it kept its part of the whole."""
+    size = replicas_of(item)
+    if not replicas_of(deployment):
+        return -size
+    before = number_in(item, MAXIMUM) or status_of(deployment, "replicas")
+    return math.floor(size * allowed / before + 0.5) - size if before else 0

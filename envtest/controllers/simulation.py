@@ -45,12 +45,18 @@ _WHERE: Mapping[str, str] = {
     "resourcequota": "quotas:QuotaController",
     "serviceaccount": "accounts:ServiceAccountController",
     "serviceaccount-token": "accounts:TokenController",
+    "node-lifecycle": "node_lifecycle:NodeLifecycleController",
+    "taint-eviction": "node_lifecycle:TaintEvictionController",
+    "pod-garbage-collector": "pod_collector:PodCollector",
     "kubelet": "nodes:KubeletController",
 }
 """Module and class by name: what is not wanted is not even loaded."""
 _ALIASES = {
     "garbagecollector": "garbage-collector",
     "endpoint": "endpoints",
+    "nodelifecycle": "node-lifecycle",
+    "podgc": "pod-garbage-collector",
+    "root-ca-publisher": "serviceaccount",
     "pvc": "persistentvolume-binder",
     "root-ca-certificate-publisher": "serviceaccount",
     "root-ca-cert-publisher": "serviceaccount",

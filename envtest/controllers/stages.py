@@ -15,14 +15,20 @@ class State(enum.Enum):
 
     PENDING = "Pending"
     """On a node, its containers not started."""
+    WAITING = "Waiting"
+    """Its containers cannot be started, for the `reason` of the rule: ``ImagePullBackOff``, ..."""
+    INITIALIZING = "Initializing"
+    """Its first init container runs."""
     RUNNING = "Running"
     """Containers run, but are not ready."""
     READY = "Ready"
     """Containers run and are ready."""
+    CRASHED = "Crashed"
+    """Containers ended, and are started again: at once, then after 10 s, 20 s, ... 300 s, unless a rule says when."""
     SUCCEEDED = "Succeeded"
     """Every container ended with 0."""
     FAILED = "Failed"
-    """A container ended with 1, and is not started again."""
+    """A container ended with an error, and is not started again."""
     TERMINATING = "Terminating"
     """Marked as deleted; the next state is always that it is gone."""
 
@@ -33,24 +39,43 @@ class Stage:
 
     Attributes:
         selector: labels that the pod has; none match every pod.
+        namespace: where the pod is; empty matches everywhere.
         owner: the kind of the controlling owner; empty matches any pod.
-        to: None keeps the pod where it is, for ever.
-        delay: seconds from the moment the state was reached; 0, as in most tests, is at once.
-        reason: shown in the status of a failed pod.
+        to: None keeps the pod where it is, for ever. A terminating pod ends as ``SUCCEEDED`` or ``FAILED`` and is
+            gone; None leaves that to its restart policy.
+        delay: seconds from the moment the state was reached; 0, as in most tests, is at once. A terminating pod never
+            takes longer than its grace period, after which it is killed.
+        reason: shown where containers wait or have failed.
+        message: the same.
+        exit_code: with which the containers end; None is 0 for ``SUCCEEDED`` and 1 else.
+        times: after how many uses, on whichever pods, the rule is used up; None never.
     """
 
     at: State
     to: State | None
     selector: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = ""
     owner: str = ""
     delay: float = 0.0
     reason: str = "Error"
+    message: str = ""
+    exit_code: int | None = None
+    times: int | None = None
 
     def matches(self, pod: Tree, state: State) -> bool:
         """Whether this rule is for a pod in this state."""
-        labels = pod["metadata"].get("labels") or {}
+        meta = pod["metadata"]
+        if state is not self.at or self.namespace not in ("", meta.get("namespace")):
+            return False
         owner = (controller_of(pod) or {}).get("kind", "")
-        return state is self.at and self.selector.items() <= labels.items() and self.owner in ("", owner)
+        return self.selector.items() <= (meta.get("labels") or {}).items() and self.owner in ("", owner)
+
+    @property
+    def code(self) -> int:
+        """The exit code of containers that end by this rule."""
+        if self.exit_code is not None:
+            return self.exit_code
+        return int(self.to is not State.SUCCEEDED)
 
 
 DEFAULT_STAGES: Sequence[Stage] = (
@@ -59,3 +84,12 @@ DEFAULT_STAGES: Sequence[Stage] = (
     Stage(at=State.TERMINATING, to=None),
 )
 """Pods run and are ready at once, those of jobs succeed, deleted ones go at once. The first match counts."""
+
+
+def stage_for(pod: Tree, state: State, stages: Sequence[Stage], used: Mapping[int, int] | None = None) -> int | None:
+    """The index of the rule that counts; `used` says how often each was used."""
+    for number, stage in enumerate(stages):
+        left = stage.times is None or (used or {}).get(number, 0) < stage.times
+        if left and stage.matches(pod, state):
+            return number
+    return None

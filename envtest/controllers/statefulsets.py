@@ -19,7 +19,19 @@ from envtest.controllers.objects import (
     without_zeros,
 )
 from envtest.controllers.pod_owner import Plan, PlanningController, claim
-from envtest.controllers.writes import CLAIMS, PODS, REVISIONS, STATEFUL_SETS, Create, Delete, Update, Write
+from envtest.controllers.rollout import scaled
+from envtest.controllers.writes import (
+    CLAIMS,
+    PODS,
+    REVISIONS,
+    STATEFUL_SETS,
+    Create,
+    Delete,
+    Note,
+    Patch,
+    Update,
+    Write,
+)
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
 
@@ -28,18 +40,19 @@ _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-in
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a decision is made of: the set, its pods by ordinal, its revisions, and the claims that are there."""
+    """What a decision is made of: the set, its pods by ordinal, its revisions, and by name the claims there are."""
 
     owner: Tree
     pods: Mapping[int, Tree]
     revisions: Sequence[Tree]
-    claims: frozenset[str]
+    claims: Mapping[str, Tree]
     now: datetime
+    blocked: bool = False
 
     @property
     def update(self) -> str:
         """The revision of the present template."""
-        return revisions.name_for(self.owner)
+        return revisions.name_for(self.owner, self.revisions)
 
     @property
     def current(self) -> str:
@@ -48,10 +61,14 @@ class View:
         return found if any(r["metadata"]["name"] == found for r in self.revisions) else self.update
 
     @property
+    def start(self) -> int:
+        """The first ordinal."""
+        return int((self.owner["spec"].get("ordinals") or {}).get("start", 0))
+
+    @property
     def ordinals(self) -> range:
         """Those that are wanted."""
-        start = (self.owner["spec"].get("ordinals") or {}).get("start", 0)
-        return range(start, start + replicas_of(self.owner))
+        return range(self.start, self.start + replicas_of(self.owner))
 
     @property
     def ordered(self) -> bool:
@@ -59,12 +76,22 @@ class View:
         return bool(self.owner["spec"].get("podManagementPolicy", "OrderedReady") == "OrderedReady")
 
     @property
+    def rolls(self) -> bool:
+        """Whether pods are replaced without anybody deleting them."""
+        strategy = self.owner["spec"].get("updateStrategy") or {}
+        return bool(strategy.get("type", "RollingUpdate") == "RollingUpdate")
+
+    @property
     def partition(self) -> int | None:
         """The first ordinal that is updated; None where pods are only replaced when somebody deletes them."""
-        strategy = self.owner["spec"].get("updateStrategy") or {}
-        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
-            return None
-        return int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+        rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+        return self.start + int(rolling.get("partition") or 0) if self.rolls else None
+
+    @property
+    def unavailable(self) -> int:
+        """How many pods may be missing during an update."""
+        rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+        return max(scaled(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
 
     def wait_for(self, pod: Tree) -> float | None:
         """Zero or less for an available pod, None for one that is not ready."""
@@ -93,8 +120,11 @@ def plan(view: View) -> Plan:
     """One step of a stateful set."""
     if deleting(view.owner):
         return Plan([])
-    writes = revisions.keep(view.owner, view.revisions)
-    writes.extend(_fill(view) or _shrink(view) or _roll(view))
+    kept = revisions.keep(view.owner, view.revisions)
+    moved = _fill(view) or _shrink(view) or _roll(view)
+    if view.blocked:
+        moved = [w for w in moved if not isinstance(w, Create)]
+    writes: list[Write | Note] = [*kept, *retain(view), *moved]
     status = count(view)
     if status != (view.owner.get("status") or {}):
         writes.append(Update(STATEFUL_SETS, with_status(view.owner, status), "status"))
@@ -109,49 +139,84 @@ def _blocked(view: View) -> bool:
     return view.ordered and any(n not in view.pods or not healthy(view, view.pods[n]) for n in view.ordinals)
 
 
-def _fill(view: View) -> list[Write]:
+def _fill(view: View) -> list[Write | Note]:
     """Make what is missing; an ordered set waits for each pod before the next."""
-    writes: list[Write] = []
+    writes: list[Write | Note] = []
     for ordinal in view.ordinals:
         pod = view.pods.get(ordinal)
         if pod is None:
             writes.extend(_new(view, ordinal))
         elif phase_of(pod) in ("Succeeded", "Failed") and not deleting(pod):
-            writes.append(Delete(PODS, pod))
+            writes.extend([*_lost(view.owner, pod), _remove(view.owner, pod)])
         elif healthy(view, pod):
             continue
+        elif phase_of(pod) == "Pending":
+            writes.extend(_missing_claims(view, pod["metadata"]["name"]))
         if view.ordered:
             return writes
     return writes
 
 
-def _shrink(view: View) -> list[Write]:
+def _lost(owner: Tree, pod: Tree) -> list[Note]:
+    """What is told of a pod that ended."""
+    meta, ended = owner["metadata"], phase_of(pod)
+    what = (
+        ("RecreatingFailedPod", "failed", True)
+        if ended == "Failed"
+        else ("RecreatingTerminatedPod", "terminated", False)
+    )
+    text = f"StatefulSet {meta['namespace']}/{meta['name']} is recreating {what[1]} Pod {pod['metadata']['name']}"
+    return [Note(owner, what[0], text, warning=what[2])]
+
+
+def _remove(owner: Tree, pod: Tree) -> Delete:
+    where = f"Pod {pod['metadata']['name']} in StatefulSet {owner['metadata']['name']}"
+    done = Note(owner, "SuccessfulDelete", f"delete {where} successful")
+    return Delete(
+        PODS,
+        pod,
+        note=done,
+        failure=Note(owner, "FailedDelete", f"delete {where} failed error: {{error}}", warning=True),
+    )
+
+
+def _shrink(view: View) -> list[Write | Note]:
     """Delete what is not wanted, the highest first; an ordered set one at a time, while all others are well."""
     condemned = sorted((n for n in view.pods if n not in view.ordinals), reverse=True)
     if view.ordered:
         if any(deleting(view.pods[n]) for n in condemned) or _blocked(view):
             return []
+        well = [healthy(view, view.pods[n]) for n in condemned]
+        if well and not well[0] and not all(well[1:]):
+            return []  # the lowest that is not well goes on first
         condemned = condemned[:1]
-    return [Delete(PODS, view.pods[n]) for n in condemned if not deleting(view.pods[n])]
+    return [_remove(view.owner, view.pods[n]) for n in condemned if not deleting(view.pods[n])]
 
 
-def _roll(view: View) -> list[Write]:
-    """Delete the last pod of another revision; it comes back as a new one."""
+def _roll(view: View) -> list[Write | Note]:
+    """Delete the last pods of another revision, as many as may be missing; they come back as new ones."""
     partition = view.partition
     if partition is None:
         return []
+    wanted = [view.pods.get(n) for n in view.ordinals]
+    spare = view.unavailable - sum(p is None or not healthy(view, p) for p in wanted)
+    going: list[Tree] = []
     for ordinal in reversed(view.ordinals):
         pod = view.pods.get(ordinal)
         if pod is None or ordinal < partition:
-            return []
+            break
         if revision_of(pod) != view.update and not deleting(pod):
-            return [Delete(PODS, pod)]
-        if not healthy(view, pod):
-            return []
-    return []
+            if going and len(going) >= spare:
+                break
+            going.append(pod)
+            if view.unavailable == 1:
+                break
+        elif not healthy(view, pod) and view.unavailable == 1:
+            break
+    return [_remove(view.owner, p) for p in going]
 
 
-def _new(view: View, ordinal: int) -> list[Write]:
+def _new(view: View, ordinal: int) -> list[Write | Note]:
     """A pod, and the claims that it needs."""
     owner, spec = view.owner, view.owner["spec"]
     revision = view.update if view.partition is None or ordinal >= view.partition else view.current
@@ -164,32 +229,78 @@ def _new(view: View, ordinal: int) -> list[Write]:
     pod["spec"].setdefault("hostname", name)
     if spec.get("serviceName"):
         pod["spec"].setdefault("subdomain", spec["serviceName"])
-    writes: list[Write] = []
-    volumes = [v for v in pod["spec"].get("volumes") or () if v["name"] not in _claim_names(spec)]
-    for claim_template in spec.get("volumeClaimTemplates") or ():
-        claim_name = f"{claim_template['metadata']['name']}-{name}"
-        source = {"name": claim_template["metadata"]["name"], "persistentVolumeClaim": {"claimName": claim_name}}
-        volumes.append(source)
-        if claim_name not in view.claims:
-            writes.append(Create(CLAIMS, _claim(owner, claim_template, claim_name)))
+    templates = spec.get("volumeClaimTemplates") or ()
+    claimed = {c["metadata"]["name"]: _claim_name(c, name) for c in templates}
+    volumes: list[Tree] = [{"name": n, "persistentVolumeClaim": {"claimName": c}} for n, c in claimed.items()]
+    volumes.extend(v for v in pod["spec"].get("volumes") or () if v["name"] not in claimed)
     if volumes:
         pod["spec"]["volumes"] = volumes
-    return [*writes, Create(PODS, pod)]
+    where = f"Pod {name} in StatefulSet {owner['metadata']['name']}"
+    done = Note(owner, "SuccessfulCreate", f"create {where} successful")
+    failure = Note(owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
+    return [*_missing_claims(view, name), Create(PODS, pod, note=done, failure=failure)]
 
 
-def _claim_names(spec: Tree) -> set[str]:
-    return {c["metadata"]["name"] for c in spec.get("volumeClaimTemplates") or ()}
+def _claim_name(template: Tree, pod: str) -> str:
+    return f"{template['metadata']['name']}-{pod}"
+
+
+def _missing_claims(view: View, pod: str) -> list[Write | Note]:
+    writes: list[Write | Note] = []
+    for template in view.owner["spec"].get("volumeClaimTemplates") or ():
+        name = _claim_name(template, pod)
+        if name not in view.claims:
+            where = f"Claim {name} Pod {pod} in StatefulSet {view.owner['metadata']['name']}"
+            done = Note(view.owner, "SuccessfulCreate", f"create {where} success")
+            failure = Note(view.owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
+            writes.append(Create(CLAIMS, _claim(view.owner, template, name), note=done, failure=failure))
+    return writes
 
 
 def _claim(owner: Tree, template: Tree, name: str) -> Tree:
     labels = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
     meta: Tree = {**copy_tree(template["metadata"]), "name": name, "namespace": owner["metadata"]["namespace"]}
     meta["labels"] = {**(meta.get("labels") or {}), **labels}
-    policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
-    if policy.get("whenDeleted") == "Delete":
+    if _retention(owner)[0]:
         meta["ownerReferences"] = [owner_reference(owner)]
     spec: Tree = copy_tree(template["spec"])
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": meta, "spec": spec}
+
+
+# ------------------------------------------------------------------ core: what becomes of claims
+def _retention(owner: Tree) -> tuple[bool, bool]:
+    """Whether claims go with the set, and with pods that are not wanted any more."""
+    policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
+    return policy.get("whenDeleted") == "Delete", policy.get("whenScaled") == "Delete"
+
+
+def retain(view: View) -> list[Write]:
+    """The writes after which each pod's claims belong to whom they should go with."""
+    templates = view.owner["spec"].get("volumeClaimTemplates") or ()
+    with_set, with_pod = _retention(view.owner)
+    writes: list[Write] = []
+    for ordinal, pod in view.pods.items() if templates else ():
+        condemned = ordinal not in view.ordinals
+        wanted = [pod] if condemned and with_pod else [view.owner] if with_set else []
+        for template in templates:
+            claim_found = view.claims.get(_claim_name(template, pod["metadata"]["name"]))
+            changed = None if claim_found is None else _belonging(claim_found, wanted, view, pod)
+            if changed is not None and claim_found is not None:
+                meta = {
+                    "ownerReferences": changed or None,
+                    "resourceVersion": claim_found["metadata"]["resourceVersion"],
+                }
+                writes.append(Patch(CLAIMS, claim_found, {"metadata": meta}))
+    return writes
+
+
+def _belonging(found: Tree, wanted: Sequence[Tree], view: View, pod: Tree) -> list[Tree] | None:
+    """The owners of a claim, None where they are right; those that others have set stay."""
+    before = list(found["metadata"].get("ownerReferences") or ())
+    names = {(view.owner["kind"], view.owner["metadata"]["name"]), ("Pod", pod["metadata"]["name"])}
+    others = [r for r in before if (r.get("kind"), r.get("name")) not in names]
+    after = [*others, *(owner_reference(w) for w in wanted)]
+    return None if {r.get("uid") for r in before} == {r.get("uid") for r in after} else after
 
 
 def count(view: View) -> Tree:
@@ -201,7 +312,7 @@ def count(view: View) -> Tree:
     current, update = before.get("currentRevision") or view.update, view.update
     updated = sum(revision_of(p) == update for p in live)
     ready = sum(w is not None for w in waits)
-    if updated == ready == len(pods) == replicas_of(view.owner):
+    if view.rolls and updated == ready == len(pods) == replicas_of(view.owner):
         current = update
     return {
         "observedGeneration": view.owner["metadata"].get("generation", 0),
@@ -237,15 +348,16 @@ class StatefulSetController(PlanningController):
             if ref.get("kind") == self.resource.kind and event.new is None:
                 self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
 
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:  # noqa: ARG002
+    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:
         """See `PlanningController`."""
         mine, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
         meta = owner["metadata"]
         kept = self.hub.dependents(meta["uid"], REVISIONS.prefix)
         wants = bool(owner["spec"].get("volumeClaimTemplates"))
         claims = self.hub.in_namespace(CLAIMS, meta["namespace"]) if wants else ()
-        there = frozenset(c["metadata"]["name"] for c in claims)
-        made = plan(View(owner, {ordinal_of(p): p for p in mine}, kept, there, self.kit.now()))
+        there = {c["metadata"]["name"]: c for c in claims}
+        view = View(owner, {ordinal_of(p): p for p in mine}, kept, there, self.kit.now(), blocked=bool(failed))
+        made = plan(view)
         return Plan([*moves, *made.writes], made.again)
 
     @staticmethod

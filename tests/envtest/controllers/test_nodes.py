@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.controllers.nodes import schedule
+from envtest.controllers.scheduling import schedule
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
@@ -21,8 +21,8 @@ def test_schedules_by_labels() -> None:
     here: Tree = {"metadata": {"name": "here", "labels": {"disk": "fast"}}}
     shut: Tree = {"metadata": {"name": "shut", "labels": {"disk": "fast"}}, "spec": {"unschedulable": True}}
     wish: Tree = {"metadata": {"uid": "0" * 32}, "spec": {"nodeSelector": {"disk": "fast"}}}
-    assert schedule(wish, [shut, here]) == "here"
-    assert schedule(wish, [shut]) is None
+    assert schedule(wish, [shut, here]).node == "here"
+    assert not schedule(wish, [shut]).node
 
 
 async def test_runs_pods() -> None:
@@ -57,7 +57,7 @@ async def test_stages() -> None:
             await settle(wait)
             found = await api.get(f"{CORE}/pods/bad")
             seen.append((found["status"]["phase"], condition(found, "Ready").get("status")))
-        assert seen == [("Pending", None), ("Running", "False"), ("Failed", "False")]
+        assert seen == [("Pending", "False"), ("Running", "False"), ("Failed", "False")]
         assert found["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "Boom"
         assert condition(await api.get(f"{CORE}/pods/good"), "Ready")["status"] == "True"
 

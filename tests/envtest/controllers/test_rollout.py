@@ -24,7 +24,12 @@ def rollouts(draw: st.DrawFn) -> tuple[Tree, Tree, list[Tree]]:
         spec = {"replicas": size, "template": template("d", image=f"x:{number}")}
         return {"metadata": {"name": f"d-{number}"}, "spec": spec, "status": status}
 
-    return wanted, replica_set(0), [replica_set(n) for n in range(1, 1 + draw(st.integers(0, 3)))]
+    new, old = replica_set(0), [replica_set(n) for n in range(1, 1 + draw(st.integers(0, 3)))]
+    for item in (new, *old):
+        # What they were told when they got these sizes.
+        told = {rollout.MAXIMUM: str(rollout.total_wanted([new, *old])), rollout.DESIRED: str(replicas_of(wanted))}
+        item["metadata"]["annotations"] = told
+    return wanted, new, old
 
 
 @given(rollouts())

@@ -1,0 +1,188 @@
+"""Nodes that are not well: their taints follow their conditions, and pods that do not stand these go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from envtest.controllers.loops import Controller
+from envtest.controllers.mirror import Event
+from envtest.controllers.objects import (
+    condition_in,
+    conditions_of,
+    deleting,
+    is_ready,
+    parse_time,
+    phase_of,
+    stamp,
+    with_condition,
+    with_status,
+)
+from envtest.controllers.scheduling import NOT_READY, UNREACHABLE, UNSCHEDULABLE, tolerates
+from envtest.controllers.writes import NODES, PODS, Delete, Note, Update, Write, Writes
+from opsdk.apiserver.storage.ports import Tree
+
+_PRESSURES = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+_OURS = {UNSCHEDULABLE, NOT_READY, UNREACHABLE, *_PRESSURES.values()}
+
+
+# ------------------------------------------------------------------ core: taints
+def wanted_taints(node: Tree) -> set[tuple[str, str]]:
+    """Keys and effects of the taints that follow from what a node says of itself."""
+    conditions = conditions_of(node)
+    found: set[tuple[str, str]] = set()
+    for kind, key in _PRESSURES.items():
+        if (condition_in(conditions, kind) or {}).get("status") == "True":
+            found.add((key, "NoSchedule"))
+    ready = (condition_in(conditions, "Ready") or {}).get("status")
+    sick = {"False": NOT_READY, "Unknown": UNREACHABLE}.get(str(ready))
+    if sick is not None:
+        found |= {(sick, "NoSchedule"), (sick, "NoExecute")}
+    if (node.get("spec") or {}).get("unschedulable"):
+        found.add((UNSCHEDULABLE, "NoSchedule"))
+    return found
+
+
+def tainted(node: Tree, now: datetime) -> Tree | None:
+    """The node with the taints that follow; None where they are right."""
+    if condition_in(conditions_of(node), "Ready") is None:
+        return None  # it is new, and held back until it says how it is
+    wanted = wanted_taints(node)
+    spec = node.get("spec") or {}
+    before = list(spec.get("taints") or ())
+    kept = [t for t in before if t.get("key") not in _OURS or (t["key"], t.get("effect")) in wanted]
+    known = {(t.get("key"), t.get("effect")) for t in kept}
+    new = [{"key": k, "effect": e, "timeAdded": stamp(now)} for k, e in sorted(wanted - known)]
+    if not new and len(kept) == len(before):
+        return None
+    return {**node, "spec": {**spec, "taints": [*kept, *new]}}
+
+
+def not_ready(pod: Tree, now: datetime) -> list[Write | Note]:
+    """A pod on a node that is away is not ready, whatever it said last."""
+    if not is_ready(pod) or deleting(pod):
+        return []
+    known = condition_in(conditions_of(pod), "Ready") or {}
+    new = {**known, "status": "False", "lastTransitionTime": stamp(now)}
+    status = {**pod["status"], "conditions": with_condition(conditions_of(pod), new)}
+    return [
+        Update(PODS, with_status(pod, status), "status"),
+        Note(pod, "NodeNotReady", "Node is not ready", warning=True),
+    ]
+
+
+# ------------------------------------------------------------------ core: evictions
+def seconds_to_stay(pod: Tree, taints: Sequence[Tree], now: datetime) -> float | None:
+    """For how long a pod stands the taints of its node; None for ever."""
+    tolerations = (pod.get("spec") or {}).get("tolerations") or ()
+    ends: list[float] = []
+    for taint in taints:
+        if taint.get("effect") != "NoExecute":
+            continue
+        found = [t for t in tolerations if tolerates(t, taint)]
+        if not found:
+            return 0.0
+        limits = [t["tolerationSeconds"] for t in found if t.get("tolerationSeconds") is not None]
+        if limits:
+            since = parse_time(taint["timeAdded"]) if taint.get("timeAdded") else now
+            ends.append(max(min(limits), 0) - (now - since).total_seconds())
+    return max(min(ends), 0.0) if ends else None
+
+
+def disrupted(pod: Tree, reason: str, message: str, now: datetime, **status: str) -> Update | None:
+    """The status of a pod that somebody ends for the cluster's sake; None where it says so already."""
+    new = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": stamp(now),
+        "reason": reason,
+        "message": message,
+    }
+    before = pod.get("status") or {}
+    known = condition_in(conditions_of(pod), "DisruptionTarget")
+    same = known is not None and known.get("status") == "True" and known.get("reason") == reason
+    if same and all(before.get(k) == v for k, v in status.items()):
+        return None
+    conditions = conditions_of(pod) if same else with_condition(conditions_of(pod), new)
+    return Update(PODS, with_status(pod, {**before, **status, "conditions": conditions}), "status")
+
+
+def evict(pod: Tree, now: datetime) -> Writes:
+    """The writes by which a pod leaves its node."""
+    text = "Taint manager: deleting due to NoExecute taint"
+    said = disrupted(pod, "DeletionByTaintManager", text, now)
+    meta = pod["metadata"]
+    told = Note(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
+    return [told, *([said] if said else []), Delete(PODS, pod)]
+
+
+# ------------------------------------------------------------------ shells
+class NodeLifecycleController(Controller):
+    """``node-lifecycle``; whether a node is well is what its conditions say, nobody counts its heartbeats."""
+
+    name = "node-lifecycle"
+    component = "node-controller"
+
+    def wire(self) -> None:
+        """Nodes."""
+        self.hub.on(NODES, self.add)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        node = self.hub.get(key)
+        if node is None:
+            return None
+        now = self.kit.now()
+        changed = tainted(node, now)
+        if changed is not None:
+            await self.write([Update(NODES, changed)])
+        if {k for k, _ in wanted_taints(node)} & {NOT_READY, UNREACHABLE}:
+            name = node["metadata"]["name"]
+            for pod in [p for p in self.hub.all(PODS).values() if p["spec"].get("nodeName") == name]:
+                await self.write(not_ready(pod, now))
+        return None
+
+
+class TaintEvictionController(Controller):
+    """``taint-eviction``: keys of pods."""
+
+    name = "taint-eviction"
+
+    def wire(self) -> None:
+        """Pods that get a node, and those on nodes whose taints change."""
+        self.hub.on(PODS, self._pod)
+        self.hub.on(NODES, self._node)
+
+    def _pod(self, event: Event) -> None:
+        if event.new is None or not event.new["spec"].get("nodeName"):
+            return
+        before = event.old or {"spec": {}}
+        if any(before["spec"].get(k) != event.new["spec"].get(k) for k in ("nodeName", "tolerations")):
+            self.queue.add(event.key)
+
+    def _node(self, event: Event) -> None:
+        old, new = (((o or {}).get("spec") or {}).get("taints") or [] for o in (event.old, event.new))
+        if event.new is None or old == new:
+            return
+        for key, pod in self.hub.all(PODS).items():
+            if pod["spec"].get("nodeName") == event.new["metadata"]["name"]:
+                self.queue.add(key)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        pod = self.hub.get(key)
+        node = None if pod is None else self.hub.get(NODES.key("", pod["spec"].get("nodeName") or ""))
+        if pod is None or node is None or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
+            return None
+        now = self.kit.now()
+        left = seconds_to_stay(pod, (node.get("spec") or {}).get("taints") or (), now)
+        if left is None or left > 0:
+            return left
+        await self.write(evict(pod, now))
+        return None

@@ -1,0 +1,308 @@
+"""What a node says about a pod: phases, conditions, containers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from envtest.controllers.objects import (
+    condition_in,
+    conditions_of,
+    deleting,
+    is_ready,
+    is_true,
+    phase_of,
+    with_condition,
+)
+from envtest.controllers.stages import Stage, State
+from opsdk.apiserver.storage.ports import Tree
+
+_UP = (State.RUNNING, State.READY, State.CRASHED)
+_BEFORE = (State.PENDING, State.WAITING, State.INITIALIZING)
+_CREATING = ("ContainerCreating", "PodInitializing")
+_PAUSES = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""Seconds before containers that ended are started again, by how often they were already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Into which state a pod is moved, and what shows of it."""
+
+    to: State
+    now: str
+    ip: str = ""
+    host: str = ""
+    reason: str = "Error"
+    message: str = ""
+    code: int = 1
+
+    @property
+    def up(self) -> bool:
+        """Whether the pod has containers that run, or will again."""
+        return self.to in _UP
+
+
+# ------------------------------------------------------------------ reading
+def state_of(pod: Tree) -> State:
+    """Where a pod is."""
+    if deleting(pod):
+        return State.TERMINATING
+    match phase_of(pod):
+        case "Running":
+            if any("running" not in (c.get("state") or {}) for c in _statuses(pod)):
+                return State.CRASHED
+            return State.READY if is_true(conditions_of(pod), "ContainersReady") else State.RUNNING
+        case "Succeeded":
+            return State.SUCCEEDED
+        case "Failed":
+            return State.FAILED
+        case _:
+            return _before(pod)
+
+
+def _before(pod: Tree) -> State:
+    waiting = [((c.get("state") or {}).get("waiting") or {}).get("reason") for c in _statuses(pod)]
+    if any(w and w not in _CREATING for w in waiting):
+        return State.WAITING
+    started = (_known(pod, "initContainerStatuses").get(c["name"]) or {} for c in _ordinary(pod))
+    return State.INITIALIZING if any("running" in (c.get("state") or {}) for c in started) else State.PENDING
+
+
+def _statuses(pod: Tree) -> list[Tree]:
+    return list((pod.get("status") or {}).get("containerStatuses") or ())
+
+
+def _known(pod: Tree, key: str) -> dict[str, Tree]:
+    return {c["name"]: c for c in (pod.get("status") or {}).get(key) or ()}
+
+
+def is_sidecar(container: Tree) -> bool:
+    """Whether an init container stays beside the others."""
+    return bool(container.get("restartPolicy") == "Always")
+
+
+def _ordinary(pod: Tree) -> Iterable[Tree]:
+    return (c for c in pod["spec"].get("initContainers") or () if not is_sidecar(c))
+
+
+def gates_passed(pod: Tree) -> bool:
+    """Whether the conditions of its readiness gates are all True."""
+    conditions = conditions_of(pod)
+    return all(is_true(conditions, g["conditionType"]) for g in pod["spec"].get("readinessGates") or ())
+
+
+def pause_before_restart(pod: Tree) -> float:
+    """Seconds until its containers are started again."""
+    count = max((int(c.get("restartCount") or 0) for c in _statuses(pod)), default=0)
+    return _PAUSES[min(count, len(_PAUSES) - 1)]
+
+
+def reachable(pod: Tree, stage: Stage) -> State:
+    """Where a rule takes a pod: containers that are not started again do not crash, they end."""
+    policy = pod["spec"].get("restartPolicy", "Always")
+    if stage.to is State.CRASHED and (policy == "Never" or (policy == "OnFailure" and not stage.code)):
+        return State.FAILED if stage.code else State.SUCCEEDED
+    assert stage.to is not None
+    return stage.to
+
+
+def needs_refresh(pod: Tree) -> bool:
+    """Whether a ready pod's status is behind: gates, images, resources or debugging containers changed."""
+    if is_ready(pod) != gates_passed(pod):
+        return True
+    known = _known(pod, "containerStatuses")
+    for container in pod["spec"].get("containers") or ():
+        found = known.get(container["name"])
+        if found is not None and (found.get("image") != container.get("image", "") or _resized(container, found)):
+            return True
+    return {c["name"] for c in pod["spec"].get("ephemeralContainers") or ()} != set(
+        _known(pod, "ephemeralContainerStatuses")
+    )
+
+
+def _resized(container: Tree, found: Tree) -> bool:
+    return "resources" in found and found["resources"] != (container.get("resources") or {})
+
+
+# ------------------------------------------------------------------ writing
+def status_in(pod: Tree, move: Move) -> Tree:
+    """The status of a pod that is moved."""
+    status = dict(pod.get("status") or {})
+    status["phase"] = "Running" if move.up else "Pending" if move.to in _BEFORE else move.to.value
+    if pod["metadata"].get("generation"):
+        status["observedGeneration"] = pod["metadata"]["generation"]
+    if move.host:
+        status.update(hostIP=move.host, hostIPs=[{"ip": move.host}])
+    status.setdefault("startTime", move.now)
+    if move.ip and move.to is not State.PENDING and move.to is not State.WAITING:
+        status.setdefault("podIP", move.ip)
+        status.setdefault("podIPs", [{"ip": status["podIP"]}])
+    spec = pod["spec"]
+    unready = [c["name"] for c in spec.get("containers") or ()] if move.to is not State.READY else []
+    status["conditions"] = _conditions(pod, move, unready)
+    status["containerStatuses"] = [_container(c, pod, move) for c in spec.get("containers") or ()]
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [_init(c, pod, move) for c in spec["initContainers"]]
+    if spec.get("ephemeralContainers") and move.up:
+        status["ephemeralContainerStatuses"] = [_debugging(c, pod, move) for c in spec["ephemeralContainers"]]
+    return status
+
+
+def _conditions(pod: Tree, move: Move, unready: list[str]) -> list[Tree]:
+    conditions = conditions_of(pod)
+    ended = {State.SUCCEEDED: "PodCompleted", State.FAILED: "PodFailed"}.get(move.to, "")
+    text = f"containers with unready status: [{' '.join(unready)}]"
+    not_ready = {"reason": ended} if ended else {"reason": "ContainersNotReady", "message": text}
+    begun = move.to not in _BEFORE or not list(_ordinary(pod))
+    names = " ".join(c["name"] for c in _ordinary(pod))
+    incomplete = {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: [{names}]"}
+    ready = move.to is State.READY
+    gates = {} if gates_passed(pod) else {"reason": "ReadinessGatesNotReady", "message": _shut(pod)}
+    for kind, holds, why in (
+        ("PodReadyToStartContainers", move.up or move.to is State.INITIALIZING, {}),
+        ("Initialized", begun, ({"reason": ended} if ended == "PodCompleted" else {}) if begun else incomplete),
+        ("Ready", ready and not gates, gates if ready else not_ready),
+        ("ContainersReady", ready, {} if ready else not_ready),
+    ):
+        entry = {"type": kind, "status": str(holds), "lastProbeTime": None, "lastTransitionTime": move.now, **why}
+        conditions = with_condition(conditions, entry)
+    return conditions
+
+
+def _shut(pod: Tree) -> str:
+    """Why its readiness gates keep it from being ready."""
+    texts = []
+    for gate in pod["spec"].get("readinessGates") or ():
+        kind = gate["conditionType"]
+        found = condition_in(conditions_of(pod), kind)
+        if found is None:
+            texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif found.get("status") != "True":
+            texts.append(f'the status of pod readiness gate "{kind}" is not "True", but {found.get("status")}')
+    return ", ".join(texts)
+
+
+def _container(container: Tree, pod: Tree, move: Move) -> Tree:
+    before = _known(pod, "containerStatuses").get(container["name"]) or {}
+    made = _base(container, pod, before)
+    was = before.get("state") or {}
+    if move.to in _BEFORE:
+        why = {"reason": move.reason} if move.to is State.WAITING else {"reason": _creating(pod)}
+        text = {"message": move.message} if move.message and move.to is State.WAITING else {}
+        return {**made, "started": False, "state": {"waiting": {**why, **text}}}
+    if move.to is State.CRASHED:
+        return {**made, "started": False, **_crash(container, pod, move, was)}
+    if move.up:
+        return {**made, "ready": move.to is State.READY, "started": True, **_run(before, move, container)}
+    if "terminated" in was:
+        return {**made, "started": False, "state": was}
+    if "running" not in was and "waiting" in was and move.to is State.FAILED:
+        return {**made, "started": False, "state": was}
+    return {**made, "started": False, "state": {"terminated": _terminated(made, was, move)}}
+
+
+def _creating(pod: Tree) -> str:
+    return "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
+
+
+def _base(container: Tree, pod: Tree, before: Tree) -> Tree:
+    image = container.get("image", "")
+    digest = pod["metadata"]["uid"].replace("-", "")
+    made = {
+        "name": container["name"],
+        "image": image,
+        "imageID": f"simulated://{image}",
+        "containerID": f"simulated://{digest}/{container['name']}",
+        "ready": False,
+        "restartCount": before.get("restartCount", 0),
+        "lastState": before.get("lastState") or {},
+    }
+    resources = container.get("resources") or {}
+    if resources:
+        made["resources"] = resources
+        if resources.get("requests"):
+            made["allocatedResources"] = resources["requests"]
+    return made
+
+
+def _run(before: Tree, move: Move, container: Tree) -> Tree:
+    """It runs on, or again: what ended, or has another image now, is started anew."""
+    was = before.get("state") or {}
+    fresh = before.get("image") in (None, container.get("image", ""))
+    if "running" in was and fresh:
+        return {"state": was}
+    made: Tree = {"state": {"running": {"startedAt": move.now}}}
+    if "running" in was or "terminated" in was or "terminated" in (before.get("lastState") or {}):
+        made["restartCount"] = int(before.get("restartCount") or 0) + 1
+    if "terminated" in was:
+        made["lastState"] = was
+    return made
+
+
+def _crash(container: Tree, pod: Tree, move: Move, was: Tree) -> Tree:
+    ended = {"terminated": _terminated({"containerID": ""}, was, move)}
+    pause = pause_before_restart(pod)
+    if not pause:
+        return {"state": ended}
+    meta = pod["metadata"]
+    where = f"container={container['name']} pod={meta['name']}_{meta['namespace']}({meta['uid']})"
+    shown = f"{int(pause)}s" if pause < 60 else f"{int(pause) // 60}m{int(pause) % 60}s"
+    text = f"back-off {shown} restarting failed {where}"
+    return {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": text}}, "lastState": ended}
+
+
+def _terminated(status: Tree, was: Tree, move: Move) -> Tree:
+    started = (was.get("running") or {}).get("startedAt", move.now)
+    made = {
+        "exitCode": move.code,
+        "reason": move.reason if move.code else "Completed",
+        "startedAt": started,
+        "finishedAt": move.now,
+    }
+    if move.message:
+        made["message"] = move.message
+    return {**made, "containerID": status["containerID"]} if status.get("containerID") else made
+
+
+def _init(container: Tree, pod: Tree, move: Move) -> Tree:
+    before = _known(pod, "initContainerStatuses").get(container["name"]) or {}
+    made = _base(container, pod, before)
+    was = before.get("state") or {}
+    if is_sidecar(container):
+        if move.up or move.to is State.INITIALIZING:
+            return {**made, "ready": True, "started": True, **_run(before, move, container)}
+        if "running" in was:
+            ended = Move(to=State.SUCCEEDED, now=move.now, code=0)
+            return {**made, "started": False, "state": {"terminated": _terminated(made, was, ended)}}
+    if move.to in _BEFORE:
+        first = next(iter(_ordinary(pod)), None)
+        if move.to is State.INITIALIZING and first is container:
+            return {**made, "started": True, **_run(before, move, container)}
+        return {**made, "started": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+    if "terminated" in was:
+        return {**made, "ready": was["terminated"].get("exitCode") == 0, "started": False, "state": was}
+    if move.to is State.FAILED and "running" in was:
+        return {**made, "started": False, "state": {"terminated": _terminated(made, was, move)}}
+    done = Move(to=State.SUCCEEDED, now=move.now, code=0)
+    return {**made, "ready": True, "started": False, "state": {"terminated": _terminated(made, was, done)}}
+
+
+def _debugging(container: Tree, pod: Tree, move: Move) -> Tree:
+    before = _known(pod, "ephemeralContainerStatuses").get(container["name"]) or {}
+    return {**_base(container, pod, before), **_run(before, move, container)}
+
+
+# ------------------------------------------------------------------ the end
+def ending(pod: Tree, move: Move | None, *, killed: bool) -> tuple[State, int]:
+    """How a pod ends that was deleted: as a rule says, else by its restart policy; killed ones always badly."""
+    if killed:
+        return State.FAILED, 137
+    if move is not None:
+        return move.to, move.code
+    always = pod["spec"].get("restartPolicy", "Always") == "Always"
+    return (State.SUCCEEDED, 0) if always else (State.FAILED, 143)
+
+
+def has_started(pod: Tree) -> bool:
+    """Whether any of its containers ever ran."""
+    return any("running" in (c.get("state") or {}) or c.get("restartCount") for c in _statuses(pod))
