@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from envtest.controllers.scheduling import schedule
-from envtest.controllers.stages import Stage, State
+from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
 from envtest.environment import Environment
 from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
 
@@ -121,3 +122,72 @@ async def test_readiness_gates() -> None:
         await api.merge(f"{CORE}/pods/p/status", {"status": {"conditions": conditions}})
         await settle()
         assert condition(await api.get(f"{CORE}/pods/p"), "Ready")["status"] == "True"
+
+
+async def test_crash_loop() -> None:
+    """Containers that crash are started again, at once and then after growing pauses, until the rule is used up."""
+    stages = (
+        Stage(at=State.READY, to=State.CRASHED, delay=1, exit_code=2, times=3),
+        *DEFAULT_STAGES,
+    )
+    async with Environment(controllers=["kubelet"], stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/pods", pod("p"))
+        seen = []
+        for wait in (1.5, 1, 6, 10, 30):
+            await settle(wait)
+            [status] = (await api.get(f"{CORE}/pods/p"))["status"]["containerStatuses"]
+            seen.append((next(iter(status["state"])), status["restartCount"]))
+        assert seen == [("running", 1), ("waiting", 1), ("waiting", 1), ("waiting", 2), ("running", 3)]
+        assert status["lastState"]["terminated"]["exitCode"] == 2
+        reasons = {e["reason"]: e["count"] for e in await api.items(f"{CORE}/events")}
+        assert reasons == {"Scheduled": 1, "Started": 4, "BackOff": 3}
+
+
+async def test_waits_for_an_image() -> None:
+    """A pod whose image cannot be pulled says so and stays pending, until a rule lets it go on."""
+    stages = (
+        Stage(at=State.PENDING, to=State.WAITING, reason="ImagePullBackOff", message="no such image"),
+        Stage(at=State.WAITING, to=State.READY, delay=60),
+    )
+    async with Environment(controllers=["kubelet"], stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/pods", pod("p"))
+        await settle(30)
+        found = await api.get(f"{CORE}/pods/p")
+        [status] = found["status"]["containerStatuses"]
+        assert status["state"] == {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+        assert found["status"]["phase"] == "Pending"
+        await settle(60)
+        assert condition(await api.get(f"{CORE}/pods/p"), "Ready")["status"] == "True"
+
+
+async def test_killed_when_the_grace_is_over() -> None:
+    """A pod that does not end in time is killed; a task that is held shows how it ended."""
+    stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.TERMINATING, to=None, delay=math.inf))
+    async with Environment(controllers=["kubelet"], stages=stages) as env:
+        api = Kubectl(env)
+        held = pod("p", terminationGracePeriodSeconds=20, restartPolicy="Never")
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        await api.create(f"{CORE}/pods", held)
+        await settle()
+        await api.delete(f"{CORE}/pods/p")
+        await settle(19)
+        assert (await api.get(f"{CORE}/pods/p"))["status"]["phase"] == "Running"
+        await settle(2)
+        found = await api.get(f"{CORE}/pods/p")
+        assert found["status"]["phase"] == "Failed"
+        assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+
+
+async def test_other_nodes() -> None:
+    """A node that somebody adds comes up like the first one, with an address of its own."""
+    async with Environment(controllers=["kubelet"]) as env:
+        api = Kubectl(env)
+        await api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2"}})
+        await settle()
+        first, second = await api.get("/api/v1/nodes/node-1"), await api.get("/api/v1/nodes/n2")
+        assert condition(second, "Ready")["status"] == "True"
+        assert second["metadata"]["labels"]["kubernetes.io/hostname"] == "n2"
+        assert first["status"]["addresses"][0] != second["status"]["addresses"][0]
+        assert not second["spec"].get("taints")

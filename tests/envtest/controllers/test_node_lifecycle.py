@@ -1,0 +1,170 @@
+"""Laws of `envtest.controllers.node_lifecycle` and `envtest.controllers.pod_collector`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.controllers.node_lifecycle import disrupted, seconds_to_stay, tainted, wanted_taints
+from envtest.controllers.objects import stamp
+from envtest.controllers.pod_collector import too_many
+from envtest.environment import Environment
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, condition, deployment, settle, template
+
+NODES = "/api/v1/nodes"
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+_STATUSES = st.sampled_from(["True", "False", "Unknown"])
+
+
+def _node(ready: str, pressures: list[str], *, cordoned: bool, taints: list[Tree]) -> Tree:
+    conditions = [{"type": "Ready", "status": ready}, *({"type": p, "status": "True"} for p in pressures)]
+    return {
+        "metadata": {"name": "n"},
+        "spec": {"unschedulable": cordoned, "taints": taints},
+        "status": {"conditions": conditions},
+    }
+
+
+_TAINTS = st.lists(
+    st.sampled_from(
+        [
+            {"key": "mine", "effect": "NoSchedule"},
+            {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+            {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"},
+        ]
+    ),
+    unique_by=lambda t: t["key"],
+)
+
+
+@given(_STATUSES, st.lists(st.sampled_from(["MemoryPressure", "DiskPressure"]), unique=True), st.booleans(), _TAINTS)
+def test_taints_follow_conditions(ready: str, pressures: list[str], cordoned: bool, taints: list[Tree]) -> None:
+    """After one step a node has exactly the taints that follow, its own beside them, and needs no second step."""
+    node = _node(ready, pressures, cordoned=cordoned, taints=taints)
+    after = tainted(node, NOW) or node
+    found = {(t["key"], t["effect"]) for t in after["spec"]["taints"]}
+    mine = {("mine", "NoSchedule")} if any(t["key"] == "mine" for t in taints) else set()
+    assert found == wanted_taints(node) | mine
+    assert tainted(after, NOW) is None
+
+
+def _pod(*tolerations: Tree) -> Tree:
+    return {"metadata": {"name": "p", "namespace": "default"}, "spec": {"tolerations": list(tolerations)}, "status": {}}
+
+
+def test_how_long_pods_stay() -> None:
+    """Who does not stand a taint goes at once, who stands it for a time after that, who stands it for good never."""
+    taint = {"key": "k", "effect": "NoExecute", "timeAdded": stamp(NOW - timedelta(seconds=10))}
+    assert seconds_to_stay(_pod(), [taint], NOW) == 0
+    assert seconds_to_stay(_pod({"key": "k", "operator": "Exists", "tolerationSeconds": 30}), [taint], NOW) == 20
+    assert seconds_to_stay(_pod({"key": "k", "operator": "Exists"}), [taint], NOW) is None
+    assert seconds_to_stay(_pod(), [{**taint, "effect": "NoSchedule"}], NOW) is None
+
+
+def test_finished_pods_in_masses() -> None:
+    """Only so many finished pods are kept, the youngest."""
+    pods = [{"metadata": {"name": f"p{n}", "creationTimestamp": f"2024-01-0{n}T00:00:00Z"}} for n in range(1, 6)]
+    going = [w.obj["metadata"]["name"] for w in too_many(pods, 3) if hasattr(w, "obj")]
+    assert going == ["p1", "p2"]
+
+
+def test_disruption_is_told_once() -> None:
+    """A pod that says already why it is ended is not written again."""
+    said = disrupted(_pod(), "DeletionByTaintManager", "text", NOW)
+    assert said is not None
+    assert disrupted(said.obj, "DeletionByTaintManager", "text", NOW) is None
+
+
+async def _sicken(api: Kubectl, name: str, status: str) -> None:
+    node = await api.get(f"{NODES}/{name}")
+    conditions = [{**c, "status": status} if c["type"] == "Ready" else c for c in node["status"]["conditions"]]
+    await api.merge(f"{NODES}/{name}/status", {"status": {"conditions": conditions}})
+
+
+async def _places(api: Kubectl) -> set[str]:
+    return {
+        p["spec"].get("nodeName", "")
+        for p in await api.items(f"{CORE}/pods")
+        if "deletionTimestamp" not in p["metadata"]
+    }
+
+
+def _node_object(name: str, **labels: Any) -> Tree:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+async def test_node_goes_away_and_comes_back() -> None:
+    """Pods of a node that is away are not ready, move after five minutes, and end when the node is back."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(NODES, _node_object("n2"))
+        await settle()
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=4))
+        await settle()
+        assert await _places(api) == {"node-1", "n2"}
+        await _sicken(api, "n2", "Unknown")
+        await settle(5)
+        away = [p for p in await api.items(f"{CORE}/pods") if p["spec"]["nodeName"] == "n2"]
+        assert {condition(p, "Ready")["status"] for p in away} == {"False"}
+        assert (await api.get(f"{APPS}/deployments/web"))["status"]["availableReplicas"] == 4 - len(away)
+        await settle(310)
+        assert await _places(api) == {"node-1"}
+        assert (await api.get(f"{APPS}/deployments/web"))["status"]["availableReplicas"] == 4
+        assert len(await api.items(f"{CORE}/pods")) == 4 + len(away), "nobody confirms that they have ended"
+        await _sicken(api, "n2", "True")
+        await settle(5)
+        assert len(await api.items(f"{CORE}/pods")) == 4
+        assert not (await api.get(f"{NODES}/n2"))["spec"].get("taints")
+
+
+async def test_taint_evicts() -> None:
+    """A taint drives out the pods that do not stand it; they say why they went."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        inner = template("p")
+        meta = {"name": "p", "finalizers": ["example.com/look"], **inner["metadata"]}
+        await api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": inner["spec"]})
+        await settle()
+        taints = [{"key": "broken", "effect": "NoExecute"}]
+        await api.merge(f"{NODES}/node-1", {"spec": {"taints": taints}})
+        await settle()
+        found = await api.get(f"{CORE}/pods/p")
+        assert found["metadata"]["deletionTimestamp"]
+        assert condition(found, "DisruptionTarget")["reason"] == "DeletionByTaintManager"
+        assert "TaintManagerEviction" in {e["reason"] for e in await api.items(f"{CORE}/events")}
+
+
+async def test_pods_of_nodes_that_are_gone() -> None:
+    """They fail and go after a while; their owner makes others elsewhere."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(NODES, _node_object("n2", disk="fast"))
+        await settle()
+        inner = template("p", nodeSelector={"disk": "fast"})
+        meta = {"name": "p", **inner["metadata"]}
+        await api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": inner["spec"]})
+        await settle()
+        await api.delete(f"{NODES}/n2")
+        await settle(30)
+        assert await api.names(f"{CORE}/pods") == ["p"]
+        await settle(30)
+        assert await api.names(f"{CORE}/pods") == []
+
+
+async def test_deleted_before_it_had_a_node() -> None:
+    """A pod that no node runs and a finalizer holds is failed at once, so that whoever holds it may let go."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        inner = template("p", nodeSelector={"disk": "none"})
+        meta = {"name": "p", "finalizers": ["example.com/hold"], **inner["metadata"]}
+        await api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": inner["spec"]})
+        await settle()
+        await api.delete(f"{CORE}/pods/p")
+        await settle()
+        assert (await api.get(f"{CORE}/pods/p"))["status"]["phase"] == "Failed"
+        await api.merge(f"{CORE}/pods/p", {"metadata": {"finalizers": None}})
+        await settle()
+        assert await api.names(f"{CORE}/pods") == []

@@ -1,0 +1,184 @@
+"""Laws of `envtest.controllers.pod_status` and `envtest.controllers.stages`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.controllers.objects import condition_in, conditions_of, is_true
+from envtest.controllers.pod_status import (
+    Move,
+    ending,
+    gates_passed,
+    needs_refresh,
+    pause_before_restart,
+    reachable,
+    state_of,
+    status_in,
+)
+from envtest.controllers.stages import DEFAULT_STAGES, Stage, State, stage_for
+from tests.envtest.controllers.cluster import Tree
+
+NOW = "2024-01-01T00:00:00Z"
+_BEFORE = (State.PENDING, State.WAITING, State.INITIALIZING)
+_STATES = [s for s in State if s is not State.TERMINATING]
+
+
+def pod(*, init: bool = False, sidecar: bool = False, gate: bool = False, **spec: Any) -> Tree:
+    """A pod on a node."""
+    starts = [{"name": "i", "image": "x"}] if init else []
+    starts += [{"name": "s", "image": "x", "restartPolicy": "Always"}] if sidecar else []
+    inner: Tree = {"containers": [{"name": "c", "image": "x:1"}], "nodeName": "node-1", **spec}
+    inner |= {"initContainers": starts} if starts else {}
+    inner |= {"readinessGates": [{"conditionType": "example.com/ok"}]} if gate else {}
+    meta = {"name": "p", "namespace": "default", "uid": "u-1", "generation": 2}
+    return {"metadata": meta, "spec": inner, "status": {"phase": "Pending"}}
+
+
+def moved(obj: Tree, to: State, **rest: Any) -> Tree:
+    """The pod in another state."""
+    return {**obj, "status": status_in(obj, Move(to=to, now=NOW, ip="10.0.0.1", host="192.168.0.1", **rest))}
+
+
+@given(
+    st.builds(pod, init=st.booleans(), sidecar=st.booleans(), gate=st.booleans()),
+    st.lists(st.sampled_from(_STATES), min_size=1, max_size=6),
+)
+def test_state_is_what_was_written(obj: Tree, path: list[State]) -> None:
+    """Whatever the way there, the status tells the state; restarts are never taken back."""
+    restarts = 0
+    for to in path:
+        before = state_of(obj)
+        if before in (State.SUCCEEDED, State.FAILED) or (to is State.INITIALIZING and not _initial(obj, before)):
+            continue
+        if to in _BEFORE and before not in _BEFORE:
+            continue
+        obj = moved(obj, to, reason="ImagePullBackOff", code=0 if to is State.SUCCEEDED else 1)
+        assert state_of(obj) is to
+        status = obj["status"]
+        assert status["observedGeneration"] == 2
+        count = status["containerStatuses"][0]["restartCount"]
+        assert count in (restarts, restarts + 1)
+        restarts = count
+        assert is_true(conditions_of(obj), "Ready") == (to is State.READY and gates_passed(obj))
+        if to is State.READY:
+            assert all(c["ready"] for c in status.get("initContainerStatuses", []))
+        if to is not State.CRASHED:
+            assert status == moved(obj, to, reason="ImagePullBackOff", code=0 if to is State.SUCCEEDED else 1)["status"]
+
+
+def _initial(obj: Tree, before: State) -> bool:
+    ordinary = [c for c in obj["spec"].get("initContainers", []) if not c.get("restartPolicy")]
+    return bool(ordinary) and before in _BEFORE
+
+
+def test_containers_start_again() -> None:
+    """What crashed comes back with one restart more and remembers how it ended; pauses grow up to five minutes."""
+    obj = moved(pod(), State.READY)
+    pauses = []
+    for count in range(8):
+        obj = moved(obj, State.CRASHED, code=3, reason="Error")
+        pauses.append(pause_before_restart(obj))
+        [status] = obj["status"]["containerStatuses"]
+        shown = status["state"]
+        assert ("waiting" in shown) == (count > 0)
+        obj = moved(obj, State.READY)
+        [status] = obj["status"]["containerStatuses"]
+        assert status["restartCount"] == count + 1
+        assert status["lastState"]["terminated"]["exitCode"] == 3
+    assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert shown["waiting"]["message"] == "back-off 5m0s restarting failed container=c pod=p_default(u-1)"
+
+
+def test_some_containers_are_not_started_again() -> None:
+    """Where the restart policy forbids it, a crash is the end."""
+    crash = Stage(at=State.READY, to=State.CRASHED)
+    done = Stage(at=State.READY, to=State.CRASHED, exit_code=0)
+    assert reachable(pod(), crash) is State.CRASHED
+    assert reachable(pod(restartPolicy="Never"), crash) is State.FAILED
+    assert reachable(pod(restartPolicy="OnFailure"), crash) is State.CRASHED
+    assert reachable(pod(restartPolicy="OnFailure"), done) is State.SUCCEEDED
+
+
+def test_init_containers() -> None:
+    """The first one runs while sidecars already stand beside it; later all are done and sidecars ready."""
+    obj = moved(pod(init=True, sidecar=True), State.PENDING)
+    assert condition_in(conditions_of(obj), "Initialized") == {
+        "type": "Initialized",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": NOW,
+        "reason": "ContainersNotInitialized",
+        "message": "containers with incomplete status: [i]",
+    }
+    obj = moved(obj, State.INITIALIZING)
+    first, sidecar = obj["status"]["initContainerStatuses"]
+    assert "running" in first["state"]
+    assert "running" in sidecar["state"]
+    obj = moved(obj, State.READY)
+    first, sidecar = obj["status"]["initContainerStatuses"]
+    assert first["state"]["terminated"]["exitCode"] == 0
+    assert sidecar["ready"]
+    obj = moved(obj, State.SUCCEEDED, code=0)
+    assert "terminated" in obj["status"]["initContainerStatuses"][1]["state"]
+
+
+def test_failing_init_container() -> None:
+    """A pod that fails while it initializes never started its containers."""
+    obj = moved(moved(pod(init=True), State.INITIALIZING), State.FAILED, code=7)
+    assert obj["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
+    assert "waiting" in obj["status"]["containerStatuses"][0]["state"]
+
+
+def test_gates() -> None:
+    """A pod whose gates are shut says which, and needs a new look when they open."""
+    obj = moved(pod(gate=True), State.READY)
+    shut = condition_in(conditions_of(obj), "Ready") or {}
+    assert shut["reason"] == "ReadinessGatesNotReady"
+    assert shut["message"] == 'corresponding condition of pod readiness gate "example.com/ok" does not exist.'
+    assert not needs_refresh(obj)
+    obj["status"]["conditions"].append({"type": "example.com/ok", "status": "True"})
+    assert needs_refresh(obj)
+    assert is_true(conditions_of(moved(obj, State.READY)), "Ready")
+
+
+def test_new_image_restarts_a_container() -> None:
+    """A container whose image changed is started anew; one whose resources changed goes on."""
+    obj = moved(pod(), State.READY)
+    obj["spec"]["containers"] = [{"name": "c", "image": "x:2"}]
+    assert needs_refresh(obj)
+    [status] = moved(obj, State.READY)["status"]["containerStatuses"]
+    assert (status["image"], status["restartCount"]) == ("x:2", 1)
+
+
+def test_debugging_containers() -> None:
+    """An ephemeral container that somebody adds runs."""
+    obj = moved(pod(), State.READY)
+    obj["spec"]["ephemeralContainers"] = [{"name": "d", "image": "sh"}]
+    assert needs_refresh(obj)
+    obj = moved(obj, State.READY)
+    assert "running" in obj["status"]["ephemeralContainerStatuses"][0]["state"]
+    assert not needs_refresh(obj)
+
+
+def test_how_deleted_pods_end() -> None:
+    """Services end well, tasks badly, unless a rule says how; who is killed never ends well."""
+    assert ending(pod(), None, killed=False) == (State.SUCCEEDED, 0)
+    assert ending(pod(restartPolicy="Never"), None, killed=False) == (State.FAILED, 143)
+    told = Move(to=State.SUCCEEDED, now=NOW, code=0)
+    assert ending(pod(restartPolicy="Never"), told, killed=False) == (State.SUCCEEDED, 0)
+    assert ending(pod(), told, killed=True) == (State.FAILED, 137)
+
+
+def test_rules_are_used_up() -> None:
+    """The first rule that matches and is not used up counts."""
+    rules = (Stage(at=State.PENDING, to=State.FAILED, times=2, selector={"app": "x"}), *DEFAULT_STAGES)
+    obj = pod()
+    assert stage_for(obj, State.PENDING, rules) == 1
+    obj["metadata"]["labels"] = {"app": "x"}
+    assert stage_for(obj, State.PENDING, rules, {0: 1}) == 0
+    assert stage_for(obj, State.PENDING, rules, {0: 2}) == 1
+    elsewhere = Stage(at=State.PENDING, to=None, namespace="other")
+    assert not elsewhere.matches(obj, State.PENDING)
