@@ -280,11 +280,12 @@ def _init(container: Tree, pod: Tree, move: Move) -> Tree:
             return {**made, "started": True, **_run(before, move, container)}
         return {**made, "started": False, "state": {"waiting": {"reason": "PodInitializing"}}}
     if "terminated" in was:
-        return {**made, "ready": was["terminated"].get("exitCode") == 0, "started": False, "state": was}
+        done = was["terminated"].get("exitCode") == 0 and not is_sidecar(container)
+        return {**made, "ready": done, "started": False, "state": was}
     if move.to is State.FAILED and "running" in was:
         return {**made, "started": False, "state": {"terminated": _terminated(made, was, move)}}
-    done = Move(to=State.SUCCEEDED, now=move.now, code=0)
-    return {**made, "ready": True, "started": False, "state": {"terminated": _terminated(made, was, done)}}
+    ended = Move(to=State.SUCCEEDED, now=move.now, code=0)
+    return {**made, "ready": True, "started": False, "state": {"terminated": _terminated(made, was, ended)}}
 
 
 def _debugging(container: Tree, pod: Tree, move: Move) -> Tree:
