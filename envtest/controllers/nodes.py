@@ -82,8 +82,8 @@ def address_of(node: Tree | None) -> str:
     return next((str(a["address"]) for a in found if a.get("type") == "InternalIP"), _ADDRESS)
 
 
-def node_status(name: str, address: str, now: str) -> Tree:
-    """The status of a healthy node."""
+def node_status(node: Tree, address: str, now: str) -> Tree:
+    """The status of a healthy node; what it says already stays."""
     healthy = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -91,14 +91,19 @@ def node_status(name: str, address: str, now: str) -> Tree:
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
     ]
     times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    given = conditions_of(node)
     conditions = [{"type": t, "status": s, "reason": r, "message": m, **times} for t, s, r, m in healthy]
-    return {
+    name = node["metadata"]["name"]
+    made: Tree = {
         "capacity": dict(_CAPACITY),
         "allocatable": dict(_CAPACITY),
-        "conditions": conditions,
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
         "nodeInfo": _NODE_INFO,
     }
+    known = node.get("status") or {}
+    kept = {k: v for k, v in known.items() if v and (k != "nodeInfo" or any(v.values()))}
+    more = [c for c in conditions if condition_in(given, str(c["type"])) is None]
+    return {**made, **kept, "conditions": [*given, *more]}
 
 
 _NODE_INFO = {
@@ -184,10 +189,8 @@ class KubeletController(Controller):
             return
         if condition_in(conditions_of(node), "Ready") is None:
             self._hosts = self._hosts % 250 + 1
-            status = node_status(node["metadata"]["name"], f"192.168.0.{self._hosts}", stamp(self.kit.now()))
-            known = {k: v for k, v in (node.get("status") or {}).items() if v}
-            merged = {**status, **known, "conditions": [*known.get("conditions", ()), *status["conditions"]]}
-            node = await self.kit.kubelet.write(Update(NODES, with_status(node, merged), "status"))
+            status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.kit.now()))
+            node = await self.kit.kubelet.write(Update(NODES, with_status(node, status), "status"))
             wanted = registered(node)
             if wanted is not None:
                 await self.kit.api.write(Update(NODES, wanted))

@@ -285,7 +285,8 @@ def _init(container: Tree, pod: Tree, move: Move) -> Tree:
     if move.to is State.FAILED and "running" in was:
         return {**made, "started": False, "state": {"terminated": _terminated(made, was, move)}}
     ended = Move(to=State.SUCCEEDED, now=move.now, code=0)
-    return {**made, "ready": True, "started": False, "state": {"terminated": _terminated(made, was, ended)}}
+    state = {"terminated": _terminated(made, was, ended)}
+    return {**made, "ready": not is_sidecar(container), "started": False, "state": state}
 
 
 def _debugging(container: Tree, pod: Tree, move: Move) -> Tree:
