@@ -269,12 +269,12 @@ def _init(container: Tree, pod: Tree, move: Move) -> Tree:
     made = _base(container, pod, before)
     was = before.get("state") or {}
     if is_sidecar(container):
-        if move.up or move.to is State.INITIALIZING:
+        if move.up or move.to is State.INITIALIZING or (move.to in _BEFORE and "running" in was):
             return {**made, "ready": True, "started": True, **_run(before, move, container)}
         if "running" in was:
             ended = Move(to=State.SUCCEEDED, now=move.now, code=0)
             return {**made, "started": False, "state": {"terminated": _terminated(made, was, ended)}}
-    if move.to in _BEFORE:
+    if move.to in _BEFORE and "terminated" not in was and not (move.to is State.WAITING and "running" in was):
         first = next(iter(_ordinary(pod)), None)
         if move.to is State.INITIALIZING and first is container:
             return {**made, "started": True, **_run(before, move, container)}
