@@ -16,6 +16,7 @@ from envtest.extensions.custom import CustomModel
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.publish import published
 from envtest.extensions.server import ExtensionServer
+from envtest.flow_control import FlowControl
 from envtest.health import CHECKS
 from envtest.kinds import service_tokens
 from envtest.kinds.access_reviews import AccessReviews, RulesReviews, oneself, somebody
@@ -48,6 +49,7 @@ from opsdk.apiserver.auth.authorization import RuleResolver
 from opsdk.apiserver.endpoints.admit import AdmissionChain
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
+from opsdk.apiserver.endpoints.filters import Named
 from opsdk.apiserver.endpoints.openapi import OpenApi
 from opsdk.apiserver.endpoints.well_known import WellKnown
 from opsdk.apiserver.outgoing.client import HookClient
@@ -181,6 +183,8 @@ class ControlPlane:
             protobuf=write_protobuf,
             clock=clock,
         )
+        self.flows = FlowControl(self.storage, clock)
+        self.server.filters.insert_after("impersonate", Named("priority-and-fairness", self.flows))
 
     def __repr__(self) -> str:
         return f"<ControlPlane with {self.storage!r}>"
@@ -222,6 +226,7 @@ class ControlPlane:
         self.registrar.start((served.info.group, served.info.version) for served in self.core.installed())
         await bootstrap(self)
         self.expiry.start()
+        self.flows.start()
         self.aggregator.start()
 
     def end_watches(self) -> None:

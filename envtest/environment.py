@@ -394,6 +394,7 @@ class Environment(Closing):
         await self.plane.start()
         self._stack.callback(self.plane.close)
         self._stack.push_async_callback(self.plane.webhook_client.aclose)
+        self._stack.push_async_callback(self.plane.flows.aclose)
         self._stack.push_async_callback(self.plane.aggregator.aclose)
         self._stack.push_async_callback(self._simulated.aclose)
         await self._simulated.start()

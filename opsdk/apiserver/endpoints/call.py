@@ -24,6 +24,7 @@ class Call:
         impersonator: who asks, where they act as somebody else.
         authorizer: for what turns out only later, e.g. that an update creates.
         annotations: for the audit log.
+        headers: that every answer gets, errors too.
         protobuf: writes answers as protobuf, where the server can.
     """
 
@@ -37,6 +38,7 @@ class Call:
     audit_id: str = ""
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
+    headers: list[tuple[str, str]] = field(default_factory=list)
 
     def warn(self, text: str) -> None:
         """Tell the client something, once."""

@@ -112,7 +112,7 @@ async def headers(call: Call, handler: Handler) -> Response:
     """``Audit-Id``, ``Cache-Control`` and warnings."""
     call.audit_id = call.http.header("audit-id") or str(uuid.uuid4())
     response = await handler(call)
-    response.add_header("audit-id", call.audit_id)
+    response.headers += [("audit-id", call.audit_id), *call.headers]
     if not any(name == "cache-control" for name, _ in response.headers):
         response.add_header("cache-control", "no-cache, private")
     for text in call.warnings:
