@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import kr8s
 import kr8s.asyncio
 import pytest
 from kr8s.asyncio.objects import ConfigMap as AsyncConfigMap
-from kr8s.objects import ConfigMap, CustomResourceDefinition, Deployment, Pod, new_class
+from kr8s.objects import ConfigMap, CustomResourceDefinition, Deployment, Pod, Service, new_class
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
@@ -106,6 +107,60 @@ def test_what_the_server_says_of_itself(api: Any) -> None:
     assert api.version()["gitVersion"].startswith("v1.36")
     assert api.whoami() == "admin"
     assert "pods" in [r["name"] for r in api.api_resources()]
+
+
+def test_what_exists_and_what_does_not(api: Any, namespace: str) -> None:
+    """Errors are the server's; objects say whether they exist."""
+    made = ConfigMap(named("a", namespace), api=api)
+    assert not made.exists()
+    with pytest.raises(kr8s.NotFoundError):
+        made.refresh()
+    made.create()
+    with pytest.raises(kr8s.ServerError) as again:
+        ConfigMap(named("a", namespace), api=api).create()
+    assert again.value.response.status_code == 409
+    with pytest.raises(kr8s.NotFoundError):
+        ConfigMap.get("z", namespace=namespace, api=api)
+
+
+def test_lists_are_selected(api: Any, namespace: str) -> None:
+    """By labels, fields, names, and in all namespaces."""
+    for name, app in (("a", "x"), ("b", "y"), ("c", "x")):
+        ConfigMap({"metadata": {"name": name, "namespace": namespace, "labels": {"app": app}}}, api=api).create()
+
+    def found(*names: str, **more: Any) -> list[str]:
+        return [o.name for o in api.get("configmaps", *names, **{"namespace": namespace, **more})]
+
+    assert found(label_selector="app in (x)") == ["a", "c"]
+    assert found(field_selector="metadata.name=b") == ["b"]
+    assert found("a") == ["a"]
+    assert {"a", "b", "c"} <= set(found(namespace=kr8s.ALL))
+
+
+def test_owners_take_what_is_theirs_along(api: Any, namespace: str) -> None:
+    """Deleting in the foreground waits for the owned."""
+    owner = ConfigMap(named("o", namespace), api=api)
+    owner.create()
+    owned = ConfigMap(named("p", namespace), api=api)
+    owned.create()
+    owned.set_owner(owner)
+    owner.delete(propagation_policy="Foreground")
+    owned.wait("delete", timeout=10)
+    owner.wait("delete", timeout=10)
+    assert not owner.exists()
+
+
+def test_services_find_their_pods(api: Any, namespace: str) -> None:
+    """A service is ready when its pods are."""
+    labels = {"app": "s"}
+    pod = {"metadata": {"name": "p", "namespace": namespace, "labels": labels}}
+    Pod({**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}}, api=api).create()
+    service = Service(named("s", namespace, spec={"selector": labels, "ports": [{"port": 80}]}), api=api)
+    service.create()
+    deadline = time.monotonic() + 10
+    while not service.ready():
+        assert time.monotonic() < deadline
+    assert [p.name for p in service.ready_pods()] == ["p"]
 
 
 async def test_without_blocking(kubeconfig: str, namespace: str) -> None:

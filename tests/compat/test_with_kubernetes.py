@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,3 +196,96 @@ def test_what_the_server_says_of_itself(api: client.ApiClient) -> None:
         host = api.configuration.host
         answer = api.rest_client.request("GET", f"{host}{path}", headers={"accept": "application/json"})
         assert answer.status == 200, path
+
+
+def test_writes_that_must_not_collide(api: client.ApiClient, namespace: str) -> None:
+    """Stale objects, other objects of the same name, and dry runs change nothing."""
+    v1 = client.CoreV1Api(api)
+    first = v1.create_namespaced_config_map(namespace, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+    dry = v1.replace_namespaced_config_map("a", namespace, {"metadata": {"name": "a"}}, dry_run="All")
+    assert dry.data is None
+    first.data = {"k": "w"}
+    v1.replace_namespaced_config_map("a", namespace, first)
+    with pytest.raises(ApiException) as stale:
+        v1.replace_namespaced_config_map("a", namespace, first)
+    assert stale.value.status == 409
+    other = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid="another"))
+    with pytest.raises(ApiException) as refused:
+        v1.delete_namespaced_config_map("a", namespace, body=other)
+    assert refused.value.status == 409
+    maps = dynamic.DynamicClient(api).resources.get(api_version="v1", kind="ConfigMap")
+    odd, strict = {"metadata": {"name": "b"}, "dataa": {}}, [("fieldValidation", "Strict")]
+    with pytest.raises(ApiException) as unknown:
+        maps.create(body=odd, namespace=namespace, query_params=strict)
+    assert 'unknown field "dataa"' in json.loads(unknown.value.body)["message"]
+    assert v1.read_namespaced_config_map("a", namespace).data == {"k": "w"}
+
+
+def test_collections_go_and_dependents_with_them(api: client.ApiClient, namespace: str) -> None:
+    """What is selected is deleted; what it owned follows."""
+    v1 = client.CoreV1Api(api)
+    owner = v1.create_namespaced_config_map(namespace, {"metadata": {"name": "o", "labels": {"go": "yes"}}})
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": owner.metadata.uid}
+    v1.create_namespaced_secret(namespace, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
+    v1.create_namespaced_config_map(namespace, {"metadata": {"name": "stays"}})
+    v1.delete_collection_namespaced_config_map(namespace, label_selector="go=yes")
+    eventually(lambda: not v1.list_namespaced_secret(namespace, field_selector="metadata.name=owned").items)
+    assert "stays" in [item.metadata.name for item in v1.list_namespaced_config_map(namespace).items]
+
+
+def test_rights_are_asked_for_and_refused(api: client.ApiClient, namespace: str) -> None:
+    """Somebody else's rights, before and after a role is bound."""
+    rbac, reviews = client.RbacAuthorizationV1Api(api), client.AuthorizationV1Api(api)
+    asked = client.V1ResourceAttributes(namespace=namespace, verb="list", resource="secrets")
+    review = client.V1SubjectAccessReview(spec=client.V1SubjectAccessReviewSpec(user="jo", resource_attributes=asked))
+    assert not reviews.create_subject_access_review(review).status.allowed
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}
+    rbac.create_namespaced_role(namespace, {"metadata": {"name": "r"}, "rules": [rule]})
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "User", "name": "jo", "apiGroup": group}],
+    }
+    rbac.create_namespaced_role_binding(namespace, binding)
+    assert reviews.create_subject_access_review(review).status.allowed
+    api.set_default_header("Impersonate-User", "jo")
+    assert client.CoreV1Api(api).list_namespaced_secret(namespace).items == []
+    with pytest.raises(ApiException) as refused:
+        client.CoreV1Api(api).list_namespaced_config_map(namespace)
+    assert refused.value.status == 403
+
+
+def test_manifests_from_files(api: client.ApiClient, namespace: str, tmp_path: Path) -> None:
+    """``utils.create_from_yaml`` with several documents and kinds of several groups."""
+    labels = "{app: x}"
+    path = tmp_path / "all.yaml"
+    path.write_text(f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: d}}
+spec:
+  selector: {{matchLabels: {labels}}}
+  template: {{metadata: {{labels: {labels}}}, spec: {{containers: [{{name: c, image: i}}]}}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: s}}
+spec: {{selector: {labels}, ports: [{{port: 80}}]}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{name: p}}
+spec: {{minAvailable: 1, selector: {{matchLabels: {labels}}}}}
+""")
+    utils.create_from_yaml(api, str(path), namespace=namespace)
+    policy = client.PolicyV1Api(api)
+    eventually(lambda: policy.read_namespaced_pod_disruption_budget("p", namespace).status.current_healthy == 1)
+    slices = client.DiscoveryV1Api(api)
+    selector = "kubernetes.io/service-name=s"
+
+    def points() -> list[Any]:
+        found = slices.list_namespaced_endpoint_slice(namespace, label_selector=selector).items
+        return [point for part in found for point in part.endpoints or ()]
+
+    eventually(lambda: [point.conditions.ready for point in points()] == [True])

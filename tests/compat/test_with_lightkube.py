@@ -7,6 +7,7 @@ from typing import Any
 
 import lightkube
 import pytest
+from lightkube import codecs
 from lightkube.generic_resource import (
     create_namespaced_resource,
     get_generic_resource,
@@ -25,6 +26,7 @@ from lightkube.models.core_v1 import (
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Node, Pod, Service
 from lightkube.types import CascadeType, PatchType
 
@@ -125,6 +127,76 @@ def test_generic_resources(lk: lightkube.Client, definition: Any) -> None:
     load_in_cluster_generic_resources(lk)
     assert get_generic_resource("lightkube.test/v1", "Toy") is not None
     lk.delete(toy, "t")
+
+
+def test_what_exists_and_what_does_not(lk: lightkube.Client) -> None:
+    """Errors carry the reasons of the server; dry runs leave nothing."""
+    made = ConfigMap(metadata=ObjectMeta(name="a"))
+    lk.create(made, dry_run=True)
+    with pytest.raises(lightkube.ApiError) as missing:
+        lk.delete(ConfigMap, "a")
+    assert missing.value.status.reason == "NotFound"
+    lk.create(made)
+    with pytest.raises(lightkube.ApiError) as again:
+        lk.create(made)
+    assert again.value.status.reason == "AlreadyExists"
+    bad = Pod(metadata=ObjectMeta(name="Bad_Name"), spec=PodSpec(containers=[Container(name="c", image="i")]))
+    with pytest.raises(lightkube.ApiError) as invalid:
+        lk.create(bad)
+    assert (invalid.value.status.code, invalid.value.status.reason) == (422, "Invalid")
+
+
+def test_stale_objects_are_refused(lk: lightkube.Client) -> None:
+    """A replacement must know the last version; a patch need not."""
+    first = lk.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"k": "1"}))
+    lk.patch(ConfigMap, "a", {"data": {"k": "2"}})
+    with pytest.raises(lightkube.ApiError) as stale:
+        lk.replace(first)
+    assert stale.value.status.reason == "Conflict"
+
+
+def test_collections_go(lk: lightkube.Client) -> None:
+    """All of a kind in a namespace, and nothing else."""
+    for name in "abc":
+        lk.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"mine": "yes"})))
+    lk.create(Service(metadata=ObjectMeta(name="s"), spec=ServiceSpec(ports=[ServicePort(port=80)])))
+    lk.deletecollection(ConfigMap)
+    assert list(lk.list(ConfigMap, labels={"mine": "yes"})) == []
+    assert [o.metadata.name for o in lk.list(Service)] == ["s"]
+
+
+def test_pods_from_birth_to_death(lk: lightkube.Client) -> None:
+    """A pod is created, runs, is labelled, logs, and goes."""
+    lk.create(Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(containers=[Container(name="c", image="i")])))
+    assert lk.wait(Pod, "p", for_conditions=["Ready"]).status.phase == "Running"
+    labelled = lk.patch(Pod, "p", {"metadata": {"labels": {"a": "b"}}}, patch_type=PatchType.MERGE)
+    assert labelled.metadata.labels == {"a": "b"}
+    assert list(lk.log("p", container="c", tail_lines=1)) == ["c\n"]
+    lk.delete(Pod, "p", grace_period=0)
+    deadline = time.monotonic() + 15
+    while any(o.metadata.name == "p" for o in lk.list(Pod)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_manifests_are_loaded_and_applied(lk: lightkube.Client) -> None:
+    """Several documents with kinds of several groups; twice changes nothing."""
+    text = """
+apiVersion: v1
+kind: Secret
+metadata: {name: s}
+stringData: {k: v}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}
+"""
+    made = [lk.apply(found, field_manager="m") for found in codecs.load_all_yaml(text)]
+    again = [lk.apply(found, field_manager="m") for found in codecs.load_all_yaml(text)]
+    assert [type(o).__name__ for o in made] == ["Secret", "Job"]
+    assert [o.metadata.uid for o in made] == [o.metadata.uid for o in again]
+    lk.wait(Job, "j", for_conditions=["Complete"])
 
 
 async def test_without_blocking(kubeconfig: str, namespace: str) -> None:

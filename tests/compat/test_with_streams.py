@@ -15,7 +15,7 @@ from kubernetes_asyncio.stream import WsApiClient
 from envtest.kinds.responders import Command
 from opsdk.apiserver.streams.sessions import Pipe
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
 async def play(command: Command, pipe: Pipe) -> int:

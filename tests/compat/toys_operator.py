@@ -1,10 +1,12 @@
-"""An operator for kopf: a child for each toy, a timer, and something to do before a toy goes."""
+"""An operator for kopf: handlers that fail and come back, children, a timer, a daemon, an index, and a good-bye."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import kopf
+from kubernetes import client, config
 
 GROUP = "kopf.test"
 
@@ -27,6 +29,56 @@ def made(spec: Any, body: Any, name: str, **_: Any) -> dict[str, Any]:
     """What it was told."""
     kopf.info(body, reason="Seen", message="a toy")
     return {"seen": spec.get("replicas", 0), "name": name}
+
+
+@kopf.on.create(GROUP, "v1", "toys", id="stubborn")
+def stubborn(retry: int, patch: Any, **_: Any) -> None:
+    """Works at the third attempt."""
+    patch.status["attempts"] = retry + 1
+    if retry < 2:
+        raise kopf.TemporaryError("not yet", delay=0.1)
+
+
+@kopf.on.create(GROUP, "v1", "toys", id="child")
+def child(body: Any, namespace: str, **_: Any) -> None:
+    """A map that belongs to the toy."""
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{body['metadata']['name']}-child"}}
+    kopf.adopt(made, owner=body)
+    with config.new_client_from_config(os.environ["KUBECONFIG"]) as api:
+        client.CoreV1Api(api).create_namespaced_config_map(namespace, made)
+
+
+@kopf.on.field(GROUP, "v1", "toys", field="spec.replicas", old=kopf.PRESENT)
+def resized(old: int, new: int, patch: Any, **_: Any) -> None:
+    """What changed."""
+    patch.status["resized"] = f"{old} -> {new}"
+
+
+@kopf.on.resume(GROUP, "v1", "toys")
+def resumed(patch: Any, status: Any, **_: Any) -> None:
+    """How often somebody has found it as it was."""
+    patch.status["resumed"] = status.get("resumed", 0) + 1
+
+
+@kopf.index(GROUP, "v1", "toys")
+def sizes(name: str, spec: Any, **_: Any) -> dict[str, int]:
+    """All toys, by name."""
+    return {name: spec.get("replicas", 0)}
+
+
+@kopf.on.event("", "v1", "secrets", annotations={"kopf.test/count": "toys"})
+def counted(patch: Any, meta: Any, sizes: Any, **_: Any) -> None:
+    """Tells a secret how many toys there are."""
+    wanted = str(len(sizes))
+    if meta.annotations.get("kopf.test/toys") != wanted:
+        patch.metadata.annotations["kopf.test/toys"] = wanted
+
+
+@kopf.daemon(GROUP, "v1", "toys", cancellation_timeout=2)
+async def beside(stopped: kopf.DaemonStopped, logger: Any, **_: Any) -> None:
+    """Stays with its toy to the end."""
+    await stopped.wait(60)
+    logger.info("the daemon leaves")
 
 
 @kopf.timer(GROUP, "v1", "toys", interval=0.2)
