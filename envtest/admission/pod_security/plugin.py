@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from envtest.admission.pod_security.checks import violations
-from envtest.admission.pod_security.levels import Demand, Policy, policy_of
+from envtest.admission.pod_security.checks import Violation, violations
+from envtest.admission.pod_security.levels import PREFIX, Demand, Policy, policy_of
 from opsdk.apiserver import problems
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.apiserver.endpoints.admit import Review
@@ -59,16 +59,21 @@ class PodSecurity(Plugin):
     # -------------------------------------------------------------- pods
     def _check_pod(self, review: Review, pod: Tree, *, enforce: bool) -> None:
         policy = self._policy(review.namespace)
+        if enforce:
+            review.call.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
         if policy.lenient:
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        found = violations(policy.audit, meta, spec)
+        if found:
+            review.call.annotate(f"{PREFIX}audit-violations", _would_violate(policy.audit, found))
         found = violations(policy.enforce, meta, spec) if enforce else []
         if found:
             why = f'violates PodSecurity "{policy.enforce}": {", ".join(map(str, found))}'
             raise problems.forbidden(review.served.info, review.name, why)
         found = violations(policy.warn, meta, spec)
         if found:
-            review.warn(f'would violate PodSecurity "{policy.warn}": {", ".join(map(str, found))}')
+            review.warn(_would_violate(policy.warn, found))
 
     def _policy(self, namespace: str) -> Policy:
         found = self._namespace(namespace)
@@ -86,6 +91,10 @@ class PodSecurity(Plugin):
             return
         for text in pod_warnings(name, policy.enforce, self._pods(name)):
             review.warn(text)
+
+
+def _would_violate(demand: Demand, found: Sequence[Violation]) -> str:
+    return f'would violate PodSecurity "{demand}": {", ".join(map(str, found))}'
 
 
 def _stricter(new: Demand, old: Demand) -> bool:

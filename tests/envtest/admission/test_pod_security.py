@@ -186,3 +186,26 @@ async def test_pods_and_what_makes_them() -> None:
         debug = {"spec": {"ephemeralContainers": [{"name": "d", "image": "y"}]}}
         answer = await call("PATCH", f"{pods}/p/ephemeralcontainers", debug, content_type=MERGE)
         assert answer.status == 403
+
+
+async def test_the_audit_log_is_told() -> None:
+    """By which policy a pod was judged, and what the level for audits has against it or its template."""
+    async with Environment() as env:
+        call = Caller(env)
+        labels = {f"{PREFIX}enforce": "baseline", f"{PREFIX}enforce-version": "v1.30", f"{PREFIX}audit": "restricted"}
+        await call("POST", "/api/v1/namespaces", {"metadata": {"name": "heard", "labels": labels}})
+        spec = {"containers": [{"name": "c", "image": "x"}]}
+
+        async def said(path: str, obj: Tree) -> dict[str, str]:
+            assert (await call("POST", path, obj)).status == 201
+            return dict(list(env.audit)[-1].annotations)
+
+        found = await said("/api/v1/namespaces/heard/pods", {"metadata": {"name": "p"}, "spec": spec})
+        assert found[f"{PREFIX}enforce-policy"] == "baseline:v1.30"
+        assert found[f"{PREFIX}audit-violations"].startswith('would violate PodSecurity "restricted:latest": ')
+        template = {"metadata": {"name": "t"}, "template": {"spec": spec}}
+        found = await said("/api/v1/namespaces/heard/podtemplates", template)
+        assert set(found) & {f"{PREFIX}enforce-policy", f"{PREFIX}audit-violations"} == {f"{PREFIX}audit-violations"}
+        found = await said("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
+        assert found[f"{PREFIX}enforce-policy"] == "privileged:latest"
+        assert f"{PREFIX}audit-violations" not in found
