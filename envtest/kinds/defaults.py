@@ -349,7 +349,31 @@ def limit_range(obj: Tree) -> None:
                 item[key] = value
 
 
+def device_claim(obj: Tree) -> None:
+    """One device of each."""
+    _devices(obj.get("spec") or {})
+
+
+def device_claim_template(obj: Tree) -> None:
+    """One device of each."""
+    _devices((obj.get("spec") or {}).get("spec") or {})
+
+
+def _devices(spec: Tree) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for wanted in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if not isinstance(wanted, dict):
+                continue
+            put(wanted, allocationMode="ExactCount")
+            if wanted["allocationMode"] == "ExactCount":
+                put(wanted, count=1)
+            for toleration in wanted.get("tolerations") or ():
+                put(toleration, operator="Equal")
+
+
 DEFAULTS: dict[str, Defaults] = {
+    "resource.k8s.io/resourceclaims": device_claim,
+    "resource.k8s.io/resourceclaimtemplates": device_claim_template,
     "/pods": pod,
     "/podtemplates": pod_template,
     "/namespaces": label_namespace,

@@ -14,7 +14,7 @@ from envtest.kinds.job_rules import (
     validate_job_status,
     validate_job_update,
 )
-from envtest.kinds.pod_rules import pod_spec_warnings
+from envtest.kinds.kind_warnings import workload_warnings
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
@@ -79,11 +79,8 @@ class JobStrategy(TableStrategy):
         return list(validate_job_status(obj, old))
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
-        """Of a template that is new."""
-        if old is not None:
-            return ()
-        template = obj["spec"].get("template") or {}
-        return list(pod_spec_warnings(template.get("spec") or {}, "spec.template.spec"))
+        """Of its name and its template."""
+        return list(workload_warnings(obj, old, resource="jobs"))
 
 
 class CronJobStrategy(TableStrategy):
@@ -95,3 +92,7 @@ class CronJobStrategy(TableStrategy):
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See the class."""
         return list(validate_cron_job(obj))
+
+    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+        """Of its name and its template."""
+        return list(workload_warnings(obj, old, resource="cronjobs", path="spec.jobTemplate.spec.template"))

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from envtest.extensions.definitions import DefinitionStrategy
 from envtest.extensions.definitions import defaults as definition_defaults
-from envtest.kinds import claim_rules, cluster_rules, network_rules, storage_rules
+from envtest.kinds import (
+    address_rules,
+    claim_rules,
+    cluster_rules,
+    device_rules,
+    kind_warnings,
+    network_rules,
+    storage_rules,
+)
 from envtest.kinds.api_services import SERVICES, ApiServiceStrategy
 from envtest.kinds.autoscalers import AutoscalerStrategy
 from envtest.kinds.catalogue import Catalogue
@@ -25,6 +34,7 @@ from envtest.kinds.ruled import RuledStrategy, Rules
 from envtest.kinds.services import ServiceStrategy
 from envtest.kinds.signing_requests import SigningRequestStrategy
 from envtest.kinds.webhooks import WebhookStrategy
+from envtest.kinds.workload_rules import validate_pod_template
 from envtest.kinds.workloads import (
     DaemonSetStrategy,
     ReplicationControllerStrategy,
@@ -32,16 +42,70 @@ from envtest.kinds.workloads import (
     StatefulSetStrategy,
     WorkloadStrategy,
 )
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+
+def _nothing(_: Tree) -> Iterator[Cause]:
+    return iter(())
+
+
+def _spec_field(key: str, obj: Tree) -> str:
+    return str((obj.get("spec") or {}).get(key, ""))
+
 
 RULES: dict[str, Rules] = {
     "/persistentvolumeclaims": Rules(
-        new=claim_rules.validate_claim, changed=claim_rules.validate_claim_update, initial_status={"phase": "Pending"}
+        new=claim_rules.validate_claim,
+        changed=claim_rules.validate_claim_update,
+        initial_status={"phase": "Pending"},
+        warnings=kind_warnings.claim_warnings,
     ),
     "/persistentvolumes": Rules(
-        new=claim_rules.validate_volume, changed=claim_rules.validate_volume_update, initial_status={"phase": "Pending"}
+        new=claim_rules.validate_volume,
+        changed=claim_rules.validate_volume_update,
+        initial_status={"phase": "Pending"},
+        warnings=kind_warnings.volume_warnings,
+    ),
+    "/serviceaccounts": Rules(new=_nothing, warnings=kind_warnings.account_warnings),
+    "/podtemplates": Rules(
+        new=lambda obj: validate_pod_template(obj.get("template") or {}, "template"),
+        warnings=kind_warnings.template_warnings,
     ),
     "storage.k8s.io/storageclasses": Rules(
-        new=storage_rules.validate_class, changed=storage_rules.validate_class_update
+        new=storage_rules.validate_class,
+        changed=storage_rules.validate_class_update,
+        warnings=kind_warnings.class_warnings,
+    ),
+    "storage.k8s.io/csistoragecapacities": Rules(
+        new=storage_rules.validate_capacity, changed=storage_rules.validate_capacity_update
+    ),
+    "storage.k8s.io/volumeattributesclasses": Rules(
+        new=storage_rules.validate_attributes, changed=storage_rules.validate_attributes_update
+    ),
+    "networking.k8s.io/ingressclasses": Rules(
+        new=address_rules.validate_ingress_class, changed=address_rules.validate_ingress_class_update
+    ),
+    "networking.k8s.io/ipaddresses": Rules(
+        new=address_rules.validate_address,
+        changed=address_rules.validate_address_update,
+        name=address_rules.address_name,
+    ),
+    "networking.k8s.io/servicecidrs": Rules(
+        new=address_rules.validate_blocks, changed=address_rules.validate_blocks_update
+    ),
+    "resource.k8s.io/deviceclasses": Rules(new=device_rules.validate_device_class),
+    "resource.k8s.io/resourceclaims": Rules(
+        new=device_rules.validate_device_claim, changed=device_rules.validate_device_claim_update
+    ),
+    "resource.k8s.io/resourceclaimtemplates": Rules(
+        new=device_rules.validate_claim_template, changed=device_rules.validate_device_claim_update
+    ),
+    "resource.k8s.io/resourceslices": Rules(
+        new=device_rules.validate_slice,
+        changed=device_rules.validate_slice_update,
+        selectable={key: partial(_spec_field, key.removeprefix("spec.")) for key in ("spec.nodeName", "spec.driver")},
+        wrong_field="field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
     ),
     "storage.k8s.io/csidrivers": Rules(new=storage_rules.validate_driver, changed=storage_rules.validate_driver_update),
     "storage.k8s.io/csinodes": Rules(new=storage_rules.validate_driver_node),
@@ -49,7 +113,9 @@ RULES: dict[str, Rules] = {
         new=storage_rules.validate_attachment, changed=storage_rules.validate_attachment_update
     ),
     "node.k8s.io/runtimeclasses": Rules(
-        new=storage_rules.validate_runtime, changed=storage_rules.validate_runtime_update
+        new=storage_rules.validate_runtime,
+        changed=storage_rules.validate_runtime_update,
+        warnings=kind_warnings.runtime_warnings,
     ),
     "/nodes": Rules(
         new=cluster_rules.validate_node,
@@ -64,12 +130,15 @@ RULES: dict[str, Rules] = {
     "discovery.k8s.io/endpointslices": Rules(
         new=network_rules.validate_endpoint_slice, changed=network_rules.validate_slice_update
     ),
-    "networking.k8s.io/networkpolicies": Rules(new=network_rules.validate_network_policy),
+    "networking.k8s.io/networkpolicies": Rules(
+        new=network_rules.validate_network_policy, warnings=kind_warnings.network_policy_warnings
+    ),
     "networking.k8s.io/ingresses": Rules(
         new=network_rules.validate_ingress,
         changed=lambda obj, _old: network_rules.validate_ingress_spec(obj.get("spec") or {}),
         status=network_rules.validate_ingress_status,
         initial_status={"loadBalancer": {}},
+        warnings=kind_warnings.ingress_warnings,
     ),
     "policy/poddisruptionbudgets": Rules(
         new=cluster_rules.validate_budget,

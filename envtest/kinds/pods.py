@@ -15,7 +15,8 @@ from envtest.kinds.pod_changes import (
     validate_resize,
 )
 from envtest.kinds.pod_defaults import containers
-from envtest.kinds.pod_rules import pod_spec_warnings, validate_pod_spec
+from envtest.kinds.pod_rules import validate_pod_spec
+from envtest.kinds.pod_warnings import name_warnings, pod_warnings
 from envtest.tables.load import Row
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver.registry.context import Context
@@ -114,8 +115,10 @@ class PodStrategy(TableStrategy):
         return list(validate_pod_status(obj, old))
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
-        """Of the spec, when it is new."""
-        return list(pod_spec_warnings(obj["spec"], "spec")) if old is None else ()
+        """Of name and spec, when they are new."""
+        if old is not None:
+            return ()
+        return [*name_warnings(obj["metadata"].get("name", ""), pod=True), *pod_warnings(obj)]
 
     def grace(self, obj: Tree, options: DeleteOptions) -> int:
         """What was asked for, else what the pod wants; none where no kubelet would confirm."""

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
+from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import FieldGetter
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
-from opsdk.errors import Cause
+from opsdk.errors import ApiError, Cause
 
 New = Callable[[Tree], Iterator[Cause]]
 Changed = Callable[[Tree, Tree], Iterator[Cause]]
@@ -27,6 +28,9 @@ class Rules:
         status: rules of a changed status.
         initial_status: the status of a new object; None keeps what the client sent.
         selectable: field selectors besides name and namespace.
+        warnings: what makers and changers of an object should know.
+        name: why a name is none; None goes by the tables.
+        wrong_field: how an unknown field selector is refused, where the kind has words of its own.
     """
 
     new: New
@@ -34,6 +38,9 @@ class Rules:
     status: Changed | None = None
     initial_status: Tree | None = field(default_factory=dict)
     selectable: Mapping[str, FieldGetter] = field(default_factory=dict)
+    warnings: Callable[[Tree, Tree | None], Iterable[str]] | None = None
+    name: Callable[[str], Sequence[str]] | None = None
+    wrong_field: str = ""
 
 
 class RuledStrategy(TableStrategy):
@@ -43,6 +50,10 @@ class RuledStrategy(TableStrategy):
         super().__init__(row, has_status=has_status)
         self._rules = rules
         self.selectable = rules.selectable
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """See `Rules`."""
+        return super().name_rule(name, prefix=prefix) if self._rules.name is None else self._rules.name(name)
 
     def initial_status(self, obj: Tree) -> Tree:
         """See `Rules`."""
@@ -62,3 +73,12 @@ class RuledStrategy(TableStrategy):
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """See `Rules`."""
         return list(self._rules.status(obj, old)) if self._rules.status is not None else ()
+
+    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+        """See `Rules`."""
+        return list(self._rules.warnings(obj, old)) if self._rules.warnings is not None else ()
+
+    def unknown_field(self, key: str) -> ApiError:
+        """See `Rules`."""
+        wrong = self._rules.wrong_field
+        return problems.bad_request(wrong.format(key)) if wrong else super().unknown_field(key)

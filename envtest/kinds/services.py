@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 
 from envtest.kinds.base import TableStrategy
+from envtest.kinds.kind_warnings import service_warnings
 from envtest.kinds.service_rules import (
     externally_accessible,
     is_headless,
@@ -230,6 +231,10 @@ class ServiceStrategy(TableStrategy):
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See the rules."""
         return list(validate_service(obj["spec"]))
+
+    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+        """See `service_warnings`."""
+        return list(service_warnings(obj, old))
 
     # -------------------------------------------------------------- update
     def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:

@@ -8,6 +8,8 @@ from typing import Final
 from envtest.kinds import rules
 from envtest.kinds.container_rules import validate_resources
 from envtest.kinds.pod_rules import validate_tolerations
+from envtest.kinds.selector_rules import check_label_selector
+from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -178,3 +180,44 @@ def validate_runtime_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """The handler stays."""
     yield from validate_runtime(obj)
     yield from rules.unchanged(obj, old, "handler")
+
+
+# ------------------------------------------------------------------ capacities
+def validate_capacity(obj: Tree) -> Iterator[Cause]:
+    """How much a driver can still provide."""
+    name = obj.get("storageClassName", "")
+    if not name:
+        yield problems.required("storageClassName")
+    else:
+        yield from rules.subdomain(name, "storageClassName")
+    if obj.get("nodeTopology") is not None:
+        yield from check_label_selector(obj["nodeTopology"], "nodeTopology")
+    for key in ("capacity", "maximumVolumeSize"):
+        if obj.get(key) is not None and Quantity(str(obj[key])) < Quantity("0"):
+            yield problems.invalid_value(key, obj[key], rules.NOT_NEGATIVE)
+
+
+def validate_capacity_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """What it is about stays."""
+    yield from validate_capacity(obj)
+    for key in ("nodeTopology", "storageClassName"):
+        yield from rules.unchanged(obj, old, key)
+
+
+# ------------------------------------------------------------------ classes of attributes
+def validate_attributes(obj: Tree) -> Iterator[Cause]:
+    """A class of attributes of volumes."""
+    driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}
+    if not driver:
+        yield problems.required("driverName")
+    else:
+        yield from rules.each(names.qualified_name(driver.lower()), driver, "driverName")
+    yield from _parameters(parameters)
+    if not parameters:
+        yield problems.required("parameters", "must contain at least one key/value pair")
+
+
+def validate_attributes_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """Volumes that follow it stay as they are described."""
+    for key in ("driverName", "parameters"):
+        yield from rules.unchanged(obj, old, key)

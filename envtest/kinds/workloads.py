@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from envtest.kinds import rules
 from envtest.kinds import workload_rules as checks
 from envtest.kinds.base import TableStrategy
-from envtest.kinds.pod_rules import pod_spec_warnings
+from envtest.kinds.kind_warnings import workload_warnings
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
 from opsdk.apiserver.raw import raw_text
@@ -75,11 +75,8 @@ class WorkloadStrategy(TableStrategy):
         return list(checks.validate_counts(self.info.resource, obj.get("status") or {}, old.get("status") or {}))
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
-        """Of a template that is new."""
-        template = (obj.get("spec") or {}).get("template") or {}
-        if old is not None and ((old.get("spec") or {}).get("template") or {}) == template:
-            return ()
-        return list(pod_spec_warnings(template.get("spec") or {}, "spec.template.spec"))
+        """Of its name and its template."""
+        return list(workload_warnings(obj, old, resource=self.info.resource))
 
     def generation_changed(self, obj: Tree, old: Tree) -> bool:
         """Deployments count their annotations too."""

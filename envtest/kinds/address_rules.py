@@ -1,0 +1,163 @@
+"""Ingress classes, addresses and blocks of addresses: what is wrong with them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from envtest.kinds import rules
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_IMMUTABLE: Final = "field is immutable"
+_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_MOST_CONTROLLER: Final = 250
+
+
+# ------------------------------------------------------------------ ingress classes
+def validate_ingress_class(obj: Tree) -> Iterator[Cause]:
+    """Who looks after ingresses."""
+    spec = obj.get("spec") or {}
+    controller = spec.get("controller", "")
+    if len(controller) > _MOST_CONTROLLER:
+        yield problems.too_long("spec.controller", _MOST_CONTROLLER)
+    yield from domain_path(controller, "spec.controller")
+    if spec.get("parameters") is not None:
+        yield from _parameters(spec["parameters"], "spec.parameters")
+
+
+def domain_path(text: str, path: str) -> Iterator[Cause]:
+    """``example.com/thing``."""
+    if not text:
+        yield problems.required(path)
+        return
+    host, slash, rest = text.partition("/")
+    if not (host and slash and rest):
+        yield problems.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        return
+    yield from rules.each(names.dns_subdomain(host), host, path)
+    if not re.fullmatch(_PATH, rest):
+        yield problems.invalid_value(path, rest, f"Invalid path (regex used for validation is '{_PATH}')")
+
+
+def _parameters(found: Tree, path: str) -> Iterator[Cause]:
+    if found.get("apiGroup") is not None:
+        yield from rules.subdomain(found["apiGroup"], f"{path}.apiGroup")
+    for key in ("kind", "name"):
+        yield from _segment(found.get(key, ""), f"{path}.{key}", f"{key} is required")
+    scope, namespace = found.get("scope"), found.get("namespace")
+    if scope is None:
+        yield problems.required(f"{path}.scope")
+        return
+    if scope not in ("Cluster", "Namespace"):
+        yield problems.unsupported(f"{path}.scope", scope, ("Cluster", "Namespace"))
+        return
+    if scope == "Cluster" and namespace is not None:
+        yield problems.not_allowed(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
+    elif scope == "Namespace" and namespace is None:
+        yield problems.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
+    elif namespace is not None:
+        yield from rules.label(namespace, f"{path}.namespace")
+
+
+def _segment(text: str, path: str, why: str = "") -> Iterator[Cause]:
+    if not text:
+        yield problems.required(path, why)
+    else:
+        yield from rules.each(names.path_segment(text), text, path)
+
+
+def validate_ingress_class_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """The controller stays."""
+    now, before = obj.get("spec") or {}, old.get("spec") or {}
+    yield from rules.unchanged(now, before, "controller", "spec.controller")
+    yield from validate_ingress_class(obj)
+
+
+# ------------------------------------------------------------------ addresses
+def address_name(name: str) -> Sequence[str]:
+    """Why an address is no name of an IPAddress."""
+    try:
+        found = ipaddress.ip_address(name)
+    except ValueError:
+        return [f"ParseAddr({problems.quoted(name)}): unable to parse IP"]
+    return [] if str(found) == name else ["must be a canonical format IP address"]
+
+
+def validate_address(obj: Tree) -> Iterator[Cause]:
+    """An address that somebody has."""
+    parent = (obj.get("spec") or {}).get("parentRef")
+    if parent is None:
+        yield problems.required("spec.parentRef")
+        return
+    if parent.get("group"):
+        yield from rules.subdomain(parent["group"], "spec.parentRef.group")
+    yield from _segment(parent.get("resource", ""), "spec.parentRef.resource")
+    yield from _segment(parent.get("name", ""), "spec.parentRef.name")
+    if parent.get("namespace"):
+        yield from _segment(parent["namespace"], "spec.parentRef.namespace")
+
+
+def validate_address_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """It stays with whom it is."""
+    now, before = obj.get("spec") or {}, old.get("spec") or {}
+    yield from rules.unchanged(now, before, "parentRef", "spec.parentRef")
+
+
+# ------------------------------------------------------------------ blocks
+def validate_blocks(obj: Tree) -> Iterator[Cause]:
+    """Where services get their addresses from."""
+    spec = obj.get("spec") or {}
+    blocks, path = spec.get("cidrs") or [], "spec.cidrs"
+    if not blocks:
+        yield problems.required(path, "at least one CIDR required")
+        return
+    if len(blocks) > 2:
+        yield problems.invalid_value(path, {"CIDRs": blocks}, "may only hold up to 2 values")
+        return
+    if len(blocks) == 2 and {_family(block) for block in blocks} != {4, 6}:
+        text = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+        yield problems.invalid_value(path, {"CIDRs": blocks}, text)
+        return
+    for index, block in enumerate(blocks):
+        yield from _block(block, f"{path}[{index}]")
+
+
+def _family(block: str) -> int:
+    try:
+        return ipaddress.ip_interface(block).version
+    except ValueError:
+        return 0
+
+
+def _block(block: str, path: str) -> Iterator[Cause]:
+    try:
+        found = ipaddress.ip_interface(block) if "/" in block else None
+    except ValueError:
+        found = None
+    if found is None:
+        yield problems.invalid_value(path, block, _CIDR)
+    elif found.ip != found.network.network_address:
+        yield problems.invalid_value(path, block, "must not have bits set beyond the prefix length")
+    elif str(found) != block:
+        yield problems.invalid_value(path, block, f"must be in canonical form ({problems.quoted(str(found))})")
+
+
+def validate_blocks_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """A second family may come; what is there stays."""
+    now, before = ((o.get("spec") or {}).get("cidrs") or [] for o in (obj, old))
+    if len(now) == len(before):
+        for index, (block, was) in enumerate(zip(now, before, strict=True)):
+            if block != was:
+                yield problems.invalid_value(f"spec.cidrs[{index}]", now[0], _IMMUTABLE)
+    elif (len(before), len(now)) == (1, 2):
+        if now[0] != before[0]:
+            yield problems.invalid_value("spec.cidrs[0]", now[0], _IMMUTABLE)
+        yield from validate_blocks(obj)
+    else:
+        yield problems.invalid_value("spec.cidrs", now or None, _IMMUTABLE)

@@ -1,0 +1,68 @@
+"""One kind's rules without a server: defaults, validation, warnings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envtest.tables.load import Row
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.errors import Cause
+from tests.envtest.kinds.trees import kinds, known, model_of
+
+Tree = dict[str, Any]
+
+
+def row_of(resource: str) -> Row:
+    """A kind's row, by ``group/resource``."""
+    group, _, name = resource.rpartition("/")
+    return next(row for row in kinds() if (row.info.group, row.info.resource) == (group, name))
+
+
+def read(resource: str, tree: Tree) -> Tree:
+    """An object as the server takes it in."""
+    row = row_of(resource)
+    meta: Tree = {"name": "a", **({"namespace": "default"} if row.info.namespaced else {})}
+    whole = {**tree, "metadata": {**meta, "uid": "u", **tree.get("metadata", {})}}
+    model = model_of(row)
+    return model.default(model.decode(whole).obj)
+
+
+def _shown(causes: list[Cause]) -> list[str]:
+    return [f"{cause.field}: {cause.message}" for cause in causes]
+
+
+def wrong(resource: str, tree: Tree, old: Tree | None = None) -> list[str]:
+    """What is wrong with a new object, or with one that replaces `old`."""
+    row = row_of(resource)
+    strategy = known().strategy(row, has_status=True)
+    call = Context(namespace="default" if row.info.namespaced else "")
+    obj = read(resource, tree)
+    if old is None:
+        strategy.prepare_for_create(call, obj)
+        return _shown([*strategy.validate(call, obj)])
+    before = read(resource, old)
+    strategy.prepare_for_create(call, before)
+    strategy.prepare_for_update(call, obj, before)
+    return _shown([*strategy.validate_update(call, obj, before)])
+
+
+def warned(resource: str, tree: Tree, old: Tree | None = None) -> list[str]:
+    """What its maker, or changer, is told."""
+    strategy = known().strategy(row_of(resource), has_status=True)
+    before = None if old is None else read(resource, old)
+    return list(strategy.warnings(Context(), read(resource, tree), before))
+
+
+def changed(tree: Tree, path: str, value: Any) -> Tree:
+    """A copy with another value at a dotted path; None takes it away."""
+    made: Tree = copy_tree(tree)
+    at: Any = made
+    *before, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    for part in before:
+        at = at.setdefault(part, {}) if isinstance(at, dict) else at[part]
+    if value is None:
+        at.pop(last, None)
+    else:
+        at[last] = value
+    return made
