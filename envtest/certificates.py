@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALID = timedelta(days=3650)
+_USAGES = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,22 @@ class Authority:
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._issue(subject, ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
+    def certify(self, request: bytes, usages: Sequence[str], seconds: int | None = None) -> bytes:
+        """A certificate (PEM) for what a request (PEM) asks, of use for these `usages`, as the API names them."""
+        asked = x509.load_pem_x509_csr(request)
+        valid = timedelta(days=365) if seconds is None else timedelta(seconds=seconds)
+        builder = _builder(asked.subject, self._cert.subject, asked.public_key(), valid=valid)
+        extended = [_USAGES[u] for u in usages if u in _USAGES]
+        if extended:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
+        for extension in asked.extensions:
+            if isinstance(extension.value, x509.SubjectAlternativeName):
+                builder = builder.add_extension(extension.value, critical=extension.critical)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
     def _issue(
         self, subject: x509.Name, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
     ) -> KeyPair:
@@ -91,7 +110,9 @@ class Authority:
         return _pair(builder.sign(self._key, hashes.SHA256()), key)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, *, valid: timedelta = _VALID
+) -> x509.CertificateBuilder:
     # Certificates are checked against the machine's clock, whatever time it is inside the server.
     now = datetime.now(UTC)
     return (
@@ -101,7 +122,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _VALID)
+        .not_valid_after(now + valid)
     )
 
 

@@ -136,7 +136,14 @@ class Environment(Closing):
             identity=self._proxy_identity,
             clock=clock,
         )
-        self._simulated = simulate(self.plane, self.tokens, controllers, stages=stages, certificate=self._certificate)
+        self._simulated = simulate(
+            self.plane,
+            self.tokens,
+            controllers,
+            stages=stages,
+            certificate=self._certificate,
+            certify=self._certify,
+        )
         self._stack = AsyncExitStack()
         self._authority: Authority | None = None
         self._proxies: Authority | None = None
@@ -191,6 +198,9 @@ class Environment(Closing):
             return self._trust.identity
         pair = self.proxies.client(NAME)
         return Identity(pair.cert, pair.key)
+
+    def _certify(self, request: bytes, usages: Sequence[str], seconds: int | None) -> bytes:
+        return self.authority.certify(request, usages, seconds)
 
     def _certificate(self) -> str:
         return self.authority.pair.cert.decode()

@@ -353,7 +353,7 @@ def _make_indexed(view: View, counted: Tally, held: Mapping[int, Tree], missing:
     waiting: list[float] = []
     for index in (n for n in range(int(view.spec.get("completions") or 0)) if n not in taken):
         if missing <= 0:
-            return
+            break
         before = held.get(index)
         left = _until_next(before, view.now)
         missing -= 1

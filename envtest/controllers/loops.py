@@ -32,8 +32,17 @@ Sign = Callable[[Mapping[str, Any]], str]
 """Makes a token of claims."""
 
 
+Certify = Callable[[bytes, Sequence[str], int | None], bytes]
+"""Makes a certificate (PEM) of a request (PEM), usages, and the seconds for which it is good."""
+
+
 def _no_certificate() -> str:
     return ""
+
+
+def no_authority(_: bytes, __: Sequence[str], ___: int | None) -> bytes:
+    """Nobody signs."""
+    return b""
 
 
 def _no_signature(_: Mapping[str, Any]) -> str:
@@ -49,6 +58,7 @@ class Kit:
         stages: what becomes of pods.
         certificate: gives the certificates (PEM) that clients in the cluster trust.
         sign: signs tokens of service accounts.
+        certify: signs requests for certificates.
     """
 
     hub: Hub
@@ -58,6 +68,7 @@ class Kit:
     stages: Sequence[Stage] = ()
     certificate: Callable[[], str] = _no_certificate
     sign: Sign = _no_signature
+    certify: Certify = no_authority
 
     def now(self) -> datetime:
         """The time of day."""

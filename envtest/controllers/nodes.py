@@ -29,9 +29,18 @@ from envtest.controllers.pod_status import (
     state_of,
     status_in,
 )
-from envtest.controllers.scheduling import NOT_READY, asked_by, binding, schedule, unschedulable, waits_for_scheduler
+from envtest.controllers.scheduling import (
+    NOT_READY,
+    Place,
+    asked_by,
+    binding,
+    schedule,
+    unschedulable,
+    waits_for_scheduler,
+)
 from envtest.controllers.stages import Stage, State, stage_for
-from envtest.controllers.writes import NODES, PODS, Create, Delete, Note, Update
+from envtest.controllers.volumes import claims_of, unbound
+from envtest.controllers.writes import CLAIMS, NODES, PODS, STORAGE_CLASSES, Create, Delete, Note, Update
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
 
@@ -147,6 +156,7 @@ class KubeletController(Controller):
         """Pods; nodes, and the pods that wait for one or are on it."""
         self.hub.on(PODS, self._pod)
         self.hub.on(NODES, self._node)
+        self.hub.on(CLAIMS, lambda _: self._reschedule())
 
     def _pod(self, event: Event) -> None:
         if event.new is None:
@@ -251,8 +261,14 @@ class KubeletController(Controller):
 
     async def _place(self, pod: Tree) -> None:
         nodes = list(self.hub.all(NODES).values())
-        place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
         meta = pod["metadata"]
+        place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
+        why = self._claims(pod)
+        if why:
+            place = Place(
+                message=f"0/{len(nodes)} nodes are available: {why}. preemption: 0/{len(nodes)} nodes are"
+                f" available: {len(nodes)} Preemption is not helpful for scheduling."
+            )
         if place.node:
             await self.kit.api.write(Create(PODS, binding(pod, place.node), "binding"))
             text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {place.node}"
@@ -262,6 +278,13 @@ class KubeletController(Controller):
         if status is not None:
             await self.kit.api.write(Update(PODS, with_status(pod, status), "status"))
             await self.scheduler.tell(Note(pod, "FailedScheduling", place.message, warning=True))
+
+    def _claims(self, pod: Tree) -> str:
+        """What keeps a pod from being placed for its claims' sake."""
+        names, namespace = claims_of(pod), pod["metadata"]["namespace"]
+        found = {n: c for n in names if (c := self.hub.get(CLAIMS.key(namespace, n))) is not None}
+        kinds = {k["metadata"]["name"]: k for k in self.hub.all(STORAGE_CLASSES).values()} if names else {}
+        return unbound(pod, found, kinds)
 
     def _by_node(self) -> dict[str, list[Tree]]:
         found: dict[str, list[Tree]] = defaultdict(list)

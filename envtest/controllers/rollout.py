@@ -190,7 +190,11 @@ def shrink_old(deployment: Tree, new: Tree, old: Sequence[Tree]) -> dict[str, in
         cut = min(spare, broken)
         sizes[name] -= cut
         spare -= cut
-    available = total([*old, new], "availableReplicas") - minimum
+    # Pods that are about to go, because their replica set was told so, are not there any more.
+    available = sum(
+        min(before.get(s["metadata"]["name"], replicas_of(s)), status_of(s, "availableReplicas")) for s in [*old, new]
+    )
+    available -= minimum
     for item in old:
         name = item["metadata"]["name"]
         cut = max(min(available, sizes[name]), 0)

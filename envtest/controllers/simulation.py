@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from envtest.controllers.api import Api
-from envtest.controllers.loops import Controller, Kit, Runner
+from envtest.controllers.loops import Certify, Controller, Kit, Runner, no_authority
 from envtest.controllers.mirror import Hub
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.controllers.writes import Resource
@@ -45,6 +45,9 @@ _WHERE: Mapping[str, str] = {
     "resourcequota": "quotas:QuotaController",
     "serviceaccount": "accounts:ServiceAccountController",
     "serviceaccount-token": "accounts:TokenController",
+    "certificatesigningrequest-approving": "signing:ApprovingController",
+    "certificatesigningrequest-signing": "signing:SigningController",
+    "certificatesigningrequest-cleaner": "signing:CleaningController",
     "node-lifecycle": "node_lifecycle:NodeLifecycleController",
     "taint-eviction": "node_lifecycle:TaintEvictionController",
     "pod-garbage-collector": "pod_collector:PodCollector",
@@ -55,6 +58,9 @@ _ALIASES = {
     "garbagecollector": "garbage-collector",
     "endpoint": "endpoints",
     "nodelifecycle": "node-lifecycle",
+    "csrapproving": "certificatesigningrequest-approving",
+    "csrsigning": "certificatesigningrequest-signing",
+    "csrcleaner": "certificatesigningrequest-cleaner",
     "podgc": "pod-garbage-collector",
     "root-ca-publisher": "serviceaccount",
     "pvc": "persistentvolume-binder",
@@ -115,10 +121,12 @@ def simulate(
     *,
     stages: Sequence[Stage] = DEFAULT_STAGES,
     certificate: Callable[[], str] = str,
+    certify: Certify = no_authority,
 ) -> Runner:
     """The runner of the wanted controllers, to be started; it works as users that are added to the plane's `tokens`.
 
-    `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust.
+    `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust,
+    `certify` makes more.
     """
     names = chosen(wanted)
     plane.components.simulated = bool(names)
@@ -130,6 +138,7 @@ def simulate(
         stages=stages,
         certificate=certificate,
         sign=plane.access.key.sign,
+        certify=certify,
     )
     return Runner(kit, [_class(name)(kit) for name in _WHERE if name in names])
 

@@ -145,6 +145,8 @@ def _fill(view: View) -> list[Write | Note]:
     for ordinal in view.ordinals:
         pod = view.pods.get(ordinal)
         if pod is None:
+            if _stale(view, f"{view.owner['metadata']['name']}-{ordinal}"):
+                return writes
             writes.extend(_new(view, ordinal))
         elif phase_of(pod) in ("Succeeded", "Failed") and not deleting(pod):
             writes.extend([*_lost(view.owner, pod), _remove(view.owner, pod)])
@@ -245,6 +247,14 @@ def _claim_name(template: Tree, pod: str) -> str:
     return f"{template['metadata']['name']}-{pod}"
 
 
+def _stale(view: View, pod: str) -> bool:
+    """Whether a claim still belongs to a pod of this name that is gone: it is about to go, too."""
+    templates = view.owner["spec"].get("volumeClaimTemplates") or ()
+    found = (view.claims.get(_claim_name(t, pod)) for t in templates)
+    owners = (r for c in found if c is not None for r in c["metadata"].get("ownerReferences") or ())
+    return any(r.get("kind") == "Pod" and r.get("name") == pod for r in owners)
+
+
 def _missing_claims(view: View, pod: str) -> list[Write | Note]:
     writes: list[Write | Note] = []
     for template in view.owner["spec"].get("volumeClaimTemplates") or ():
@@ -339,9 +349,16 @@ class StatefulSetController(PlanningController):
     resource = STATEFUL_SETS
 
     def wire(self) -> None:
-        """Revisions too: a deleted one comes back."""
+        """Revisions too: a deleted one comes back; and claims that go, as a pod may wait for that."""
         super().wire()
         self.hub.on(REVISIONS, self._revision)
+        self.hub.on(CLAIMS, self._claim)
+
+    def _claim(self, event: Event) -> None:
+        namespace = event.obj["metadata"]["namespace"]
+        for owner in self.hub.in_namespace(STATEFUL_SETS, namespace) if event.new is None else ():
+            if owner["spec"].get("volumeClaimTemplates"):
+                self.queue.add(STATEFUL_SETS.key(namespace, owner["metadata"]["name"]))
 
     def _revision(self, event: Event) -> None:
         for ref in event.obj["metadata"].get("ownerReferences") or ():

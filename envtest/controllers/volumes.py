@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from envtest.controllers.loops import Controller
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import deleting, phase_of, with_status
-from envtest.controllers.writes import CLAIMS, PODS, VOLUMES, Create, Delete, Resource, Update, Write
+from envtest.controllers.writes import (
+    CLAIMS,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Create,
+    Delete,
+    Note,
+    Resource,
+    Update,
+    Write,
+    Writes,
+)
+from envtest.kinds.workload_rules import selects
+from opsdk.api.quantity import Quantity
 from opsdk.apiserver.storage.ports import Tree
 
 _CLAIM_IN_USE, _VOLUME_IN_USE = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
+_LATER, _NOBODY = "WaitForFirstConsumer", "kubernetes.io/no-provisioner"
 _COMPLETED, _BY = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
 
 
@@ -21,33 +37,143 @@ def claims_of(pod: Tree) -> list[str]:
     return [s["claimName"] for s in sources if s.get("claimName")]
 
 
-def plan_claim(claim: Tree, volume: Tree | None, *, used: bool) -> Sequence[Write]:
-    """One step of a claim; `volume` is the one it names, or would get."""
-    meta, spec = claim["metadata"], claim["spec"]
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a claim's fate depends on.
+
+    `volume` is the one it names, `others` those that may be bound; `kind` is its storage class, if that is there;
+    `used` says that a pod runs with it, `wanted` that one is there that would.
+    """
+
+    volume: Tree | None = None
+    others: Sequence[Tree] = ()
+    kind: Tree | None = None
+    used: bool = False
+    wanted: bool = False
+
+
+def plan_claim(claim: Tree, around: Around) -> Writes:
+    """One step of a claim."""
+    spec, volume = claim["spec"], around.volume
     if deleting(claim):
-        return [] if used else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
+        return [] if around.used else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
     if not spec.get("volumeName"):
-        name = volume_name(claim)
-        marks = {**(meta.get("annotations") or {}), _COMPLETED: "yes", _BY: "yes"}
-        bound = {**claim, "metadata": {**meta, "annotations": marks}, "spec": {**spec, "volumeName": name}}
-        made = [Create(VOLUMES, _volume(claim, name))] if volume is None else []
-        return [*made, Update(CLAIMS, bound)]
-    if volume is None or phase_of(claim) == "Bound" or not _takes(volume, claim):
+        return _bind(claim, around)
+    if volume is None:
+        return _lose(claim) if phase_of(claim) == "Bound" else []
+    if not _takes(volume, claim):
         return []
-    capacity = (volume["spec"].get("capacity") or {}).get("storage", "0")
-    status = {
-        "phase": "Bound",
-        "accessModes": list(volume["spec"].get("accessModes") or ()),
-        "capacity": {"storage": capacity},
-    }
+    if phase_of(claim) == "Bound" and not _grows(claim, volume):
+        return []
+    if _grows(claim, volume):
+        capacity = {**volume["spec"]["capacity"], "storage": _asked(claim)}
+        return [Update(VOLUMES, {**volume, "spec": {**volume["spec"], "capacity": capacity}})]
+    status = {**(claim.get("status") or {}), "phase": "Bound", **_shape(volume)}
     return [Update(CLAIMS, with_status(claim, status), "status")]
+
+
+def _shape(volume: Tree) -> Tree:
+    capacity = (volume["spec"].get("capacity") or {}).get("storage", "0")
+    return {"accessModes": list(volume["spec"].get("accessModes") or ()), "capacity": {"storage": capacity}}
+
+
+def _asked(claim: Tree) -> str:
+    return str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "1Gi"))
+
+
+def _grows(claim: Tree, volume: Tree) -> bool:
+    """Whether a bound claim asks for more than its volume has."""
+    there = (volume["spec"].get("capacity") or {}).get("storage", "0")
+    return phase_of(claim) == "Bound" and Quantity(_asked(claim)) > Quantity(there)
+
+
+def resized(claim: Tree, volume: Tree | None) -> Writes:
+    """The claim says how large its volume is by now."""
+    shown = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
+    if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
+        return []
+    if shown == _shape(volume)["capacity"]["storage"]:
+        return []
+    return [Update(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
+
+
+def _lose(claim: Tree) -> Writes:
+    text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    lost = {**(claim.get("status") or {}), "phase": "Lost"}
+    return [
+        Update(CLAIMS, with_status(claim, lost), "status"),
+        Note(claim, "ClaimLost", text, warning=True),
+    ]
+
+
+def _bind(claim: Tree, around: Around) -> Writes:
+    """Bind it to the smallest volume that fits, else to one that is made for it, else say what it waits for."""
+    meta, spec = claim["metadata"], claim["spec"]
+    name, waits = spec.get("storageClassName") or "", (around.kind or {}).get("volumeBindingMode") == _LATER
+    if waits and not around.wanted:
+        text = "waiting for first consumer to be created before binding"
+        return [Note(claim, _LATER, text)]
+    found = match(claim, around.others)
+    made: list[Write | Note] = []
+    if found is None:
+        if name and around.kind is None:
+            text = f'storageclass.storage.k8s.io "{name}" not found'
+            return [Note(claim, "ProvisioningFailed", text, warning=True)]
+        if around.kind is not None and around.kind.get("provisioner") == _NOBODY:
+            text = "no persistent volumes available for this claim and no storage class is set"
+            return [Note(claim, "FailedBinding", text)]
+        found = _volume(claim, volume_name(claim), around.kind)
+        text = f"Successfully provisioned volume {volume_name(claim)}"
+        made = [Create(VOLUMES, found), Note(claim, "ProvisioningSucceeded", text)]
+    marks = {**(meta.get("annotations") or {}), _COMPLETED: "yes", _BY: "yes"}
+    named = {**spec, "volumeName": found["metadata"]["name"]}
+    return [*made, Update(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": named})]
+
+
+def match(claim: Tree, volumes: Sequence[Tree]) -> Tree | None:
+    """The volume that is meant for a claim, else the smallest free one that will do."""
+    mine = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
+    free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
+    free.sort(key=lambda v: (Quantity(v["spec"]["capacity"]["storage"]).value, v["metadata"]["name"]))
+    return next(iter([*mine, *free]), None)
+
+
+def _fits(claim: Tree, volume: Tree) -> bool:
+    wanted, given = claim["spec"], volume["spec"]
+    if (wanted.get("storageClassName") or "") != (given.get("storageClassName") or ""):
+        return False
+    if wanted.get("volumeMode", "Filesystem") != given.get("volumeMode", "Filesystem"):
+        return False
+    if not set(wanted.get("accessModes") or ()) <= set(given.get("accessModes") or ()):
+        return False
+    if wanted.get("selector") and not selects(wanted["selector"], volume["metadata"].get("labels") or {}):
+        return False
+    return Quantity(_asked(claim)) <= Quantity((given.get("capacity") or {}).get("storage", "0"))
 
 
 def _takes(volume: Tree, claim: Tree) -> bool:
     """Whether a volume is for this claim, or for anybody."""
     reference = volume["spec"].get("claimRef") or {}
-    wanted = (claim["metadata"]["namespace"], claim["metadata"]["name"])
-    return not reference or (reference.get("namespace"), reference.get("name")) == wanted
+    meta = claim["metadata"]
+    if reference and (reference.get("namespace"), reference.get("name")) != (meta["namespace"], meta["name"]):
+        return False
+    return reference.get("uid") in (None, "", meta["uid"])
+
+
+def unbound(pod: Tree, claims: Mapping[str, Tree], kinds: Mapping[str, Tree]) -> str:
+    """Why a pod cannot be placed yet for its claims' sake; empty where it can. Both by name."""
+    for name in claims_of(pod):
+        claim = claims.get(name)
+        if claim is None:
+            return f'persistentvolumeclaim "{name}" not found'
+        if deleting(claim):
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        if phase_of(claim) == "Lost":
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume'
+        kind = kinds.get(claim["spec"].get("storageClassName") or "") or {}
+        if phase_of(claim) != "Bound" and kind.get("volumeBindingMode") != _LATER:
+            return "pod has unbound immediate PersistentVolumeClaims"
+    return ""
 
 
 def volume_name(claim: Tree) -> str:
@@ -70,23 +196,23 @@ def claim_reference(claim: Tree) -> Tree:
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **named}
 
 
-def _volume(claim: Tree, name: str) -> Tree:
+def _volume(claim: Tree, name: str, kind: Tree | None) -> Tree:
     spec = claim["spec"]
-    storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
     made = {
-        "capacity": {"storage": storage},
+        "capacity": {"storage": _asked(claim)},
         "accessModes": list(spec.get("accessModes") or ["ReadWriteOnce"]),
         "claimRef": claim_reference(claim),
         "hostPath": {"path": f"/simulated/{name}", "type": ""},
-        "persistentVolumeReclaimPolicy": "Delete",
+        "persistentVolumeReclaimPolicy": (kind or {}).get("reclaimPolicy", "Delete"),
         **({"storageClassName": spec["storageClassName"]} if spec.get("storageClassName") else {}),
         **({"volumeMode": spec["volumeMode"]} if spec.get("volumeMode") else {}),
     }
-    meta = {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "envtest"}}
+    by = (kind or {}).get("provisioner", "envtest")
+    meta = {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": by}}
     return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": meta, "spec": made}
 
 
-def plan_volume(volume: Tree, claim: Tree | None) -> Sequence[Write]:
+def plan_volume(volume: Tree, claim: Tree | None) -> Writes:
     """One step of a volume; `claim` is the one that has it or asks for it by name."""
     bound = claim is not None and claim["spec"].get("volumeName") == volume["metadata"]["name"]
     if deleting(volume):
@@ -115,6 +241,7 @@ class VolumeController(Controller):
         self.hub.on(CLAIMS, self._claim)
         self.hub.on(VOLUMES, self._volume)
         self.hub.on(PODS, self._pod)
+        self.hub.on(STORAGE_CLASSES, lambda _: self._look_again())
 
     def _claim(self, event: Event) -> None:
         self.queue.add(event.key)
@@ -127,9 +254,18 @@ class VolumeController(Controller):
         reference = event.obj["spec"].get("claimRef") or {}
         if reference:
             self.queue.add(CLAIMS.key(reference.get("namespace", ""), reference.get("name", "")))
+        elif event.new is not None:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Claims that wait may be bound now."""
+        for key, claim in self.hub.all(CLAIMS).items():
+            if not claim["spec"].get("volumeName"):
+                self.queue.add(key)
 
     def _pod(self, event: Event) -> None:
-        if event.new is None or phase_of(event.new) in ("Succeeded", "Failed"):
+        ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
+        if ended or event.old is None:
             for name in claims_of(event.obj):
                 self.queue.add(CLAIMS.key(event.obj["metadata"]["namespace"], name))
 
@@ -139,12 +275,23 @@ class VolumeController(Controller):
         if obj is None:
             return None
         if key.startswith(CLAIMS.prefix):
-            name = obj["spec"].get("volumeName") or volume_name(obj)
-            used = deleting(obj) and self._used(obj)
-            await self.write(plan_claim(obj, self.hub.get(VOLUMES.key("", name)), used=used))
+            around = self._around(obj)
+            await self.write(plan_claim(obj, around) or resized(obj, around.volume))
         else:
             await self.write(plan_volume(obj, self._claim_for(obj)))
         return None
+
+    def _around(self, claim: Tree) -> Around:
+        spec, namespace = claim["spec"], claim["metadata"]["namespace"]
+        kind = self.hub.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
+        if spec.get("volumeName"):
+            volume = self.hub.get(VOLUMES.key("", spec["volumeName"]))
+            return Around(volume, kind=kind, used=deleting(claim) and self._used(claim))
+        made = self.hub.get(VOLUMES.key("", volume_name(claim)))
+        others = [made] if made is not None else list(self.hub.all(VOLUMES).values())
+        name = claim["metadata"]["name"]
+        wanted = any(name in claims_of(p) for p in self.hub.in_namespace(PODS, namespace))
+        return Around(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=wanted)
 
     def _claim_for(self, volume: Tree) -> Tree | None:
         reference = volume["spec"].get("claimRef") or {}

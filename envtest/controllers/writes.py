@@ -73,6 +73,7 @@ SLICES = _grouped("discovery.k8s.io", "endpointslices", "EndpointSlice")
 CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim")
 QUOTAS = _core("resourcequotas", "ResourceQuota")
 VOLUMES = _core("persistentvolumes", "PersistentVolume", namespaced=False)
+STORAGE_CLASSES = replace(_grouped("storage.k8s.io", "storageclasses", "StorageClass"), namespaced=False)
 SIGNING_REQUESTS = replace(
     _grouped("certificates.k8s.io", "certificatesigningrequests", "CertificateSigningRequest"), namespaced=False
 )

@@ -368,3 +368,14 @@ def test_duplicates_go() -> None:
     left = sorted(job_pods.index_of(p) for p in run.pods if is_active(p))
     assert left == [0, 1]
     assert first["metadata"]["name"] in [p["metadata"]["name"] for p in run.pods if is_active(p)]
+
+
+def test_pause_of_an_index_is_waited_for() -> None:
+    """With no room for another index, the step still says when the next pod of the failed one is due."""
+    run = Run(completions=3, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=1, backoffLimit=2**31 - 1)
+    run.step()
+    run.world.ready(run.pods[0])
+    run.end(run.world.one(PODS, run.pods[0]["metadata"]["name"]), "Failed")
+    run.calm()
+    made = plan(View(run.job, run.pods, run.world.now, run.backoff))
+    assert made.again == 10
