@@ -48,7 +48,7 @@ class Asked:
         with suppress(x509.ExtensionNotFound):
             found.extend(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
 
-        def kind(*kinds: type) -> tuple[str, ...]:
+        def kind(*kinds: Any) -> tuple[str, ...]:
             return tuple(str(n.value) for n in found if isinstance(n, kinds))
 
         return cls(
