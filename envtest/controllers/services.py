@@ -74,9 +74,18 @@ def _endpoint(service: Tree, pod: Tree) -> Tree:
     return made
 
 
+def _selects(service: Tree) -> bool:
+    """Whether its pods are looked for: names of other places have none."""
+    return bool(service["spec"].get("selector")) and service["spec"].get("type") != "ExternalName"
+
+
+def _headless(service: Tree) -> dict[str, str]:
+    return {"service.kubernetes.io/headless": ""} if service["spec"].get("clusterIP") == "None" else {}
+
+
 def plan_slices(service: Tree, pods: Sequence[Tree], slices: Sequence[Tree]) -> list[Write]:
     """The writes that make the slices of a service true."""
-    if not service["spec"].get("selector") or deleting(service):
+    if not _selects(service) or deleting(service):
         return []
     found = [_endpoint(service, p) for p in pods]
     chunks = [found[n : n + _SLICE_SIZE] for n in range(0, len(found), _SLICE_SIZE)] or [[]]
@@ -95,9 +104,7 @@ def plan_slices(service: Tree, pods: Sequence[Tree], slices: Sequence[Tree]) -> 
 
 def _slice(service: Tree) -> Tree:
     meta = service["metadata"]
-    labels = {**(meta.get("labels") or {}), _SERVICE: meta["name"], _MANAGED: _MANAGER}
-    if service["spec"].get("clusterIP") == "None":
-        labels["service.kubernetes.io/headless"] = ""
+    labels = {**(meta.get("labels") or {}), _SERVICE: meta["name"], _MANAGED: _MANAGER, **_headless(service)}
     return {
         "kind": "EndpointSlice",
         "apiVersion": "discovery.k8s.io/v1",
@@ -115,12 +122,12 @@ def plan_endpoints(service: Tree | None, pods: Sequence[Tree], known: Tree | Non
     if service is None or deleting(service):
         mine = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
         return [Delete(ENDPOINTS, known)] if mine and known is not None else []
-    if not service["spec"].get("selector"):
+    if not _selects(service):
         return []
     subsets = _subsets(service, [p for p in pods if not deleting(p)])
     meta = service["metadata"]
     if known is None:
-        labels = {**(meta.get("labels") or {}), _MIRRORED: "endpoint-controller"}
+        labels = {**(meta.get("labels") or {}), _MIRRORED: "endpoint-controller", **_headless(service)}
         made = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
         return [Create(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": made, "subsets": subsets})]
     return [] if (known.get("subsets") or []) == subsets else [Update(ENDPOINTS, {**known, "subsets": subsets})]
