@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -176,8 +177,19 @@ def _place(spec: Tree) -> Iterator[Cause]:
     if "csi" in found:
         for name in ("driver", "volumeHandle"):
             yield from rules.needed(found["csi"].get(name), f"spec.csi.{name}")
+    yield from _paths(spec, found)
     if "local" in found and spec.get("nodeAffinity") is None:
         yield problems.required("metadata.annotations", "Local volume requires node affinity")
+
+
+def _paths(spec: Tree, found: Tree) -> Iterator[Cause]:
+    for key in ("hostPath", "local"):
+        if key in found:
+            yield from rules.no_backsteps(found[key].get("path", ""), f"spec.{key}.path")
+    recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
+    if recycled and "hostPath" in found and posixpath.normpath(found["hostPath"].get("path") or ".") == "/":
+        text = "may not be 'recycle' for a hostPath mount of '/'"
+        yield problems.not_allowed("spec.persistentVolumeReclaimPolicy", text)
 
 
 def _sources(spec: Tree) -> dict[str, Any]:
@@ -193,3 +205,8 @@ def validate_volume_update(obj: Tree, old: Tree) -> Iterator[Cause]:
             "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
         )
     yield from rules.unchanged(spec, before, "volumeMode", "volumeMode")
+    if before.get("nodeAffinity") is not None:
+        yield from rules.unchanged(spec, before, "nodeAffinity", "nodeAffinity")
+    if before.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
+        text = "update from non-nil value to nil is forbidden"
+        yield problems.not_allowed("spec.volumeAttributesClassName", text)

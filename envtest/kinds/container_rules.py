@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from envtest.kinds import rules
+from envtest.kinds.context_rules import validate_container_context
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -127,8 +128,6 @@ def _common(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]
     image = container.get("image", "")
     if not image:
         yield problems.required(f"{path}.image")
-    elif image != image.strip():
-        yield problems.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
     policies = ("FallbackToLogsOnError", "File")
     policy = container.get("terminationMessagePolicy")
     yield from rules.one_of(policy, policies, f"{path}.terminationMessagePolicy")
@@ -139,7 +138,7 @@ def _common(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]
     yield from _devices(container, f"{path}.volumeDevices", around.volumes)
     yield from rules.one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy")
     yield from validate_resources(container.get("resources") or {}, f"{path}.resources")
-    yield from _security(container.get("securityContext"), f"{path}.securityContext")
+    yield from validate_container_context(container.get("securityContext"), f"{path}.securityContext")
 
 
 def _ports(container: Tree, path: str) -> Iterator[Cause]:
@@ -429,44 +428,3 @@ def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
         yield problems.invalid_value(path, amount, f"must be equal to {name} limit of {limit}")
     elif Quantity(amount) > Quantity(limit):
         yield problems.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
-
-
-# ------------------------------------------------------------------ security
-def _security(context: Tree | None, path: str) -> Iterator[Cause]:
-    if context is None:
-        return
-    yield from validate_ids(context, path)
-    yield from _profile(context.get("seccompProfile"), f"{path}.seccompProfile")
-    if context.get("allowPrivilegeEscalation") is False:
-        if context.get("privileged"):
-            text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            yield problems.invalid_value(path, context, text)
-        added = (context.get("capabilities") or {}).get("add") or ()
-        if "CAP_SYS_ADMIN" in added:
-            text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            yield problems.invalid_value(path, context, text)
-
-
-def validate_ids(context: Tree, path: str) -> Iterator[Cause]:
-    """Users and groups are numbers that fit."""
-    for key in ("runAsUser", "runAsGroup", "fsGroup"):
-        if context.get(key) is not None:
-            yield from rules.in_range(context[key], 0, 2**31 - 1, f"{path}.{key}")
-    for index, group in enumerate(context.get("supplementalGroups") or ()):
-        yield from rules.in_range(group, 0, 2**31 - 1, f"{path}.supplementalGroups[{index}]")
-
-
-def _profile(profile: Tree | None, path: str) -> Iterator[Cause]:
-    if profile is None:
-        return
-    kind, local = profile.get("type", ""), profile.get("localhostProfile")
-    if not kind:
-        yield problems.required(f"{path}.type", "type is required when seccompProfile is set")
-    elif kind not in ("Localhost", "RuntimeDefault", "Unconfined"):
-        yield problems.unsupported(f"{path}.type", kind, ("Localhost", "RuntimeDefault", "Unconfined"))
-    elif kind == "Localhost" and local is None:
-        yield problems.required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
-    elif kind != "Localhost" and local is not None:
-        yield problems.invalid_value(
-            f"{path}.localhostProfile", local, "can only be set when seccomp type is Localhost"
-        )

@@ -294,20 +294,35 @@ def _slice_endpoint(endpoint: Tree, kind: str, path: str) -> Iterator[Cause]:
         yield problems.too_many(f"{path}.addresses", len(addresses), 100)
     for index, address in enumerate(addresses):
         at = f"{path}.addresses[{index}]"
-        if kind == "FQDN":
-            yield from rules.subdomain(address, at)
-            continue
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            yield problems.invalid_value(at, address, "must be a valid IP address")
-            continue
-        if kind in ("IPv4", "IPv6") and f"IPv{parsed.version}" != kind:
-            yield problems.invalid_value(at, address, f"must be an {kind} address")
+        yield from _slice_address(address, kind, at)
     if endpoint.get("nodeName") is not None:
         yield from rules.subdomain(endpoint["nodeName"], f"{path}.nodeName")
     if endpoint.get("hostname") is not None:
         yield from rules.label(endpoint["hostname"], f"{path}.hostname")
+
+
+def _slice_address(address: str, kind: str, path: str) -> Iterator[Cause]:
+    from envtest.kinds.service_rules import special_address  # noqa: PLC0415 - endpoints are rare
+
+    if kind == "FQDN":
+        name = address.removesuffix(".")
+        if not name:
+            yield problems.required(path)
+            return
+        yield from rules.subdomain(name, path)
+        if "." not in name:
+            text = "should be a domain with at least two segments separated by dots"
+            yield problems.invalid_value(path, name, text)
+        return
+    try:
+        version = ipaddress.ip_address(address).version
+    except ValueError:
+        yield problems.invalid_value(path, address, f"must be a valid {kind} address")
+        yield problems.invalid_value(path, address, "must be a valid IP address")
+        return
+    if f"IPv{version}" != kind:
+        yield problems.invalid_value(path, address, f"must be a valid {kind} address")
+    yield from special_address(address, path)
 
 
 def validate_slice_update(obj: Tree, old: Tree) -> Iterator[Cause]:

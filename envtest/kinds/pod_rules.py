@@ -9,9 +9,9 @@ from envtest.kinds.container_rules import (
     Surroundings,
     validate_containers,
     validate_ephemeral_containers,
-    validate_ids,
     validate_init_containers,
 )
+from envtest.kinds.context_rules import validate_pod_context, validate_system
 from envtest.kinds.selector_rules import check_label_selector
 from envtest.kinds.volume_rules import validate_volumes
 from opsdk.apiserver import problems
@@ -36,7 +36,7 @@ def validate_pod_spec(spec: Tree, path: str) -> Iterator[Cause]:
     yield from rules.one_of(spec.get("restartPolicy"), _RESTART, f"{path}.restartPolicy")
     yield from rules.one_of(spec.get("dnsPolicy"), _DNS, f"{path}.dnsPolicy")
     yield from rules.labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
-    yield from validate_ids(spec.get("securityContext") or {}, f"{path}.securityContext")
+    yield from validate_pod_context(spec, path)
     yield from _affinity(spec.get("affinity") or {}, f"{path}.affinity")
     yield from _dns_config(spec, path)
     yield from _gates(spec, path)
@@ -58,6 +58,31 @@ def validate_pod_spec(spec: Tree, path: str) -> Iterator[Cause]:
             yield from rules.subdomain(spec[key], f"{path}.{key}")
     policies = ("Never", "PreemptLowerPriority")
     yield from rules.one_of(spec.get("preemptionPolicy"), policies, f"{path}.preemptionPolicy", optional=True)
+    yield from validate_system(spec, path)
+
+
+def validate_new_pod(spec: Tree) -> Iterator[Cause]:
+    """What only pods have to see to, not their templates, and only once."""
+    if spec.get("ephemeralContainers"):
+        yield problems.not_allowed("spec.ephemeralContainers", "cannot be set on create")
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        yield problems.not_allowed("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def validate_own_pod(spec: Tree) -> Iterator[Cause]:
+    """What only pods have to see to, not their templates."""
+    if not spec.get("serviceAccountName"):
+        for index, volume in enumerate(spec.get("volumes") or ()):
+            for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+                if source.get("serviceAccountToken") is not None:
+                    at = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
+                    yield problems.not_allowed(at, "must not be specified when serviceAccountName is not set")
+    for key in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            image = container.get("image", "")
+            if image != image.strip():
+                text = "must not have leading or trailing whitespace"
+                yield problems.invalid_value(f"spec.{key}[{index}].image", image, text)
 
 
 def _names(spec: Tree, path: str) -> Iterator[Cause]:

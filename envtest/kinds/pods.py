@@ -15,7 +15,7 @@ from envtest.kinds.pod_changes import (
     validate_resize,
 )
 from envtest.kinds.pod_defaults import containers
-from envtest.kinds.pod_rules import validate_pod_spec
+from envtest.kinds.pod_rules import validate_new_pod, validate_own_pod, validate_pod_spec
 from envtest.kinds.pod_warnings import name_warnings, pod_warnings
 from envtest.tables.load import Row
 from opsdk.api.quantity import Quantity
@@ -98,11 +98,16 @@ class PodStrategy(TableStrategy):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """The spec."""
-        return list(validate_pod_spec(obj.get("spec") or {}, "spec"))
+        return [*self._check(obj), *validate_new_pod(obj.get("spec") or {})]
+
+    @staticmethod
+    def _check(obj: Tree) -> list[Cause]:
+        spec = obj.get("spec") or {}
+        return [*validate_pod_spec(spec, "spec"), *validate_own_pod(spec)]
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """Only images, deadlines, tolerations and gates change."""
-        return [*self.validate(context, obj), *validate_pod_update(obj["spec"], old["spec"])]
+        return [*self._check(obj), *validate_pod_update(obj["spec"], old["spec"])]
 
     def prepare_status(self, context: Context, obj: Tree, old: Tree) -> None:
         """The quality of service follows from the spec."""
@@ -153,7 +158,7 @@ class EphemeralStrategy(_PartStrategy):
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The spec, and what was there before."""
-        return [*self.validate(context, obj), *validate_ephemeral_update(obj["spec"], old["spec"])]
+        return [*self._check(obj), *validate_ephemeral_update(obj["spec"], old["spec"])]
 
 
 class ResizeStrategy(_PartStrategy):
@@ -165,4 +170,4 @@ class ResizeStrategy(_PartStrategy):
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The spec, and that nothing else changes."""
-        return [*self.validate(context, obj), *validate_resize(obj, old)]
+        return [*self._check(obj), *validate_resize(obj, old)]

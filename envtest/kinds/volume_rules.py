@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from envtest.kinds import rules
 from envtest.kinds.container_rules import VOLUME_FIELDS, validate_field_ref, validate_resource_ref
+from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -173,7 +175,26 @@ def _ephemeral(source: Tree, path: str) -> Iterator[Cause]:
         yield problems.required(f"{path}.volumeClaimTemplate")
 
 
+def _empty(source: Tree, path: str) -> Iterator[Cause]:
+    limit = source.get("sizeLimit")
+    if limit is not None and Quantity(str(limit)) < Quantity("0"):
+        yield problems.not_allowed(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
+
+
+def _csi(source: Tree, path: str) -> Iterator[Cause]:
+    driver = source.get("driver", "")
+    if len(driver) > 63:
+        yield problems.too_long(f"{path}.driver", 63)
+    elif driver:
+        yield from rules.each(names.dns_subdomain(driver.lower()), driver, f"{path}.driver")
+    secret = source.get("nodePublishSecretRef")
+    if secret is not None:
+        yield from rules.needed(secret.get("name"), f"{path}.nodePublishSecretRef.name")
+
+
 _CHECKS: Mapping[str, Callable[[Tree, str], Iterator[Cause]]] = {
+    "emptyDir": _empty,
+    "csi": _csi,
     "hostPath": _host_path,
     "nfs": _nfs,
     "secret": _secret,
