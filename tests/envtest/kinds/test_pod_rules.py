@@ -33,7 +33,8 @@ EVERYWHERE = [
      ('spec.securityContext.seccompProfile.type: Unsupported value: "Odd": supported values: "Localhost",'
      ' "RuntimeDefault", "Unconfined"')),
     ("spec.securityContext.seccompProfile", {"type": "Localhost"},
-     "spec.securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is Localhost"),
+     ("spec.securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is"
+      " Localhost")),
     ("spec.containers.0.securityContext.appArmorProfile", {"type": "RuntimeDefault", "localhostProfile": "x"},
      ('spec.containers[0].securityContext.appArmorProfile.localhostProfile: Invalid value: "x": can only be set when'
      " AppArmor type is Localhost")),
