@@ -39,8 +39,8 @@ EVERYWHERE = [
      ('spec.containers[0].securityContext.appArmorProfile.localhostProfile: Invalid value: "x": can only be set when'
      " AppArmor type is Localhost")),
     ("spec.containers.0.securityContext.appArmorProfile", {"type": "Localhost", "localhostProfile": " x"},
-     ('spec.containers[0].securityContext.appArmorProfile.localhostProfile: Invalid value: " x": must not be padded with'
-     " whitespace")),
+     ('spec.containers[0].securityContext.appArmorProfile.localhostProfile: Invalid value: " x": must not be padded'
+     " with whitespace")),
     ("spec.containers.0.securityContext.procMount", "Odd",
      'spec.containers[0].securityContext.procMount: Unsupported value: "Odd": supported values: "Default", "Unmasked"'),
     ("spec.containers.0.securityContext", {"allowPrivilegeEscalation": False, "privileged": True},
