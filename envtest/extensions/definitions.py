@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from envtest.extensions.conversion import bundle_is_bad, validate_conversion
 from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
+from envtest.extensions.format_warnings import format_warnings
 from envtest.extensions.naming import APPROVAL, condition, is_true, protected, put_condition
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.client_config import has_known_version
@@ -79,6 +80,10 @@ class DefinitionStrategy(TableStrategy):
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """Names, versions, schemas, columns."""
         return [*_validate_approval(obj, None), *_validate_name(obj), *self._rules(obj), *_conversion(obj, None)]
+
+    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+        """Formats that are none."""
+        return format_warnings(obj, old)
 
     @staticmethod
     def _rules(obj: Tree) -> list[Cause]:

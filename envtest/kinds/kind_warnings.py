@@ -20,6 +20,7 @@ from opsdk.apiserver.storage.ports import Tree
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
 _INGRESS_CLASS = "kubernetes.io/ingress.class"
+_HINTS = "service.kubernetes.io/topology-aware-hints"
 _MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
 _DRIVERS = ("glusterfs", "cephfs", "rbd", "scaleIO", "storageos", "flocker", "quobyte", "photonPersistentDisk")
 _NAMED = frozenset({"deployments", "replicasets", "replicationcontrollers", "jobs", "cronjobs"})
@@ -30,27 +31,35 @@ def service_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
     spec: Tree = obj.get("spec") or {}
     if old is not None and (old.get("spec") or {}) == spec:
         return
+    if _HINTS in (obj["metadata"].get("annotations") or {}):
+        yield f"annotation {_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
     for index, address in enumerate(spec.get("clusterIPs") or ()):
         yield from address_warnings(address, f"spec.clusterIPs[{index}]")
     if is_headless(spec):
         yield from _headless_warnings(spec)
     for index, address in enumerate(spec.get("externalIPs") or ()):
         yield from address_warnings(address, f"spec.externalIPs[{index}]")
-    if spec.get("loadBalancerIP"):
-        yield from address_warnings(spec["loadBalancerIP"], "spec.loadBalancerIP")
-    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        yield from block_warnings(block, f"spec.loadBalancerSourceRanges[{index}]")
+    yield from _balancer_warnings(spec)
     external = spec.get("type") == "ExternalName"
     if external and spec.get("externalIPs"):
         yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
     if not external and spec.get("externalName"):
         yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
+    if spec.get("trafficDistribution") == "PreferClose":
+        yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
+
+
+def _balancer_warnings(spec: Tree) -> Iterator[str]:
+    if spec.get("loadBalancerIP"):
+        yield from address_warnings(spec["loadBalancerIP"], "spec.loadBalancerIP")
+    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        yield from block_warnings(block, f"spec.loadBalancerSourceRanges[{index}]")
 
 
 def _headless_warnings(spec: Tree) -> Iterator[str]:
     for key in ("loadBalancerIP", "externalIPs"):
         if spec.get(key):
-            yield f'spec.{key} is ignored when spec.clusterIP is "None"'
+            yield f"spec.{key} is ignored for headless services"
     if spec.get("sessionAffinity", "None") != "None":
         yield "spec.SessionAffinity is ignored for headless services"
 
@@ -89,8 +98,7 @@ def ingress_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
 def volume_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
     """Persistent volumes: annotations, policies and drivers that had their time."""
     spec, notes = obj.get("spec") or {}, obj["metadata"].get("annotations") or {}
-    if _BETA_CLASS in notes:
-        yield f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
+    yield from _class_annotation(obj)
     if _MOUNT_OPTIONS in notes:
         yield f'metadata.annotations[{_MOUNT_OPTIONS}]: deprecated since v1.31; use "mountOptions" attribute instead'
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
@@ -105,10 +113,25 @@ def volume_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG0
 
 
 def claim_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Parts of bytes."""
+    """Parts of bytes, and the annotation that was there before the field."""
+    yield from _class_annotation(obj)
     resources = (obj.get("spec") or {}).get("resources") or {}
     for kind in ("requests", "limits"):
         yield from storage_warnings(resources.get(kind) or {}, f"spec.resources.{kind}")
+
+
+def _class_annotation(obj: Tree) -> Iterator[str]:
+    if _BETA_CLASS in (obj["metadata"].get("annotations") or {}):
+        yield f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
+
+
+def node_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+    """Nodes: an identity that nobody asks for, and their blocks of addresses."""
+    spec = obj.get("spec") or {}
+    if spec.get("externalID"):
+        yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    for index, block in enumerate(spec.get("podCIDRs") or ()):
+        yield from block_warnings(block, f"spec.podCIDRs[{index}]")
 
 
 def class_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all

@@ -118,6 +118,7 @@ RULES: dict[str, Rules] = {
         warnings=kind_warnings.runtime_warnings,
     ),
     "/nodes": Rules(
+        warnings=kind_warnings.node_warnings,
         new=cluster_rules.validate_node,
         changed=cluster_rules.validate_node_update,
         status=cluster_rules.validate_node_status,

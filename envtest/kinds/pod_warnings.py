@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from envtest.kinds.volume_overlaps import overlap_warnings
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -64,6 +65,7 @@ def pod_warnings(template: Tree, path: str = "") -> Iterator[str]:
         if key in notes:
             yield f"{prefix}metadata.annotations[{key}]: {text}"
     yield from _volume_warnings(spec.get("volumes") or (), f"{at}.volumes")
+    yield from overlap_warnings(spec.get("volumes") or ())
     yield from _repeated_warnings(spec, at)
     yield from fraction_warnings(spec.get("overhead") or {}, f"{at}.overhead")
     yield from _profile_warnings(spec, notes, prefix, template=bool(path))
@@ -104,6 +106,9 @@ def term_warnings(term: Tree, at: str) -> Iterator[str]:
         key = expression.get("key")
         if key in OLD_LABELS:
             yield f"{at}.matchExpressions[{index}].key: {key} is {OLD_LABELS[key]}"
+        for number, value in enumerate(expression.get("values") or ()):
+            for text in names.label_value(value):
+                yield f"{at}.matchExpressions[{index}].values[{number}]: {value} is invalid, {text}"
 
 
 def _affinity_warnings(affinity: Tree, at: str) -> Iterator[str]:

@@ -213,8 +213,8 @@ def test_names_that_are_no_hosts(kind: str, where: str) -> None:
         (
             {"clusterIP": "None", "externalIPs": ["10.0.0.1"], "loadBalancerIP": "10.0.0.1"},
             [
-                'spec.loadBalancerIP is ignored when spec.clusterIP is "None"',
-                'spec.externalIPs is ignored when spec.clusterIP is "None"',
+                "spec.loadBalancerIP is ignored for headless services",
+                "spec.externalIPs is ignored for headless services",
             ],
         ),
         (
@@ -293,6 +293,32 @@ def test_services(spec: dict[str, Any], told: list[str]) -> None:
                 'spec.ingress[0].from[0].ipBlock.cidr: CIDR value "10.0.0.1/8" is ambiguous in this context (should be'
                 ' "10.0.0.0/8" or "10.0.0.1/32"?)'
             ),
+        ),
+        (
+            "/persistentvolumeclaims",
+            {"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "x"}}, "spec": {}},
+            (
+                "metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use"
+                ' "storageClassName" attribute instead'
+            ),
+        ),
+        (
+            "/services",
+            {"metadata": {"annotations": {"service.kubernetes.io/topology-aware-hints": "x"}}, "spec": {}},
+            (
+                "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use"
+                " service.kubernetes.io/topology-mode instead"
+            ),
+        ),
+        (
+            "/services",
+            {"spec": {"trafficDistribution": "PreferClose"}},
+            'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"',
+        ),
+        (
+            "/nodes",
+            {"spec": {"externalID": "x"}},
+            "spec.externalID: this field is deprecated, and is unused by Kubernetes",
         ),
         (
             "apps/statefulsets",

@@ -1,0 +1,39 @@
+"""Formats in schemas that nobody checks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.structural.formats import FORMATS
+
+_STRINGS = frozenset(name.replace("-", "") for name in FORMATS)
+_KNOWN = {
+    "string": _STRINGS,
+    "integer": frozenset({"int32", "int64"}),
+    "number": frozenset({"float", "double", "int32", "int64"}),
+}
+
+
+def format_warnings(obj: Tree, old: Tree | None) -> list[str]:
+    """Of a definition; what stood there before an update is not told again."""
+    known = set() if old is None else set(_unknown(old))
+    return [f'unrecognized format "{name}"' for name in dict.fromkeys(_unknown(obj)) if name not in known]
+
+
+def _unknown(definition: Tree) -> Iterator[str]:
+    for version in (definition.get("spec") or {}).get("versions") or ():
+        yield from _in_schema((version.get("schema") or {}).get("openAPIV3Schema"))
+
+
+def _in_schema(schema: Any) -> Iterator[str]:
+    if not isinstance(schema, dict):
+        return
+    name = schema.get("format")
+    if name and name.replace("-", "") not in _KNOWN.get(schema.get("type", ""), ()):
+        yield name
+    for part in (schema.get("properties") or {}).values():
+        yield from _in_schema(part)
+    for key in ("items", "additionalProperties"):
+        yield from _in_schema(schema.get(key))

@@ -1,0 +1,61 @@
+"""Files of one volume in each other's way. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from opsdk.apiserver.storage.ports import Tree
+
+_ITEMS = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", ""))
+
+
+def overlap_warnings(volumes: Iterable[Tree]) -> Iterator[str]:
+    """Files of one volume in each other's way."""
+    for volume in volumes:
+        start = f'volume "{volume.get("name", "")}"'
+        for key, word, name in _ITEMS:
+            source = volume.get(key) or {}
+            of = f'{word} "{source.get(name, "")}"' if name else word
+            yield from _colliding(_paths(source), f"{start} ({of}): overlapping paths")
+        yield from _projected((volume.get("projected") or {}).get("sources") or (), start)
+
+
+def _projected(sources: Iterable[Tree], start: str) -> Iterator[str]:
+    known: set[str] = set()
+    for source in sources:
+        if not source:
+            yield f"{start} (Projected) has no sources provided"
+            continue
+        paths, of = _source(source)
+        if paths:
+            text = f"{start} (Projected {of}): overlapping paths"
+            yield from _colliding(paths, text)
+            yield from _colliding(sorted([*set(paths), *known]), text)
+            known.update(paths)
+
+
+def _source(source: Tree) -> tuple[list[str], str]:
+    for key, word, name in _ITEMS:
+        if (source.get(key) or {}).get("items"):
+            of = f'{word} "{source[key].get("name", "")}"' if name else word
+            return _paths(source[key]), of
+    token, bundle = source.get("serviceAccountToken"), source.get("clusterTrustBundle")
+    if token is not None:
+        return [token.get("path", "")], "ServiceAccountToken"
+    if bundle is not None:
+        return [bundle.get("path", "")], f'ClusterTrustBundle "{bundle.get("name") or bundle.get("signerName", "")}"'
+    return [], ""
+
+
+def _paths(source: Tree) -> list[str]:
+    return [item.get("path", "") for item in source.get("items") or ()]
+
+
+def _colliding(paths: Iterable[str], text: str) -> Iterator[str]:
+    seen: list[str] = []
+    for path in (given.rstrip("/") for given in paths):
+        other = next((o for o in seen if o and path and (f"{o}/".startswith(path) or f"{path}/".startswith(o))), None)
+        if other is not None:
+            yield f'{text}: "{path}" with "{other}"'
+        if path not in seen:
+            seen.append(path)

@@ -1,0 +1,32 @@
+"""Formats in schemas that nobody checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envtest.extensions.format_warnings import format_warnings
+
+
+def definition(schema: dict[str, Any]) -> dict[str, Any]:
+    """One with a version of this schema, and one without any."""
+    return {"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}, {}]}}
+
+
+GOOD = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string", "format": "date-time"},
+        "b": {"type": "integer", "format": "int64"},
+        "c": {"type": "number", "format": "double"},
+    },
+}
+ODD = {"type": "array", "format": "cidr", "items": {"type": "string", "format": "mine"}}
+
+
+def test_unknown_formats_are_told_once() -> None:
+    """Formats that fit their types are fine; those that stood there before are not told again."""
+    assert format_warnings(definition(GOOD), None) == []
+    made = definition({**GOOD, "additionalProperties": {"type": "object", "properties": {"x": ODD, "y": ODD}}})
+    assert format_warnings(made, None) == ['unrecognized format "cidr"', 'unrecognized format "mine"']
+    assert format_warnings(made, made) == []
+    assert format_warnings(made, definition(GOOD)) == ['unrecognized format "cidr"', 'unrecognized format "mine"']
