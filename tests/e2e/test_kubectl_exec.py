@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from transcripts import kubectl_minor
 
 from envtest.environment import Environment
 from envtest.kinds.responders import Command
@@ -35,6 +36,8 @@ async def play(command: Command, pipe: Pipe) -> int:
 
 async def test_commands_run_in_containers() -> None:
     """Output, input to its end, exit codes, attaching; what cannot be done fails and says so."""
+    if kubectl_minor() < 31:
+        pytest.skip("kubectl speaks WebSockets since 1.31")
     async with Environment(controllers="cluster") as env:
         env.responders.run = play
         await env.kubectl("run", "p", "--image=i")
