@@ -200,22 +200,22 @@ def _roll(view: View) -> list[Write | Note]:
     partition = view.partition
     if partition is None:
         return []
-    wanted = [view.pods.get(n) for n in view.ordinals]
-    spare = view.unavailable - sum(p is None or not healthy(view, p) for p in wanted)
-    going: list[Tree] = []
-    for ordinal in reversed(view.ordinals):
-        pod = view.pods.get(ordinal)
-        if pod is None or ordinal < partition:
-            break
-        if revision_of(pod) != view.update and not deleting(pod):
-            if going and len(going) >= spare:
-                break
-            going.append(pod)
-            if view.unavailable == 1:
-                break
-        elif not healthy(view, pod) and view.unavailable == 1:
-            break
-    return [_remove(view.owner, p) for p in going]
+    old = _outdated(view, partition)
+    if view.unavailable == 1:
+        return [_remove(view.owner, p) for p in old[:1] if _all_well_above(view, ordinal_of(p))]
+    away = sum((p := view.pods.get(n)) is None or not healthy(view, p) for n in view.ordinals)
+    return [_remove(view.owner, p) for p in old[: max(view.unavailable - away, 0)]]
+
+
+def _outdated(view: View, partition: int) -> list[Tree]:
+    """Pods of another revision that are to be replaced, the last first."""
+    found = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
+    return [p for p in found if revision_of(p) != view.update and not deleting(p)]
+
+
+def _all_well_above(view: View, ordinal: int) -> bool:
+    above = [n for n in view.ordinals if n > ordinal]
+    return all(n in view.pods and healthy(view, view.pods[n]) for n in above)
 
 
 def _new(view: View, ordinal: int) -> list[Write | Note]:
