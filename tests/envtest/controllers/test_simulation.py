@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from envtest.controllers.simulation import CONTROLLERS, chosen
@@ -66,3 +69,30 @@ async def test_sees_more_than_a_watch_can_hold() -> None:
             await api.delete(f"{APPS}/deployments/d{number}")
         await settle()
         assert await api.names(f"{CORE}/pods") == []
+
+
+def test_names_of_the_real_ones() -> None:
+    """kube-controller-manager's spellings mean the same, and a name can be left out."""
+    assert chosen("job-controller,podgc,garbagecollector") == {"job", "pod-garbage-collector", "garbage-collector"}
+    assert chosen("*,-cronjob-controller") == CONTROLLERS - {"cronjob"}
+    with pytest.raises(ConfigError, match="'cronjobs'"):
+        chosen("cluster,-cronjobs")
+
+
+def test_nothing_is_loaded_that_is_not_wanted() -> None:
+    """A bare server does not even load the code of controllers."""
+    program = "import sys, envtest.environment; print(*(m for m in sys.modules if 'envtest.controllers.' in m))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    few = {"api", "events", "loops", "mirror", "objects", "simulation", "stages", "writes"}
+    assert {name.rpartition(".")[2] for name in loaded.split()} <= few
+
+
+@pytest.mark.parametrize("name", sorted(CONTROLLERS))
+async def test_each_alone(name: str) -> None:
+    """Every controller can be had without the others."""
+    async with Environment(controllers=name) as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web"))
+        await settle(60)
+        [controller] = env._simulated.controllers
+        assert controller.name == name
