@@ -1,4 +1,4 @@
-"""What nodes, disruption budgets and priority levels may be."""
+"""What nodes and disruption budgets may be."""
 
 from __future__ import annotations
 
@@ -105,71 +105,3 @@ def validate_budget_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: AR
     status = obj.get("status") or {}
     for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
         yield from rules.not_negative(status.get(key), f"status.{key}")
-
-
-# ------------------------------------------------------------------ priority and fairness
-def validate_priority_level(obj: Tree) -> Iterator[Cause]:
-    """A priority level."""
-    spec = obj.get("spec") or {}
-    kind = spec.get("type", "")
-    if kind not in ("Exempt", "Limited"):
-        yield problems.unsupported("spec.type", kind, ("Exempt", "Limited"))
-        return
-    if kind == "Exempt":
-        if spec.get("limited") is not None:
-            text = "must be nil if the type is not Limited"
-            yield problems.not_allowed("spec.limited", text)
-        return
-    limited = spec.get("limited")
-    if limited is None:
-        yield problems.required("spec.limited", "must not be empty when type is Limited")
-        return
-    if (limited.get("nominalConcurrencyShares") or 0) < 0:
-        shares = limited["nominalConcurrencyShares"]
-        yield problems.invalid_value("spec.limited.nominalConcurrencyShares", shares, "must be a non-negative integer")
-    response = (limited.get("limitResponse") or {}).get("type", "")
-    if response not in ("Queue", "Reject"):
-        yield problems.unsupported("spec.limited.limitResponse.type", response, ("Queue", "Reject"))
-
-
-def validate_flow_schema(obj: Tree) -> Iterator[Cause]:
-    """A flow schema."""
-    spec = obj.get("spec") or {}
-    precedence = spec.get("matchingPrecedence") or 0
-    if precedence <= 0:
-        yield problems.invalid_value("spec.matchingPrecedence", precedence, "must be a positive value")
-    if precedence > 10_000:
-        yield problems.invalid_value("spec.matchingPrecedence", precedence, "must not be greater than 10000")
-    method = (spec.get("distinguisherMethod") or {}).get("type")
-    if method not in (None, "ByNamespace", "ByUser"):
-        yield problems.unsupported("spec.distinguisherMethod", method, ("ByNamespace", "ByUser"))
-    name = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
-    if not name:
-        yield problems.required("spec.priorityLevelConfiguration.name", "must reference a priority level")
-    else:
-        yield from rules.subdomain(name, "spec.priorityLevelConfiguration.name")
-    for index, rule in enumerate(spec.get("rules") or ()):
-        yield from _flow_rule(rule, f"spec.rules[{index}]")
-
-
-def _flow_rule(rule: Tree, path: str) -> Iterator[Cause]:
-    if not rule.get("subjects"):
-        yield problems.required(f"{path}.subjects", "subjects must contain at least one value")
-    for index, subject in enumerate(rule.get("subjects") or ()):
-        kind = subject.get("kind", "")
-        if kind not in ("Group", "ServiceAccount", "User"):
-            allowed = ("Group", "ServiceAccount", "User")
-            yield problems.unsupported(f"{path}.subjects[{index}].kind", kind, allowed)
-    if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
-        text = "at least one of resourceRules and nonResourceRules has to be non-empty"
-        yield problems.required(path, text)
-    for index, inner in enumerate(rule.get("resourceRules") or ()):
-        at = f"{path}.resourceRules[{index}]"
-        for key in ("verbs", "apiGroups", "resources"):
-            yield from rules.needed(inner.get(key), f"{at}.{key}")
-        if not inner.get("namespaces") and not inner.get("clusterScope"):
-            text = "resource rules that are not cluster scoped must supply at least one namespace"
-            yield problems.required(f"{at}.namespaces", text)
-    for index, inner in enumerate(rule.get("nonResourceRules") or ()):
-        for key in ("verbs", "nonResourceURLs"):
-            yield from rules.needed(inner.get(key), f"{path}.nonResourceRules[{index}].{key}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from envtest.kinds import rules
+from envtest.kinds.job_policy_rules import validate_indexed, validate_job_policies
 from envtest.kinds.schedule import ScheduleError, parse
 from envtest.kinds.selector_rules import check_label_selector
 from envtest.kinds.workload_rules import MISMATCH, selects, template_labels, understood, validate_pod_template
@@ -67,13 +68,16 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
     if mode == "Indexed":
         if spec.get("completions") is None:
             yield problems.required(f"{path}.completions", "when completion mode is Indexed")
+        yield from validate_indexed(spec, path)
     else:
         for key in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(key) is not None:
                 yield problems.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
     policy = spec.get("podReplacementPolicy")
-    if policy not in (None, "Failed", "TerminatingOrFailed"):
-        yield problems.unsupported(f"{path}.podReplacementPolicy", policy, ("Failed", "TerminatingOrFailed"))
+    allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
+    if policy is not None and policy not in allowed:
+        yield problems.unsupported(f"{path}.podReplacementPolicy", policy, allowed)
+    yield from validate_job_policies(spec, path)
     yield from validate_pod_template(spec.get("template") or {}, f"{path}.template")
     yield from _restart(spec, f"{path}.template.spec.restartPolicy")
 

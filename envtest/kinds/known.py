@@ -12,6 +12,7 @@ from envtest.kinds import (
     claim_rules,
     cluster_rules,
     device_rules,
+    flow_rules,
     kind_warnings,
     network_rules,
     storage_rules,
@@ -146,8 +147,8 @@ RULES: dict[str, Rules] = {
         status=cluster_rules.validate_budget_status,
         initial_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
     ),
-    "flowcontrol.apiserver.k8s.io/flowschemas": Rules(new=cluster_rules.validate_flow_schema),
-    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": Rules(new=cluster_rules.validate_priority_level),
+    "flowcontrol.apiserver.k8s.io/flowschemas": Rules(new=flow_rules.validate_flow_schema),
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": Rules(new=flow_rules.validate_priority_level),
 }
 """Kinds whose strategy is nothing but functions on objects, by ``group/resource``."""
 

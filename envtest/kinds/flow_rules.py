@@ -1,0 +1,197 @@
+"""What priority levels and flow schemas may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from envtest.kinds import rules
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_MOST_QUEUES: Final = 10_000_000
+_MOST_BITS: Final = 60
+_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+_SUBJECTS: Final = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
+
+
+# ------------------------------------------------------------------ levels
+def validate_priority_level(obj: Tree) -> Iterator[Cause]:
+    """A priority level."""
+    spec = obj.get("spec") or {}
+    kind = spec.get("type", "")
+    if (obj["metadata"].get("name") == "exempt") != (kind == "Exempt") and kind in ("Exempt", "Limited"):
+        text = "type must be 'Exempt' if and only if `name` is 'exempt'"
+        yield problems.invalid_value("spec.type", kind, text)
+    if kind not in ("Exempt", "Limited"):
+        yield problems.unsupported("spec.type", kind, ("Exempt", "Limited"))
+        return
+    if kind == "Exempt":
+        if spec.get("limited") is not None:
+            yield problems.not_allowed("spec.limited", "must be nil if the type is not Limited")
+        return
+    if spec.get("exempt") is not None:
+        yield problems.not_allowed("spec.exempt", "must be nil if the type is Limited")
+    if spec.get("limited") is None:
+        yield problems.required("spec.limited", "must not be empty when type is Limited")
+        return
+    yield from _limited(spec["limited"], "spec.limited")
+
+
+def _limited(limited: Tree, path: str) -> Iterator[Cause]:
+    shares = limited.get("nominalConcurrencyShares") or 0
+    if shares < 0:
+        yield problems.invalid_value(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer")
+    yield from _response(limited.get("limitResponse") or {}, f"{path}.limitResponse")
+    lendable = limited.get("lendablePercent")
+    if lendable is not None and not 0 <= lendable <= 100:
+        yield problems.invalid_value(f"{path}.lendablePercent", lendable, "must be between 0 and 100, inclusive")
+    borrowing = limited.get("borrowingLimitPercent")
+    if borrowing is not None and borrowing < 0:
+        text = "if specified, must be a non-negative integer"
+        yield problems.invalid_value(f"{path}.borrowingLimitPercent", borrowing, text)
+
+
+def _response(response: Tree, path: str) -> Iterator[Cause]:
+    kind, queuing = response.get("type", ""), response.get("queuing")
+    match kind:
+        case "Reject":
+            if queuing is not None:
+                text = "must be nil if limited.limitResponse.type is not Limited"
+                yield problems.not_allowed(f"{path}.queuing", text)
+        case "Queue":
+            if queuing is None:
+                text = "must not be empty if limited.limitResponse.type is Limited"
+                yield problems.required(f"{path}.queuing", text)
+            else:
+                yield from _queuing(queuing, f"{path}.queuing")
+        case _:
+            yield problems.unsupported(f"{path}.type", kind, ("Queue", "Reject"))
+
+
+def _queuing(queuing: Tree, path: str) -> Iterator[Cause]:
+    length, queues, hand = (queuing.get(key) or 0 for key in ("queueLengthLimit", "queues", "handSize"))
+    if length <= 0:
+        yield problems.invalid_value(f"{path}.queueLengthLimit", length, "must be positive")
+    if queues <= 0:
+        yield problems.invalid_value(f"{path}.queues", queues, "must be positive")
+    elif queues > _MOST_QUEUES:
+        yield problems.invalid_value(f"{path}.queues", queues, f"must not be greater than {_MOST_QUEUES}")
+    if hand <= 0:
+        yield problems.invalid_value(f"{path}.handSize", hand, "must be positive")
+    elif hand > queues:
+        text = f"should not be greater than queues ({queues})"
+        yield problems.invalid_value(f"{path}.handSize", hand, text)
+    elif hand <= 100 and queues <= _MOST_QUEUES and _bits(queues, hand) > _MOST_BITS:
+        text = f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {_MOST_BITS}"
+        yield problems.invalid_value(f"{path}.handSize", hand, text)
+
+
+def _bits(deck: int, hand: int) -> int:
+    """What it takes to deal a hand of a deck."""
+    return math.ceil(sum(math.log2(deck - dealt) for dealt in range(hand)))
+
+
+# ------------------------------------------------------------------ schemas
+def validate_flow_schema(obj: Tree) -> Iterator[Cause]:
+    """A flow schema."""
+    spec = obj.get("spec") or {}
+    precedence = spec.get("matchingPrecedence") or 0
+    if precedence <= 0:
+        yield problems.invalid_value("spec.matchingPrecedence", precedence, "must be a positive value")
+    if precedence > 10_000:
+        yield problems.invalid_value("spec.matchingPrecedence", precedence, "must not be greater than 10000")
+    if precedence == 1 and obj["metadata"].get("name") != "exempt":
+        text = "only the schema named 'exempt' may have matchingPrecedence 1"
+        yield problems.invalid_value("spec.matchingPrecedence", precedence, text)
+    method = (spec.get("distinguisherMethod") or {}).get("type")
+    if method not in (None, "ByNamespace", "ByUser"):
+        yield problems.unsupported("spec.distinguisherMethod", method, ("ByNamespace", "ByUser"))
+    name = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
+    if not name:
+        yield problems.required("spec.priorityLevelConfiguration.name", "must reference a priority level")
+    else:
+        yield from rules.subdomain(name, "spec.priorityLevelConfiguration.name")
+    for index, rule in enumerate(spec.get("rules") or ()):
+        yield from _rule(rule, f"spec.rules[{index}]")
+
+
+def _rule(rule: Tree, path: str) -> Iterator[Cause]:
+    if not rule.get("subjects"):
+        yield problems.required(f"{path}.subjects", "subjects must contain at least one value")
+    for index, subject in enumerate(rule.get("subjects") or ()):
+        yield from _subject(subject, f"{path}.subjects[{index}]")
+    if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
+        text = "at least one of resourceRules and nonResourceRules has to be non-empty"
+        yield problems.required(path, text)
+    for index, inner in enumerate(rule.get("resourceRules") or ()):
+        yield from _resource_rule(inner, f"{path}.resourceRules[{index}]")
+    for index, inner in enumerate(rule.get("nonResourceRules") or ()):
+        at = f"{path}.nonResourceRules[{index}]"
+        yield from _verbs(inner.get("verbs") or (), f"{at}.verbs")
+        urls = inner.get("nonResourceURLs") or ()
+        text = "nonResourceURLs must contain at least one value"
+        yield from _wild(urls, f"{at}.nonResourceURLs", text, "non-resource URLs")
+
+
+def _subject(subject: Tree, path: str) -> Iterator[Cause]:
+    kind = subject.get("kind", "")
+    if kind not in _SUBJECTS:
+        yield problems.unsupported(f"{path}.kind", kind, tuple(_SUBJECTS))
+        return
+    own = _SUBJECTS[kind]
+    if subject.get(own) is None:
+        yield problems.required(f"{path}.{own}", f"{own} is required when subject kind is '{kind}'")
+    elif kind == "ServiceAccount":
+        yield from _account(subject[own], f"{path}.{own}")
+    else:
+        yield from rules.needed(subject[own].get("name"), f"{path}.{own}.name")
+    for other, key in _SUBJECTS.items():
+        if key != own and subject.get(key) is not None:
+            yield problems.not_allowed(f"{path}.{key}", f"{key} is forbidden when subject kind is not '{other}'")
+
+
+def _account(account: Tree, path: str) -> Iterator[Cause]:
+    name, namespace = account.get("name", ""), account.get("namespace", "")
+    if not name:
+        yield problems.required(f"{path}.name")
+    elif name != "*":
+        yield from rules.subdomain(name, f"{path}.name")
+    if not namespace:
+        yield problems.required(f"{path}.namespace", "must specify namespace for service account")
+    else:
+        yield from rules.label(namespace, f"{path}.namespace")
+
+
+def _wild(found: Sequence[str], path: str, missing: str, what: str) -> Iterator[Cause]:
+    if not found:
+        yield problems.required(path, missing)
+    elif "*" in found and len(found) > 1:
+        yield problems.invalid_value(path, list(found), f"if '*' is present, must not specify other {what}")
+
+
+def _verbs(found: Sequence[str], path: str) -> Iterator[Cause]:
+    yield from _wild(found, path, "verbs must contain at least one value", "verbs")
+    if "*" not in found and not set(found) <= set(_VERBS):
+        yield problems.unsupported(path, list(found), _VERBS)
+
+
+def _resource_rule(rule: Tree, path: str) -> Iterator[Cause]:
+    yield from _verbs(rule.get("verbs") or (), f"{path}.verbs")
+    for key, one, many in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
+        text = f"resource rules must supply at least one {one}"
+        yield from _wild(rule.get(key) or (), f"{path}.{key}", text, many)
+    spaces, at = rule.get("namespaces") or (), f"{path}.namespaces"
+    if not spaces and not rule.get("clusterScope"):
+        text = "resource rules that are not cluster scoped must supply at least one namespace"
+        yield problems.required(at, text)
+    elif "*" in spaces:
+        if len(spaces) > 1:
+            text = "if '*' is present, must not specify other namespaces"
+            yield problems.invalid_value(at, list(spaces), text)
+    else:
+        for name in spaces:
+            yield from rules.each(names.dns_label(name), name, at)

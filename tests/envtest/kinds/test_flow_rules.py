@@ -1,0 +1,125 @@
+"""Priority levels and flow schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.envtest.kinds.kindkit import changed, wrong
+
+LEVELS = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations"
+SCHEMAS = "flowcontrol.apiserver.k8s.io/flowschemas"
+LEVEL: dict[str, Any] = {
+    "spec": {
+        "type": "Limited",
+        "limited": {
+            "nominalConcurrencyShares": 10,
+            "limitResponse": {
+                "type": "Queue",
+                "queuing": {"queues": 64, "handSize": 8, "queueLengthLimit": 50},
+            },
+        },
+    }
+}
+LIMITED, QUEUING = "spec.limited", "spec.limited.limitResponse.queuing"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "found"),
+    [
+        ("spec.type", "Limited", []),
+        ("spec.type", "Free", ['spec.type: Unsupported value: "Free": supported values: "Exempt", "Limited"']),
+        (LIMITED, None, [f"{LIMITED}: Required value: must not be empty when type is Limited"]),
+        (f"{LIMITED}.lendablePercent", 101,
+         [f"{LIMITED}.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive"]),
+        (f"{LIMITED}.borrowingLimitPercent", -1,
+         [f"{LIMITED}.borrowingLimitPercent: Invalid value: -1: if specified, must be a non-negative integer"]),
+        (f"{LIMITED}.limitResponse.type", "Reject",
+         [f"{QUEUING}: Forbidden: must be nil if limited.limitResponse.type is not Limited"]),
+        (f"{LIMITED}.limitResponse.type", "Wait",
+         [f'{LIMITED}.limitResponse.type: Unsupported value: "Wait": supported values: "Queue", "Reject"']),
+        (f"{QUEUING}.queues", -1, [f"{QUEUING}.queues: Invalid value: -1: must be positive",
+                                   f"{QUEUING}.handSize: Invalid value: 8: should not be greater than queues (-1)"]),
+        (f"{QUEUING}.queues", 10_000_001,
+         [f"{QUEUING}.queues: Invalid value: 10000001: must not be greater than 10000000"]),
+        (f"{QUEUING}.handSize", 20,
+         [(f"{QUEUING}.handSize: Invalid value: 20: required entropy bits of deckSize 64 and handSize 20 should not be"
+          " greater than 60")]),
+        (f"{QUEUING}.queueLengthLimit", -1, [f"{QUEUING}.queueLengthLimit: Invalid value: -1: must be positive"]),
+        ("spec.exempt", {}, ["spec.exempt: Forbidden: must be nil if the type is Limited"]),
+        ("metadata.name", "exempt",
+         ['spec.type: Invalid value: "Limited": type must be \'Exempt\' if and only if `name` is \'exempt\'']),
+    ],
+)  # fmt: skip
+def test_levels(path: str, value: Any, found: list[str]) -> None:
+    """Queues, hands and shares."""
+    assert wrong(LEVELS, changed(LEVEL, path, value)) == found
+
+
+@given(queues=st.integers(1, 10_000_000), hand=st.integers(1, 10))
+def test_a_hand_is_dealt_only_from_a_deck(queues: int, hand: int) -> None:
+    """Never more than there is, nor more than sixty bits can tell apart."""
+    tree = changed(changed(LEVEL, f"{QUEUING}.queues", queues), f"{QUEUING}.handSize", hand)
+    fits = hand <= queues and (queues ** min(hand, 10)).bit_length() <= 60
+    assert not fits or wrong(LEVELS, tree) == []
+    assert hand <= queues or wrong(LEVELS, tree) != []
+
+
+SCHEMA: dict[str, Any] = {
+    "spec": {
+        "matchingPrecedence": 100,
+        "priorityLevelConfiguration": {"name": "p"},
+        "rules": [
+            {
+                "subjects": [{"kind": "User", "user": {"name": "u"}}],
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}],
+                "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["*"]}],
+            }
+        ],
+    }
+}
+RULE, SUBJECT = "spec.rules.0", "spec.rules.0.subjects.0"
+AT, FIRST, OTHER = "spec.rules[0]", "resourceRules[0]", "nonResourceRules[0]"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "found"),
+    [
+        ("spec.matchingPrecedence", 100, []),
+        ("spec.matchingPrecedence", -1, ["spec.matchingPrecedence: Invalid value: -1: must be a positive value"]),
+        ("spec.matchingPrecedence", 1,
+         ["spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1"]),
+        ("spec.distinguisherMethod", {"type": "ByMood"},
+         ['spec.distinguisherMethod: Unsupported value: "ByMood": supported values: "ByNamespace", "ByUser"']),
+        (f"{RULE}.subjects", [], [f"{AT}.subjects: Required value: subjects must contain at least one value"]),
+        (SUBJECT + ".user", None,
+         [f"{AT}.subjects[0].user: Required value: user is required when subject kind is 'User'"]),
+        (SUBJECT + ".group", {"name": "g"},
+         [f"{AT}.subjects[0].group: Forbidden: group is forbidden when subject kind is not 'Group'"]),
+        (f"{RULE}.subjects", [{"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": ""}}],
+         [f"{AT}.subjects[0].serviceAccount.namespace: Required value: must specify namespace for service account"]),
+        (f"{RULE}.resourceRules.0.verbs", [],
+         [f"{AT}.{FIRST}.verbs: Required value: verbs must contain at least one value"]),
+        (f"{RULE}.resourceRules.0.verbs", ["*", "get"],
+         [f'{AT}.{FIRST}.verbs: Invalid value: ["*","get"]: if \'*\' is present, must not specify other verbs']),
+        (f"{RULE}.resourceRules.0.apiGroups", [],
+         [f"{AT}.{FIRST}.apiGroups: Required value: resource rules must supply at least one api group"]),
+        (f"{RULE}.resourceRules.0.namespaces", [],
+         [(f"{AT}.{FIRST}.namespaces: Required value: resource rules that are not cluster scoped must supply at"
+          " least one namespace")]),
+        (f"{RULE}.nonResourceRules.0.nonResourceURLs", [],
+         [f"{AT}.{OTHER}.nonResourceURLs: Required value: nonResourceURLs must contain at least one value"]),
+    ],
+)  # fmt: skip
+def test_schemas(path: str, value: Any, found: list[str]) -> None:
+    """Subjects and what they ask for."""
+    assert wrong(SCHEMAS, changed(SCHEMA, path, value)) == found
+
+
+def test_verbs_are_known_ones() -> None:
+    """Others could never be asked for."""
+    [text] = wrong(SCHEMAS, changed(SCHEMA, f"{RULE}.resourceRules.0.verbs", ["brew"]))
+    assert text.startswith(f'{AT}.{FIRST}.verbs: Unsupported value: ["brew"]: supported values: "create"')
