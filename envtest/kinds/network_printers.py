@@ -12,6 +12,7 @@ from envtest.kinds.printing import (
     age,
     joined,
     label_selector,
+    meta_of,
     name_of,
     spec_of,
     status_of,
@@ -106,6 +107,9 @@ def _ingress(obj: Tree, now: float) -> list[Any]:
     ]
 
 
+_DEFAULT = "ingressclass.kubernetes.io/is-default-class"
+
+
 def _ingress_class(obj: Tree, now: float) -> list[Any]:
     spec = spec_of(obj)
     params = spec.get("parameters")
@@ -113,7 +117,8 @@ def _ingress_class(obj: Tree, now: float) -> list[Any]:
     if params is not None:
         group = f".{params['apiGroup']}" if params.get("apiGroup") is not None else ""
         shown = f"{params.get('kind', '')}{group}/{params.get('name', '')}"
-    return [name_of(obj), spec.get("controller", ""), shown, age(obj, now)]
+    noted = (meta_of(obj).get("annotations") or {}).get(_DEFAULT) == "true"
+    return [name_of(obj) + " (default)" * noted, spec.get("controller", ""), shown, age(obj, now)]
 
 
 def _network_policy(obj: Tree, now: float) -> list[Any]:

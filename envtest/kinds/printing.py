@@ -17,6 +17,7 @@ Order = Callable[[Tree], Any]
 NOTHING = "<none>"
 UNSET = "<unset>"
 UNKNOWN = "<unknown>"
+_NEVER = "0001-01-01T00:00:00Z"
 
 
 def seconds_of(stamp: str) -> float | None:
@@ -121,7 +122,7 @@ class DefaultPrinter(Printer):
     def cells(self, obj: Tree, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
         """See `Printer`."""
         meta = obj.get("metadata") or {}
-        return [meta.get("name", ""), meta.get("creationTimestamp")]
+        return [meta.get("name", ""), meta.get("creationTimestamp") or _NEVER]
 
 
 class KindPrinter(Printer):

@@ -154,6 +154,11 @@ def test_rows_of_pods_that_have_ended_say_so() -> None:
     assert DefaultPrinter().conditions({}) == ()
 
 
+def test_what_was_never_created_has_a_time_too() -> None:
+    """Answers to reviews, for one."""
+    assert DefaultPrinter().cells({}, NOW) == ["", "0001-01-01T00:00:00Z"]
+
+
 def test_gates_of_pods_are_counted() -> None:
     """How many of the readiness gates hold."""
     spec = {"readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}]}
@@ -443,3 +448,7 @@ def test_default_classes_say_so() -> None:
     made = {"metadata": {**META, "annotations": notes}, "provisioner": "p"}
     row = PRINTERS["storage.k8s.io/storageclasses"].cells(made, NOW)
     assert row == ["x (default)", "p", "Delete", "Immediate", False, "60s"]
+    for wanted, name in (("true", "x (default)"), ("false", "x")):
+        notes = {"ingressclass.kubernetes.io/is-default-class": wanted}
+        row = PRINTERS["networking.k8s.io/ingressclasses"].cells({"metadata": {**META, "annotations": notes}}, NOW)
+        assert row[0] == name
