@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from opsdk.errors import ApiError, CelError, CodecError, DecodeError, PatchError, TransportError, UsageError
+from tests.fuzz.sockets import SEEDS, connection
 
 Target = Callable[[bytes], object]
 
@@ -227,7 +228,26 @@ def answers(data: bytes) -> object:
 
 PROTO = bytes.fromhex("6b3873000a090a02763112035 06f6412070a050a0170".replace(" ", "")) + b"\x1a\x00\x22\x00"
 
+
+def durations(data: bytes) -> object:
+    from opsdk.apiserver.endpoints.deadline import read_duration
+
+    with suppress(ValueError):
+        return read_duration(_text(data))
+    return None
+
+
+def queries(data: bytes) -> object:
+    from opsdk.web.http1 import query_pairs, read_target
+
+    read_target(b"GET", data)
+    return list(query_pairs(data.decode("latin-1")))
+
+
 DECODERS = {
+    "connection": Decoder(connection, SEEDS),
+    "durations": Decoder(durations, [b"1h2m3.5s", b"-100ms", b"0"]),
+    "queries": Decoder(queries, [b"a=b&c=%41+d;e&f", b"http://host/a%20b?c=d"]),
     "json": Decoder(document_json, [POD, b'{"a":[1,2.5,-3e7,null,true,"x\\u00e9"]}']),
     "json-words": Decoder(json_words, [POD, b"[1, 2"]),
     "yaml": Decoder(document_yaml, [YAML, POD]),
