@@ -14,7 +14,9 @@ from envtest.controllers.objects import (
     controller_of,
     deleting,
     is_ready,
+    is_true,
     parse_time,
+    phase_of,
     replicas_of,
     stamp,
     with_condition,
@@ -128,6 +130,15 @@ def failed(budget: Tree, why: str, now: datetime) -> Tree:
     return {**before, **counts, "disruptionsAllowed": 0, "conditions": made}
 
 
+def seconds_of_disruption(pod: Tree, now: datetime) -> float | None:
+    """For how long a pod is still expected to go; None where it is not, or where it does."""
+    known = condition_in(conditions_of(pod), "DisruptionTarget") or {}
+    if known.get("status") != "True" or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
+        return None
+    since = parse_time(known["lastTransitionTime"]) if known.get("lastTransitionTime") else now
+    return _PATIENCE - (now - since).total_seconds()
+
+
 # ------------------------------------------------------------------ shell
 class DisruptionController(Controller):
     """``disruption``."""
@@ -142,6 +153,8 @@ class DisruptionController(Controller):
 
     def _pod(self, event: Event) -> None:
         namespace = event.obj["metadata"]["namespace"]
+        if event.new is not None and is_true(conditions_of(event.new), "DisruptionTarget"):
+            self.queue.add(event.key)
         pods = [p for p in (event.old, event.new) if p is not None]
         for budget in self.hub.in_namespace(BUDGETS, namespace):
             if any(covers(budget, p) for p in pods):
@@ -152,6 +165,8 @@ class DisruptionController(Controller):
         budget = self.hub.get(key)
         if budget is None:
             return None
+        if key.startswith(PODS.prefix):
+            return await self._stale(budget)
         pods = [p for p in self.hub.in_namespace(PODS, budget["metadata"]["namespace"]) if covers(budget, p)]
         now = self.kit.now()
         again: float | None = None
@@ -168,6 +183,17 @@ class DisruptionController(Controller):
         if status != (budget.get("status") or {}):
             await self.kit.api.write(Update(BUDGETS, with_status(budget, status), "status"))
         return again
+
+    async def _stale(self, pod: Tree) -> float | None:
+        """A pod that was to go, and did not, is not to go any more."""
+        left = seconds_of_disruption(pod, self.kit.now())
+        if left is None or left > 0:
+            return left
+        known = condition_in(conditions_of(pod), "DisruptionTarget") or {}
+        over = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": stamp(self.kit.now())}
+        conditions = with_condition(conditions_of(pod), {"lastProbeTime": known.get("lastProbeTime"), **over})
+        await self.write([Update(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
+        return None
 
     async def _scale(self, pods: Sequence[Tree]) -> dict[str, int]:
         """How many pods the owners want; pods without an owner count for nothing."""

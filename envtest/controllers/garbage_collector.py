@@ -17,6 +17,7 @@ from envtest.controllers.ownership import (
     judge,
     policy_of,
     state_of_owner,
+    unblocked,
     without_finalizer,
     without_owner,
 )
@@ -46,7 +47,7 @@ class GarbageCollector(Controller):
             return
         if owner_uids(new) or (deleting(new) and new["metadata"].get("finalizers")):
             self.queue.add(event.key)
-        if old is not None and owner_uids(old) != owner_uids(new):
+        if old is not None and old["metadata"].get("ownerReferences") != new["metadata"].get("ownerReferences"):
             self._look_at_owners(old)
 
     def _gone(self, obj: Tree) -> None:
@@ -88,6 +89,7 @@ class GarbageCollector(Controller):
             case Verdict.PRUNE:
                 await self._patch(resource, obj, {"ownerReferences": list(judgement.kept)})
             case Verdict.COLLECT_FOREGROUND:
+                await self._unblock(resource, obj)
                 await self._delete(resource, obj, "Foreground")
             case Verdict.COLLECT:
                 await self._delete(resource, obj, policy_of(obj))
@@ -125,6 +127,13 @@ class GarbageCollector(Controller):
             found = self.hub.get(key)
             if found is not None and not deleting(found):
                 self.queue.add(key)
+
+    async def _unblock(self, resource: Resource, obj: Tree) -> None:
+        """Owners in a circle would wait for each other for ever: whoever closes it lets its owners go."""
+        dependents = self.hub.dependents(obj["metadata"]["uid"])
+        freed = unblocked(obj)
+        if freed is not None and any(deleting(d) and holds(d, FOREGROUND) for d in dependents):
+            await self.kit.api.write(Patch(resource, obj, {"metadata": {"ownerReferences": freed}}))
 
     # -------------------------------------------------------------- writes
     async def _patch(self, resource: Resource, obj: Tree, meta: Tree) -> None:

@@ -93,6 +93,14 @@ def blocking(owner: Tree, dependents: Sequence[Tree]) -> bool:
     )
 
 
+def unblocked(obj: Tree) -> list[Tree] | None:
+    """Its references, none of which keeps its owner waiting; None where that is so already."""
+    before = obj["metadata"].get("ownerReferences") or []
+    if not any(r.get("blockOwnerDeletion") for r in before):
+        return None
+    return [{**r, "blockOwnerDeletion": False} for r in before]
+
+
 def without_owner(obj: Tree, uid: str) -> list[Tree] | None:
     """Its references but those to one owner; None, which removes the field, where none are left."""
     return [r for r in obj["metadata"].get("ownerReferences") or () if r.get("uid") != uid] or None

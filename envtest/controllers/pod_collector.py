@@ -55,7 +55,6 @@ class PodCollector(Controller):
     def restored(self) -> None:
         """See `Controller`."""
         self._gone.clear()
-        self._finished = 0
 
     def wire(self) -> None:
         """Pods, and nodes that go."""

@@ -176,3 +176,21 @@ async def test_custom_owners() -> None:
         await settle()
         status = (await api.get(f"{POLICY}/web"))["status"]
         assert (status["expectedPods"], status["desiredHealthy"], status["disruptionsAllowed"]) == (4, 1, 1)
+
+
+async def test_a_pod_that_stays() -> None:
+    """A pod that was marked to go, and did not, is not marked after two minutes."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        inner = template("web")
+        meta = {"name": "p", **inner["metadata"]}
+        await api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": inner["spec"]})
+        await settle()
+        pod = await api.get(f"{CORE}/pods/p")
+        mark = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": pod["status"]["startTime"]}
+        conditions = [*pod["status"]["conditions"], mark]
+        await api.merge(f"{CORE}/pods/p/status", {"status": {"conditions": conditions}})
+        await settle(100)
+        assert condition(await api.get(f"{CORE}/pods/p"), "DisruptionTarget")["status"] == "True"
+        await settle(30)
+        assert condition(await api.get(f"{CORE}/pods/p"), "DisruptionTarget")["status"] == "False"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+
 import pytest
 
 from envtest.controllers.ownership import Owner, Verdict, judge
@@ -168,3 +171,54 @@ async def test_unknown_kinds_are_left_alone() -> None:
         await api.create(f"{CORE}/configmaps", config_map("child", owner))
         await settle()
         assert await api.names(f"{CORE}/configmaps") == ["child"]
+
+
+async def test_circles() -> None:
+    """Objects that own each other go all the same, in the foreground too."""
+    async with Environment(controllers=["garbage-collector"]) as env:
+        api = Kubectl(env)
+        first = await api.create(f"{CORE}/configmaps", config_map("first"))
+        second = await api.create(f"{CORE}/configmaps", config_map("second", first))
+        await api.merge(f"{CORE}/configmaps/first", {"metadata": {"ownerReferences": [reference(second)]}})
+        await settle()
+        await api.delete(f"{CORE}/configmaps/first", propagationPolicy="Foreground")
+        await settle()
+        assert await api.names(f"{CORE}/configmaps") == []
+
+
+def _survivors(owners: dict[str, set[str]], gone: set[str]) -> set[str]:
+    """Who is left in the background: whoever has an owner that is left, or never had one."""
+    left = set(owners) - gone
+    while lost := {name for name in left if owners[name] and not owners[name] & left}:
+        left -= lost
+    return left
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_random_graphs(seed: int) -> None:
+    """In any graph of owners, what nobody owns any more goes and nothing else does, whatever the policies."""
+    rng = random.Random(seed)
+    async with Environment(controllers=["garbage-collector"]) as env:
+        api = Kubectl(env)
+        names = [f"m{number}" for number in range(12)]
+        made = {name: await api.create(f"{CORE}/configmaps", config_map(name)) for name in names}
+        owners: dict[str, set[str]] = {}
+        for name in names:
+            others = [n for n in names if n != name]
+            owners[name] = set(rng.sample(others, rng.choice([0, 0, 1, 1, 2])))
+            references = [reference(made[o], block=rng.random() < 0.5) for o in sorted(owners[name])]
+            if references:
+                await api.merge(f"{CORE}/configmaps/{name}", {"metadata": {"ownerReferences": references}})
+        gone = set(rng.sample(names, 3))
+        for name in gone:
+            with suppress(NotFoundError):
+                policy = rng.choice(["Background", "Foreground"])
+                await api.delete(f"{CORE}/configmaps/{name}", propagationPolicy=policy)
+            await settle(rng.choice([0, 1]))
+        await settle(60)
+        left = await api.items(f"{CORE}/configmaps")
+        assert {o["metadata"]["name"] for o in left} == _survivors(owners, gone)
+        assert not [o for o in left if "deletionTimestamp" in o["metadata"]]
+        for obj in left:
+            held = {r["name"] for r in obj["metadata"].get("ownerReferences") or []}
+            assert held == owners[obj["metadata"]["name"]] & {o["metadata"]["name"] for o in left}

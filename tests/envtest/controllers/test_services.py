@@ -78,3 +78,19 @@ async def test_many_pods_take_several_slices() -> None:
         await api.merge(f"{APPS}/deployments/web/scale", {"spec": {"replicas": 5}})
         await settle()
         assert [len(s["endpoints"]) for s in await slices(api)] == [5]
+
+
+async def test_names_of_other_places() -> None:
+    """A service that stands for another name has no endpoints; a headless one is marked."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        for name, spec in (("far", {"type": "ExternalName", "externalName": "x.org"}), ("head", {"clusterIP": "None"})):
+            inner = {"selector": {"app": "web"}, "ports": [{"port": 80}], **spec}
+            service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": inner}
+            await api.create(f"{CORE}/services", service)
+        await settle()
+        [found] = await api.items(f"{CORE}/endpoints")
+        assert found["metadata"]["name"] == "head"
+        assert "service.kubernetes.io/headless" in found["metadata"]["labels"]
+        slices = await api.items("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")
+        assert [s["metadata"]["labels"]["kubernetes.io/service-name"] for s in slices] == ["head"]
