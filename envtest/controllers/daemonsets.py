@@ -24,7 +24,7 @@ from envtest.controllers.scheduling import NOT_READY, UNREACHABLE, UNSCHEDULABLE
 from envtest.controllers.writes import DAEMON_SETS, NODES, PODS, REVISIONS, Create, Note, Update, Write
 from opsdk.apiserver.storage.ports import Tree
 
-_GENERATION = "pod-template-generation"
+_GENERATION, _OF_TEMPLATE = "pod-template-generation", "deprecated.daemonset.template.generation"
 _TOLERATED = (
     (NOT_READY, "NoExecute"),
     (UNREACHABLE, "NoExecute"),
@@ -189,7 +189,8 @@ def _beyond_surge(view: View, running: Sequence[Tree]) -> list[Tree]:
 
 def _new(view: View, node: str) -> Tree:
     pod = pod_from_template(view.owner["spec"]["template"], view.owner)
-    own = {revisions.HASH: view.digest, _GENERATION: str(view.owner["metadata"].get("generation", 1))}
+    given = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
+    own = {revisions.HASH: view.digest, **({_GENERATION: given} if given else {})}
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
     pod["spec"]["tolerations"] = _tolerations(pod["spec"])
     _pin(pod["spec"], node)
