@@ -23,12 +23,14 @@ from envtest.controllers.objects import (
     stamp,
     status_of,
     with_condition,
+    with_status,
     without_zeros,
 )
 from envtest.controllers.pod_owner import Plan
 from envtest.controllers.writes import DEPLOYMENTS, PODS, REPLICA_SETS, Create, Delete, Note, Patch, Update, Write
 from envtest.kinds.workload_rules import selects
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import AlreadyExistsError, ApiError
 
 _DONE = "NewReplicaSetAvailable"
 _LATE = "ProgressDeadlineExceeded"
@@ -348,6 +350,21 @@ def _owners(item: Tree, owners: list[Tree]) -> Patch:
     return Patch(REPLICA_SETS, item, {"metadata": meta})
 
 
+def collided(deployment: Tree) -> Update:
+    """Somebody else's replica set has the name: the next try takes another one."""
+    status = deployment.get("status") or {}
+    count = int(status.get("collisionCount") or 0) + 1
+    return Update(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
+
+
+def refused(deployment: Tree, why: str, now: datetime) -> Update:
+    """The server did not take the new replica set."""
+    condition = _condition("Progressing", "False", _REFUSED, why, stamp(now))
+    conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
+    changed = with_status(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
+    return Update(DEPLOYMENTS, changed, "status")
+
+
 # ------------------------------------------------------------------ shell
 class DeploymentController(Controller):
     """``deployment``."""
@@ -395,8 +412,21 @@ class DeploymentController(Controller):
             return 0.0
         new, old = rollout.split(deployment, mine)
         made = plan(View(deployment, new, old, self._running(old), self.kit.now()))
-        await self.write(made.writes)
+        try:
+            await self.write(made.writes)
+        except ApiError as error:
+            if error is self.told:
+                await self._admit(key, error)
+            raise
         return made.again
+
+    async def _admit(self, key: str, error: ApiError) -> None:
+        """The replica set could not be made: the status says so, or that its name is taken."""
+        await self.hub.catch_up()
+        deployment = self.hub.get(key)
+        if deployment is not None:
+            taken = isinstance(error, AlreadyExistsError)
+            await self.write([collided(deployment) if taken else refused(deployment, error.message, self.kit.now())])
 
     def _running(self, old: Sequence[Tree]) -> int:
         pods = (p for s in old for p in self.hub.dependents(s["metadata"]["uid"], PODS.prefix))

@@ -197,3 +197,41 @@ async def test_history_and_rollback() -> None:
         assert await api.names(f"{APPS}/replicasets") == before
         found = await api.get(f"{APPS}/deployments/web")
         assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "6"
+
+
+async def test_names_that_are_taken() -> None:
+    """Where somebody else's replica set has the name, the deployment finds another one, and counts."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web"))
+        await settle()
+        [name] = await api.names(f"{APPS}/replicasets")
+        await api.delete(f"{APPS}/deployments/web", propagationPolicy="Orphan")
+        await settle()
+        await api.merge(f"{APPS}/replicasets/{name}", {"metadata": {"labels": {"app": "other"}}})
+        await api.create(f"{APPS}/deployments", deployment("web"))
+        await settle(10)
+        found = await api.get(f"{APPS}/deployments/web")
+        assert found["status"]["collisionCount"] == 1
+        assert found["status"]["availableReplicas"] == 1
+        assert len(await api.names(f"{APPS}/replicasets")) == 2
+
+
+async def test_says_why_it_does_not_begin() -> None:
+    """A replica set that the server refuses is told in a condition and an event; later it goes on."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        hard = {"hard": {"count/replicasets.apps": "0"}}
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": hard}
+        await api.create(f"{CORE}/resourcequotas", quota)
+        await settle()
+        await api.create(f"{APPS}/deployments", deployment("web"))
+        await settle()
+        progress = condition(await api.get(f"{APPS}/deployments/web"), "Progressing")
+        assert (progress["status"], progress["reason"]) == ("False", "ReplicaSetCreateError")
+        assert "exceeded quota: q" in progress["message"]
+        assert "ReplicaSetCreateError" in {e["reason"] for e in await api.items(f"{CORE}/events")}
+        await api.delete(f"{CORE}/resourcequotas/q")
+        await settle(60)
+        found = await api.get(f"{APPS}/deployments/web")
+        assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"

@@ -81,7 +81,7 @@ class Run:
                     self.world.ready(pod)
                     moved = True
             self.world.wait(10)
-            if not moved:
+            if not moved and not self.step():
                 return
         raise AssertionError("it never settles")
 
