@@ -12,7 +12,7 @@ from envtest.controllers.objects import deleting, is_ready, owner_reference, pha
 from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, Create, Delete, Update, Write
 from opsdk.apiserver.storage.ports import Tree
 
-_SERVICE, _MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
+SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
 _MANAGER = "endpointslice-controller.k8s.io"
 _MIRRORED = "endpoints.kubernetes.io/managed-by"
 _SLICE_SIZE = 100
@@ -104,7 +104,7 @@ def plan_slices(service: Tree, pods: Sequence[Tree], slices: Sequence[Tree]) -> 
 
 def _slice(service: Tree) -> Tree:
     meta = service["metadata"]
-    labels = {**(meta.get("labels") or {}), _SERVICE: meta["name"], _MANAGED: _MANAGER, **_headless(service)}
+    labels = {**(meta.get("labels") or {}), SERVICE: meta["name"], MANAGED: _MANAGER, **_headless(service)}
     return {
         "kind": "EndpointSlice",
         "apiVersion": "discovery.k8s.io/v1",

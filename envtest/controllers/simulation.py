@@ -40,6 +40,7 @@ _WHERE: Mapping[str, str] = {
     "disruption": "disruption:DisruptionController",
     "endpointslice": "services:SliceController",
     "endpoints": "services:EndpointsController",
+    "endpointslice-mirroring": "mirroring:MirroringController",
     "persistentvolume-binder": "volumes:VolumeController",
     "clusterrole-aggregation": "cluster_roles:ClusterRoleController",
     "resourcequota": "quotas:QuotaController",

@@ -295,3 +295,23 @@ async def test_ordered_sets_move_one_at_a_time(seed: int) -> None:
                 await api.merge(f"{APPS}/statefulsets/s", {"spec": {"template": {"spec": {"containers": image}}}})
         await settle(120)
         assert watch.wrong == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_goes_back_in_order(seed: int) -> None:
+    """Taken back to an earlier state in the middle of anything, the cluster goes on from there and ends in order."""
+    rng = random.Random(seed)
+    async with Environment(controllers="cluster", stages=_stages(rng)) as env:
+        api = Kubectl(env)
+        snapshot = env.snapshot()
+        for number in range(40):
+            with suppress(*_PASSING):
+                await _operate(api, rng)
+            await settle(rng.choice([0, 0.5, 3]))
+            if number in (12, 25):
+                snapshot = env.snapshot()
+            if number in (20, 35):
+                env.restore(snapshot)
+        await api.merge(f"{NODES}/node-1", {"spec": {"unschedulable": None}})
+        await settle(4000)
+        await _check_end(api, rng)

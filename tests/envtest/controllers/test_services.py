@@ -94,3 +94,34 @@ async def test_names_of_other_places() -> None:
         assert "service.kubernetes.io/headless" in found["metadata"]["labels"]
         slices = await api.items("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")
         assert {s["metadata"]["labels"]["kubernetes.io/service-name"] for s in slices} == {"kubernetes", "head"}
+
+
+async def test_endpoints_made_by_hand() -> None:
+    """Endpoints that somebody writes for a service without pods show as slices, follow changes, and go."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "far"},
+            "spec": {"ports": [{"port": 80}]},
+        }
+        await api.create(f"{CORE}/services", service)
+        subset: Tree = {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}
+        made = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "far"}, "subsets": [subset]}
+        await api.create(f"{CORE}/endpoints", made)
+        await settle()
+        query = f"{SLICES}?labelSelector=kubernetes.io/service-name%3Dfar"
+        [found] = await api.items(query)
+        assert found["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == (
+            "endpointslicemirroring-controller.k8s.io"
+        )
+        assert found["endpoints"] == [{"addresses": ["192.0.2.1"], "conditions": {"ready": True}}]
+        subset["notReadyAddresses"] = [{"ip": "192.0.2.2"}]
+        await api.merge(f"{CORE}/endpoints/far", {"subsets": [subset]})
+        await settle()
+        [found] = await api.items(query)
+        assert [e["conditions"]["ready"] for e in found["endpoints"]] == [True, False]
+        await api.delete(f"{CORE}/endpoints/far")
+        await settle()
+        assert await api.items(query) == []
