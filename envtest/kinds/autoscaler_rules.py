@@ -130,6 +130,9 @@ def _behavior(behavior: Tree, path: str) -> Iterator[Cause]:
         if window is not None and window > 3600:
             text = "must be less than or equal to 3600"
             yield problems.invalid_value(f"{at}.stabilizationWindowSeconds", window, text)
+        tolerance = rule.get("tolerance")
+        if tolerance is not None and Quantity(str(tolerance)) < Quantity("0"):
+            yield problems.invalid_value(f"{at}.tolerance", tolerance, rules.NOT_NEGATIVE)
         if rule.get("selectPolicy") not in (None, "Max", "Min", "Disabled"):
             yield problems.unsupported(f"{at}.selectPolicy", rule["selectPolicy"], ("Disabled", "Max", "Min"))
         if not rule.get("policies"):

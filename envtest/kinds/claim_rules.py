@@ -22,6 +22,7 @@ _ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _IMMUTABLE: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
+_SOURCES: Final = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")})
 _NO_SOURCE: Final = frozenset(
     {
         "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
@@ -54,6 +55,19 @@ def _mode(spec: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ claims
+def share_source(obj: Tree) -> None:
+    """Where a claim's data come from stands in two places, of which the older one takes claims and snapshots only."""
+    spec = obj.get("spec") or {}
+    old, new = spec.get("dataSource"), spec.get("dataSourceRef")
+    if old is not None and (old.get("apiGroup") or "", old.get("kind")) not in _SOURCES:
+        spec.pop("dataSource")
+        old = None
+    if old is not None and new is None:
+        spec["dataSourceRef"] = dict(old)
+    elif new is not None and old is None and not new.get("namespace"):
+        spec["dataSource"] = {key: value for key, value in new.items() if key != "namespace"}
+
+
 def validate_claim(obj: Tree) -> Iterator[Cause]:
     """A new claim."""
     yield from validate_claim_spec(obj.get("spec") or {}, "spec")
@@ -77,8 +91,17 @@ def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     for key in ("dataSource", "dataSourceRef"):
         if spec.get(key) is not None:
             yield from _source(spec[key], f"{path}.{key}")
+    yield from _same_source(spec, path)
     if spec.get("volumeAttributesClassName"):
         yield from rules.subdomain(spec["volumeAttributesClassName"], f"{path}.volumeAttributesClassName")
+
+
+def _same_source(spec: Tree, path: str) -> Iterator[Cause]:
+    old, new = spec.get("dataSource"), spec.get("dataSourceRef")
+    if old is not None and new is not None:
+        shown = ({key: found.get(key) or "" for key in ("apiGroup", "kind", "name")} for found in (old, new))
+        if next(shown) != next(shown):
+            yield problems.invalid_value(path, {}, "must match dataSourceRef")
 
 
 def _requested(spec: Tree) -> str | None:

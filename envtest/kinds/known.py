@@ -61,6 +61,7 @@ RULES: dict[str, Rules] = {
         changed=claim_rules.validate_claim_update,
         initial_status={"phase": "Pending"},
         warnings=kind_warnings.claim_warnings,
+        prepare=claim_rules.share_source,
     ),
     "/persistentvolumes": Rules(
         new=claim_rules.validate_volume,
@@ -109,7 +110,9 @@ RULES: dict[str, Rules] = {
         wrong_field="field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
     ),
     "storage.k8s.io/csidrivers": Rules(new=storage_rules.validate_driver, changed=storage_rules.validate_driver_update),
-    "storage.k8s.io/csinodes": Rules(new=storage_rules.validate_driver_node),
+    "storage.k8s.io/csinodes": Rules(
+        new=storage_rules.validate_driver_node, changed=storage_rules.validate_driver_node_update
+    ),
     "storage.k8s.io/volumeattachments": Rules(
         new=storage_rules.validate_attachment, changed=storage_rules.validate_attachment_update
     ),

@@ -29,6 +29,7 @@ class Rules:
         initial_status: the status of a new object; None keeps what the client sent.
         selectable: field selectors besides name and namespace.
         warnings: what makers and changers of an object should know.
+        prepare: what the server fills in, from what else is there, when an object is new or changed.
         name: why a name is none; None goes by the tables.
         wrong_field: how an unknown field selector is refused, where the kind has words of its own.
     """
@@ -39,6 +40,7 @@ class Rules:
     initial_status: Tree | None = field(default_factory=dict)
     selectable: Mapping[str, FieldGetter] = field(default_factory=dict)
     warnings: Callable[[Tree, Tree | None], Iterable[str]] | None = None
+    prepare: Callable[[Tree], None] | None = None
     name: Callable[[str], Sequence[str]] | None = None
     wrong_field: str = ""
 
@@ -61,6 +63,20 @@ class RuledStrategy(TableStrategy):
             return obj.get("status") or {}
         made: Tree = copy_tree(self._rules.initial_status)
         return made
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """See `Rules`."""
+        super().prepare_for_create(context, obj)
+        self._prepare(obj)
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """See `Rules`."""
+        super().prepare_for_update(context, obj, old)
+        self._prepare(obj)
+
+    def _prepare(self, obj: Tree) -> None:
+        if self._rules.prepare is not None:
+            self._rules.prepare(obj)
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See `Rules`."""

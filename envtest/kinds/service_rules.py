@@ -151,11 +151,14 @@ def _addresses(addresses: Sequence[str], families: Sequence[str]) -> Iterator[Ca
             yield problems.invalid_value(f"spec.clusterIPs[{index}]", addresses[index], text)
 
 
-_SPECIAL = (
-    ("is_unspecified", "may not be unspecified (0.0.0.0 or ::)"),
-    ("is_loopback", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
-    ("is_link_local", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
-    ("is_multicast", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+_SPECIAL = tuple(
+    (tuple(ipaddress.ip_network(block) for block in blocks), text)
+    for blocks, text in (
+        (("0.0.0.0/32", "::/128"), "may not be unspecified (0.0.0.0 or ::)"),
+        (("127.0.0.0/8", "::1/128"), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (("169.254.0.0/16", "fe80::/10"), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (("224.0.0.0/24", "ff02::/16"), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    )
 )
 
 
@@ -166,8 +169,8 @@ def special_address(address: str, path: str) -> Iterator[Cause]:
     if found:
         return
     parsed = ipaddress.ip_address(address)
-    for mark, text in _SPECIAL:
-        if getattr(parsed, mark):
+    for blocks, text in _SPECIAL:
+        if any(parsed in block for block in blocks):
             yield problems.invalid_value(path, address, text)
 
 
@@ -227,6 +230,9 @@ def _traffic(spec: Tree) -> Iterator[Cause]:
         if spec.get("type") != "LoadBalancer" or outside != "Local":
             text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
             yield problems.invalid_value("spec.healthCheckNodePort", check, text)
+    if spec.get("trafficDistribution") is not None:
+        allowed = ("PreferClose", "PreferSameNode", "PreferSameZone")
+        yield from rules.one_of(spec["trafficDistribution"], allowed, "spec.trafficDistribution")
     inside = spec.get("internalTrafficPolicy")
     if inside is None:
         if spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):

@@ -140,6 +140,20 @@ def validate_driver_node(obj: Tree) -> Iterator[Cause]:
             yield from rules.each(names.qualified_name(key), key, f"{at}.topologyKeys")
 
 
+def validate_driver_node_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """A driver that is there stays what it is; how much it can take may change."""
+    yield from validate_driver_node(obj)
+    now, before = ((o.get("spec") or {}).get("drivers") or () for o in (obj, old))
+    for driver in before:
+        for other in now:
+            if other.get("name") == driver.get("name") and _lasting(other) != _lasting(driver):
+                yield problems.invalid_value("CSINodeDriver", other, "field is immutable")
+
+
+def _lasting(driver: Tree) -> Tree:
+    return {key: value for key, value in driver.items() if key != "allocatable"}
+
+
 def validate_attachment(obj: Tree) -> Iterator[Cause]:
     """An attachment of a volume to a node."""
     spec: Tree = obj.get("spec") or {}

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.envtest.kinds.kindkit import changed, wrong
+from envtest.kinds.claim_rules import share_source
+from tests.envtest.kinds.kindkit import changed, read, wrong
 
 POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 ID = "must be between 0 and 2147483647, inclusive"
@@ -158,3 +159,87 @@ def test_endpoint_slices(tree: dict[str, Any], found: list[str]) -> None:
     """Addresses of one sort, which others can reach."""
     path = "endpoints[0].addresses[0]: Invalid value: "
     assert wrong("discovery.k8s.io/endpointslices", tree) == [path + text for text in found]
+
+
+CLAIM: dict[str, Any] = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+SNAPSHOT = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}
+OTHER = {"apiGroup": "example.com", "kind": "Backup", "name": "b"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        ({"dataSource": SNAPSHOT}, {"dataSource": SNAPSHOT, "dataSourceRef": SNAPSHOT}),
+        ({"dataSourceRef": OTHER}, {"dataSource": OTHER, "dataSourceRef": OTHER}),
+        ({"dataSource": OTHER}, {}),
+        ({"dataSourceRef": {**OTHER, "namespace": "n"}}, {"dataSourceRef": {**OTHER, "namespace": "n"}}),
+        ({}, {}),
+    ],
+)
+def test_where_the_data_of_a_claim_come_from(spec: dict[str, Any], kept: dict[str, Any]) -> None:
+    """Stands in two places."""
+    claim = {"spec": dict(spec)}
+    share_source(claim)
+    assert claim["spec"] == kept
+
+
+def test_two_places_say_the_same() -> None:
+    """Or the claim is refused."""
+    both = changed(changed(CLAIM, "spec.dataSource", SNAPSHOT), "spec.dataSourceRef", OTHER)
+    assert wrong("/persistentvolumeclaims", both) == ["spec: Invalid value: {}: must match dataSourceRef"]
+    same = changed(changed(CLAIM, "spec.dataSource", SNAPSHOT), "spec.dataSourceRef", SNAPSHOT)
+    assert wrong("/persistentvolumeclaims", same) == []
+
+
+NODE: dict[str, Any] = {"spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": ["k"]}]}}
+
+
+def test_drivers_of_a_node_stay() -> None:
+    """But for how much they can take."""
+    more = changed(NODE, "spec.drivers.0.allocatable", {"count": 3})
+    assert wrong("storage.k8s.io/csinodes", more, NODE) == []
+    other = changed(NODE, "spec.drivers.0.nodeID", "m")
+    [text] = wrong("storage.k8s.io/csinodes", other, NODE)
+    assert text.startswith("CSINodeDriver: Invalid value: ")
+    assert text.endswith("field is immutable")
+
+
+SERVICE: dict[str, Any] = {"spec": {"ports": [{"port": 80}]}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "found"),
+    [
+        ("spec.trafficDistribution", "PreferSameNode", []),
+        (
+            "spec.trafficDistribution",
+            "Somewhere",
+            ["spec.trafficDistribution: Unsupported value: "],
+        ),
+        ("spec.externalIPs", ["239.0.0.1"], []),
+        ("spec.externalIPs", ["224.0.0.1"], ['spec.externalIPs[0]: Invalid value: "224.0.0.1": may not be in the']),
+        ("spec.externalIPs", ["0.0.0.0"], ['spec.externalIPs[0]: Invalid value: "0.0.0.0": may not be unspecified']),
+    ],
+)
+def test_services(path: str, value: Any, found: list[str]) -> None:
+    """Where traffic goes, and which addresses nobody outside can reach."""
+    from envtest.kinds.service_rules import validate_service
+
+    causes = [
+        f"{c.field}: {c.message}" for c in validate_service(read("/services", changed(SERVICE, path, value))["spec"])
+    ]
+    causes = [text for text in causes if path in text]
+    assert len(causes) == len(found)
+    assert all(text.startswith(begin) for text, begin in zip(causes, found, strict=True))
+
+
+def test_tolerances_of_autoscalers_are_positive() -> None:
+    """As amounts."""
+    rule = {"tolerance": "-1", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}]}
+    spec = {
+        "maxReplicas": 2,
+        "scaleTargetRef": {"kind": "D", "name": "d", "apiVersion": "apps/v1"},
+        "behavior": {"scaleUp": rule},
+    }
+    text = 'spec.behavior.scaleUp.tolerance: Invalid value: "-1": must be greater than or equal to 0'
+    assert wrong("autoscaling/horizontalpodautoscalers", {"spec": spec}) == [text]
