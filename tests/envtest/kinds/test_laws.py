@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,3 +80,43 @@ def test_defaults_are_filled_in_once(row: Row, seed: int) -> None:
     read = model.decode(copy_tree(obj))
     assert read.problems == []
     assert model.default(read.obj) == obj
+
+
+_TOKEN = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
+# What the server looks at is its own form of an object, in which some things stand elsewhere.
+_ELSEWHERE = re.compile(
+    r"metadata\.taints|status\.(capacity|allocatable)\.|.*\{topologyKey|spec\.scopeSelector\.matchExpressions\."
+    r"|overhead\.podFixed\.limits|spec\.LoadBalancerSourceRanges|spec\.match\w+\.resourceRules\.operations|\[\]"
+)
+_OWN_FORM = ("customresourcedefinitions",)
+
+
+def _there(obj: Any, path: str) -> bool:
+    """Whether a path leads to something in an object, or to what is missing there."""
+    tokens = [(name, key) for name, key in _TOKEN.findall(path)]
+    for index, (name, key) in enumerate(tokens):
+        last = index == len(tokens) - 1
+        if isinstance(obj, dict) and (name or key) in obj:
+            obj = obj[name or key]
+        elif isinstance(obj, list) and key.isdigit() and int(key) < len(obj):
+            obj = obj[int(key)]
+        else:
+            return last and (obj is None or isinstance(obj, (dict, list)))
+    return True
+
+
+@KINDS
+@FEW
+@given(seed=SEEDS)
+def test_what_is_wrong_is_there_or_missing_there(row: Row, seed: int) -> None:
+    """Each error names a place in the object, or one where something should be."""
+    strategy, call = known().strategy(row, has_status=True), context(row)
+    obj = make(row, seed)
+    try:
+        strategy.prepare_for_create(call, obj)
+    except ApiError:
+        return
+    if row.info.resource in _OWN_FORM:
+        return
+    for cause in strategy.validate(call, obj):
+        assert _ELSEWHERE.match(cause.field) or _there(obj, cause.field), cause.field
