@@ -375,6 +375,8 @@ class ControlPlane:
             case "exec" | "attach" | "portforward" as kind:
                 return RunStore(store, self.stores["/nodes"], kind, self.responders)
             case "proxy":
-                return ProxyStore(store, self.responders)
+                return ProxyStore(
+                    store, self.responders, endpoints=self.stores["/endpoints"], pods=self.stores["/pods"]
+                )
             case _:
                 return None

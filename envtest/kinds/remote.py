@@ -7,21 +7,19 @@ without nodes: the answer says that they cannot be reached.
 from __future__ import annotations
 
 import inspect
-import ipaddress
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, NoReturn
 
+from envtest.kinds.proxied import AGENT_PORT, Target, node_place, pod_place, service_place, target_of
 from envtest.kinds.responders import Responders
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause, ServiceUnavailableError
 from opsdk.web.request import Query, Request
 from opsdk.web.response import Response, StreamResponse
-
-_AGENT_PORT = 10250
-"""Where the agents of nodes listen that say nothing else."""
 
 
 # ------------------------------------------------------------------ logs
@@ -130,57 +128,50 @@ async def agent_of(nodes: Store, context: Context, pod: Tree) -> str:
     addresses = status.get("addresses") or []
     if not addresses:
         raise problems.plain("no preferred addresses found; known addresses: []")
-    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _AGENT_PORT
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or AGENT_PORT
     return f"{addresses[0].get('address', '')}:{port}"
 
 
 # ------------------------------------------------------------------ proxies
+_KINDS = {"pods": "Pod", "services": "Service", "nodes": "Node"}
+
+
 class ProxyStore:
     """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: any method, any path behind it."""
 
     connect_methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
     connect_verbs = ("create", "delete", "get", "patch", "update")
 
-    def __init__(self, main: Store, responders: Responders) -> None:
+    def __init__(self, main: Store, responders: Responders, *, endpoints: Store, pods: Store) -> None:
         self._main = main
         self._responders = responders
+        self._endpoints = endpoints
+        self._pods = pods
 
     def connect_options(self, path: str, request: Request) -> Tree:
         """See `Connected`."""
-        kind = {"pods": "Pod", "services": "Service", "nodes": "Node"}[self._main.info.resource]
-        made: Tree = {"kind": f"{kind}ProxyOptions", "apiVersion": "v1"}
+        made: Tree = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
         shown = path or request.query.get("path")
         return {**made, "path": shown} if shown else made
 
     async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:
         """See `Connecter`; `name` may be ``https:name:port``."""
-        plain = name.split(":")[1] if name.count(":") == 2 else name.partition(":")[0]
-        obj = await self._main.get(context, plain)
+        target = target_of(name, _KINDS[self._main.info.resource].lower())
+        obj = await self._main.get(context, target.name)
         if self._responders.proxied is not None:
             answer = self._responders.proxied(obj, path, request)
             return await answer if inspect.isawaitable(answer) else answer
-        where = self._where(obj, plain)
+        where = await self._where(context, target, obj)
         raise ServiceUnavailableError(f"error trying to reach service: dial tcp {where}: connect: connection refused")
 
-    def _where(self, obj: Tree, name: str) -> str:
+    async def _where(self, context: Context, target: Target, obj: Tree) -> str:
         match self._main.info.resource:
             case "pods":
-                address = str((obj.get("status") or {}).get("podIP") or "")
-                if not _routable(address):
-                    raise problems.bad_request("address not allowed")
-                return f"{address}:80"
+                return pod_place(target, obj)
             case "services":
-                raise ServiceUnavailableError(f'no endpoints available for service "{name}"')
+                points = await self._endpoints.get(context, target.name)
+                pods = self._pods.list_now(self._pods.key_prefix(context.namespace), ListQuery()).items
+                by_name = {pod["metadata"]["name"]: pod for pod in pods}
+                return service_place(target, obj, points, by_name.get)
             case _:
-                found: list[Any] = (obj.get("status") or {}).get("addresses") or []
-                if not found:
-                    raise problems.plain("no preferred addresses found; known addresses: []")
-                return f"{found[0].get('address', '')}:{_AGENT_PORT}"
-
-
-def _routable(address: str) -> bool:
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return not (parsed.is_loopback or parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified)
+                return node_place(target, obj)

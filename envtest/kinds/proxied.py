@@ -1,0 +1,112 @@
+"""Where requests to ``proxy`` subresources go: what the names in their paths mean. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ServiceUnavailableError
+
+AGENT_PORT = 10250
+"""Where the agents of nodes listen that say nothing else."""
+Asked = Callable[[str], Tree | None]
+"""From the name of an object to the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """``name``, ``name:port`` or ``scheme:name:port``."""
+
+    text: str
+    scheme: str
+    name: str
+    port: str
+
+    def at(self, address: str, port: str | int = "") -> str:
+        """An address with the port that was asked for, or another."""
+        chosen = self.port or port or (443 if self.scheme == "https" else 80)
+        return f"[{address}]:{chosen}" if ":" in address else f"{address}:{chosen}"
+
+
+def target_of(text: str, kind: str) -> Target:
+    """Read a name; `BadRequestError` where it is none.
+
+    >>> target_of("https:web:main", "service").port
+    'main'
+    """
+    scheme, name, port = ("", "", "")
+    match text.split(":"):
+        case [name]:
+            pass
+        case [name, port]:
+            pass
+        case [scheme, name, port]:
+            pass
+    if not name or scheme not in ("", "http", "https"):
+        raise problems.bad_request(f"invalid {kind} request {problems.quoted(text)}")
+    return Target(text, scheme, name, port)
+
+
+def pod_place(target: Target, pod: Tree) -> str:
+    """A pod, at the port that was asked for or at the first that it names."""
+    address = str((pod.get("status") or {}).get("podIP") or "")
+    if not _routable(address):
+        raise problems.bad_request("address not allowed")
+    named = (c["ports"][0].get("containerPort", 0) for c in pod["spec"].get("containers") or () if c.get("ports"))
+    return target.at(address, next(named, ""))
+
+
+def node_place(target: Target, node: Tree) -> str:
+    """A node's agent, or another port of the node."""
+    addresses = (node.get("status") or {}).get("addresses") or []
+    if not addresses:
+        raise problems.plain("no preferred addresses found; known addresses: []")
+    return target.at(addresses[0].get("address", ""), AGENT_PORT)
+
+
+def service_place(target: Target, service: Tree, endpoints: Tree, pod_named: Asked) -> str:
+    """An address behind a service, which must be that of a pod in its namespace."""
+    name = target.name
+    nobody = ServiceUnavailableError(f"no endpoints available for service {problems.quoted(name)}")
+    port = _port_name(target, service)
+    if not endpoints.get("subsets"):
+        raise nobody
+    found = next(_places(endpoints, port, pod_named), None)
+    if found is None:
+        raise ServiceUnavailableError(f"no endpoints available for service {problems.quoted(target.text)}")
+    address, number = found
+    return Target(target.text, target.scheme, name, str(number)).at(address)
+
+
+def _port_name(target: Target, service: Tree) -> str:
+    """Ports that are asked for by number have a name in the service."""
+    if not target.port.removeprefix("-").isdecimal():
+        return target.port
+    for port in (service.get("spec") or {}).get("ports") or ():
+        if port.get("port") == int(target.port):
+            return str(port.get("name", ""))
+    text = f"no service port {int(target.port)} found for service {problems.quoted(target.name)}"
+    raise ServiceUnavailableError(text)
+
+
+def _places(endpoints: Tree, port: str, pod_named: Asked) -> Iterator[tuple[str, int]]:
+    namespace = endpoints["metadata"].get("namespace")
+    for subset in endpoints.get("subsets") or ():
+        numbers = [p.get("port", 0) for p in subset.get("ports") or () if p.get("name", "") == port]
+        for address in subset.get("addresses") or () if numbers else ():
+            ref, ip = address.get("targetRef") or {}, address.get("ip", "")
+            pod = pod_named(ref.get("name", "")) if ref.get("namespace") == namespace else None
+            known = [p.get("ip") for p in ((pod or {}).get("status") or {}).get("podIPs") or ()]
+            if ip in known:
+                yield ip, numbers[0]
+
+
+def _routable(address: str) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return not (parsed.is_loopback or parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified)
