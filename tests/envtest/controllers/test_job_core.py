@@ -379,3 +379,53 @@ def test_pause_of_an_index_is_waited_for() -> None:
     run.calm()
     made = plan(View(run.job, run.pods, run.world.now, run.backoff))
     assert made.again == 10
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2), st.sampled_from([None, 0, 1]), st.booleans(), _OPERATIONS)
+def test_indexes_fail_alone(limit: int, most: int | None, ignores: bool, operations: list[tuple[str, int]]) -> None:
+    """With a limit for each index: every index ends well or badly, never both, and no pod of one follows its end."""
+    more: Tree = {} if most is None else {"maxFailedIndexes": most}
+    if ignores:
+        rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+        more["podFailurePolicy"] = {"rules": rules}
+    run = Run(
+        completions=3,
+        parallelism=2,
+        completionMode="Indexed",
+        backoffLimitPerIndex=limit,
+        backoffLimit=2**31 - 1,
+        **more,
+    )
+    for name, number in operations:
+        pods = [p for p in run.pods if phase_of(p) not in ("Succeeded", "Failed")]
+        pod = pods[number % len(pods)] if pods else None
+        match name:
+            case "step":
+                run.step()
+            case "cut":
+                run.step(stop_after=number)
+            case "wait":
+                run.world.wait(number * 60)
+            case "ready" if pod and not deleting(pod):
+                run.world.ready(pod)
+            case "succeed" if pod and pod["spec"].get("nodeName"):
+                run.end(pod, "Succeeded")
+            case "fail" if pod and pod["spec"].get("nodeName"):
+                run.end(pod, "Failed")
+            case "delete" if pod:
+                run.world.delete(PODS, pod)
+        running = [job_pods.index_of(p) for p in run.pods if is_active(p)]
+        assert len(running) == len(set(running)), "one pod for each index"
+    run.finish()
+    status = run.job["status"]
+    good = numbers_in(status.get("completedIndexes", ""), 3)
+    bad = numbers_in(status.get("failedIndexes", ""), 3)
+    assert is_finished(run.job)
+    assert not good & bad
+    complete = is_true(conditions_of(run.job), "Complete")
+    assert complete == (good == {0, 1, 2})
+    assert complete or len(bad) > (most if most is not None else 3) or good | bad == {0, 1, 2}
+    assert not any(tracked(p) for p in run.pods)
+    for pod in run.pods:
+        assert job_pods.failures_of_index(pod) <= limit
