@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--authorization-mode", choices=("RBAC", "AlwaysAllow"), default="RBAC", help=modes)
     serve.add_argument("--no-anonymous-auth", action="store_true", help="answer 401 to requests without credentials")
     serve.add_argument("--data-dir", type=Path, help="keep objects and certificates here")
-    words = "simulated controllers: none, cluster (all of them), or names with commas between"
+    words = "simulated controllers: none, cluster (all of them), or names with commas between; -name leaves one out"
     serve.add_argument("--controllers", default="none", help=words)
     serve.add_argument("--service-cluster-ip-range", default="10.0.0.0/24", help="where services get addresses from")
     serve.add_argument("--enable-admission-plugins", default="", help="more built-in plugins, with commas between")

@@ -62,8 +62,9 @@ class Environment(Closing):
 
     Args:
         data_dir: keep objects and certificates here, for the next start; None keeps nothing.
-        controllers: ``none``, as a bare API server, ``cluster`` for all simulated controllers, or names of some.
-        stages: what becomes of pods, and when; by default they run and are ready at once.
+        controllers: ``none``, as a bare API server, ``cluster`` for all simulated controllers, or names of some, as
+            kube-controller-manager has them; ``-name`` leaves one out.
+        stages: what becomes of pods, and when; by default they run and are ready at once, and those of jobs succeed.
         tokens: more users by bearer token.
         authorizer: who may do what; by default roles and bindings say it (RBAC), as on a real server.
             `AllowAuthenticated` lets everybody with credentials do everything.
