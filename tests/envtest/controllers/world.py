@@ -39,7 +39,7 @@ class World:
                 held = self._at(resource, obj)
                 assert held["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
                 if sub == "status":
-                    self._put(resource, {**held, "status": copy_tree(obj["status"])})
+                    self._put(resource, {**held, "metadata": obj["metadata"], "status": copy_tree(obj["status"])})
                 else:
                     grown = obj["metadata"].get("generation", 1) + (held.get("spec") != obj.get("spec"))
                     changed = {**copy_tree(obj), "status": held.get("status", {})}
