@@ -219,33 +219,59 @@ def _validate_scope(spec: Tree) -> Iterator[Cause]:
 def _validate_versions(spec: Tree) -> Iterator[Cause]:
     versions = spec.get("versions") or []
     field = "spec.versions"
-    alike = all(_schema(v) == _schema(versions[0]) for v in versions) if versions else False
     for index, version in enumerate(versions):
-        where = f"{field}[{index}]"
-        for text in names.dns_1035_label(version.get("name", "")):
-            yield problems.invalid_value(f"{where}.name", version.get("name", ""), text)
-            if index == 0 and version.get("name"):
-                # The first version also stands where there was only one, once.
-                yield problems.invalid_value("spec.version", version["name"], text)
-        yield from _validate_deprecation(version, where)
-        if _schema(version) is None:
-            yield problems.required(f"{where}.schema.openAPIV3Schema")
+        yield from _validate_version(version, f"{field}[{index}]", first=index == 0)
     seen = [v.get("name") for v in versions]
     if len(set(seen)) != len(seen):
         yield problems.invalid_value(field, _shown(versions), "must contain unique version names")
     if sum(1 for v in versions if v.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"
         yield problems.invalid_value(field, _shown(versions) if versions else None, text)
-    if spec.get("preserveUnknownFields"):
-        text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    keeps = bool(spec.get("preserveUnknownFields"))
+    if keeps and any(_has_defaults(_schema(v)) for v in versions):
+        text = "must be false in order to use defaults in the schema"
         yield problems.invalid_value("spec.preserveUnknownFields", True, text)
     yield from _validate_paths(versions)
+    yield from _validate_schemas(versions)
+    if keeps:
+        text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        yield problems.invalid_value("spec.preserveUnknownFields", True, text)
+
+
+def _validate_version(version: Tree, where: str, *, first: bool) -> Iterator[Cause]:
+    for text in names.dns_1035_label(version.get("name", "")):
+        yield problems.invalid_value(f"{where}.name", version.get("name", ""), text)
+        if first and version.get("name"):
+            # The first version also stands where there was only one, once.
+            yield problems.invalid_value("spec.version", version["name"], text)
+    yield from _validate_deprecation(version, where)
+    if _schema(version) is None:
+        yield problems.required(f"{where}.schema.openAPIV3Schema")
+
+
+def _validate_schemas(versions: Sequence[Tree]) -> Iterator[Cause]:
+    alike = all(_schema(v) == _schema(versions[0]) for v in versions) if versions else False
     for index, version in enumerate(versions[:1] if alike else versions):
         # Schemas that all versions share stand at the top in the server's own form.
         at = ("spec", "validation") if alike else ("spec", f"versions[{index}]", "schema")
         schema = _schema(version)
         if schema is not None:
-            yield from (error.cause for error in check_structural(schema, FieldPath(*at, "openAPIV3Schema")))
+            path = FieldPath(*at, "openAPIV3Schema")
+            has_status = (version.get("subresources") or {}).get("status") is not None
+            yield from (error.cause for error in check_structural(schema, path, has_status=has_status))
+
+
+def _has_defaults(schema: object) -> bool:
+    """Anywhere in a schema."""
+    if isinstance(schema, list):
+        return any(map(_has_defaults, schema))
+    if not isinstance(schema, dict):
+        return False
+    below = [*(schema.get("properties") or {}).values(), *(schema.get(key) for key in _INSIDE)]
+    return schema.get("default") is not None or any(map(_has_defaults, below))
+
+
+_INSIDE = ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")
 
 
 def _places(versions: Sequence[Tree], key: str) -> Iterator[tuple[Tree, str]]:

@@ -9,11 +9,7 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.formats import FORMATS
 
 _STRINGS = frozenset(name.replace("-", "") for name in FORMATS)
-_KNOWN = {
-    "string": _STRINGS,
-    "integer": frozenset({"int32", "int64"}),
-    "number": frozenset({"float", "double", "int32", "int64"}),
-}
+_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def format_warnings(obj: Tree, old: Tree | None) -> list[str]:
@@ -31,9 +27,17 @@ def _in_schema(schema: Any) -> Iterator[str]:
     if not isinstance(schema, dict):
         return
     name = schema.get("format")
-    if name and name.replace("-", "") not in _KNOWN.get(schema.get("type", ""), ()):
+    if name and not _is_known(name, schema.get("type") or "string"):
         yield name
     for part in (schema.get("properties") or {}).values():
         yield from _in_schema(part)
-    for key in ("items", "additionalProperties"):
+    for key in ("items", "additionalProperties", "not"):
         yield from _in_schema(schema.get(key))
+    for key in ("allOf", "anyOf", "oneOf"):
+        for part in schema.get(key) or ():
+            yield from _in_schema(part)
+
+
+def _is_known(name: str, kind: str) -> bool:
+    """Dashes count for nothing in the formats of strings."""
+    return name.replace("-", "") in _STRINGS if kind == "string" else name in _NUMBERS.get(kind, ())

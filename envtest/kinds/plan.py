@@ -144,7 +144,7 @@ def _array(item: Plan, go_type: str) -> Plan:
         made = []
         for index, part in enumerate(value):
             reading.path.append(f"[{index}]")
-            made.append(item({} if part is None and go_type != "string" else part, reading))
+            made.append(item({} if part is None and item is not _json and go_type != "string" else part, reading))
             reading.path.pop()
         return made
 
@@ -157,7 +157,9 @@ def _map(item: Plan, go_type: str) -> Plan:
             raise _mismatch(value, reading, f"map[string]{go_type}")
         made = {}
         for key, part in value.items():
+            reading.path.append(key)
             made[key] = item(part, reading) if part is not None else ("" if go_type == "string" else part)
+            reading.path.pop()
         return made
 
     return read
@@ -237,6 +239,8 @@ def _either(struct: Plan, go_type: str) -> Plan:
     """A struct, or instead a boolean, a list of structs or of strings, as the name of the type says."""
 
     def read(value: Any, reading: Reading) -> Any:
+        # What is inside is read for itself: nobody is told of what is unknown there.
+        reading = Reading(path=list(reading.path), struct=reading.struct)
         if isinstance(value, dict):
             return struct(value, reading)
         if go_type.endswith("OrBool") and isinstance(value, bool):
@@ -268,6 +272,10 @@ def _micro_time(value: Any, reading: Reading) -> Any:
     return read_micro_time(value)
 
 
+def _json(value: Any, reading: Reading) -> Any:  # noqa: ARG001 - one shape for all
+    return value
+
+
 def _int_or_string(value: Any, reading: Reading) -> Any:
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return value
@@ -284,16 +292,18 @@ SPECIAL: dict[str, Plan] = {
     "Time": _time,
     "MicroTime": _micro_time,
     "IntOrString": _int_or_string,
+    "JSON": _json,
     "Quantity": _quantity,
 }
 """Types with a wire form of their own."""
 
-# Strings behind pointers: an empty one means something.
+# Strings behind pointers: an empty one means something. With the type where only some types have it so.
 _KEEP_EMPTY = frozenset(
     {
         "apiGroup", "storageClassName", "ingressClassName", "loadBalancerClass", "volumeName", "runtimeClassName",
         "holderIdentity", "strategy", "volumeAttributesClassName", "timeZone", "preemptionPolicy", "hostnameOverride",
-        "deprecationWarning",
+        "deprecationWarning", "JSONSchemaProps.$ref", "JSONSchemaProps.x-kubernetes-list-type",
+        "JSONSchemaProps.x-kubernetes-map-type", "ValidationRule.reason",
     }
 )  # fmt: skip
 
@@ -312,11 +322,15 @@ class _Field:
     """A value of this very type is read as it is."""
     zeroless: bool
     """A number or truth value that is left out where it is zero."""
+    kept: bool
+    """An empty value means something."""
 
-    def empty(self, key: str, value: Any) -> bool:
+    def empty(self, value: Any) -> bool:
         """Whether the encoder leaves the value out."""
+        if self.kept:
+            return False
         if isinstance(value, str):
-            return not value and key not in _KEEP_EMPTY
+            return not value
         if self.zeroless:
             return not value
         if isinstance(value, dict):
@@ -343,13 +357,16 @@ class Struct:
                 required=key in required or (self._short in _ROLES and key == "rules"),
                 condition=self._short.endswith("Condition"),
                 zeroless=is_plain(self._short, key),
+                kept=not _KEEP_EMPTY.isdisjoint((key, f"{self._short}.{key}")),
             )
             for key, inner in schema.get("properties", {}).items()
         }
         self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
 
     @staticmethod
-    def _field(schema: Mapping[str, Any], plans: Plans, *, required: bool, condition: bool, zeroless: bool) -> _Field:
+    def _field(
+        schema: Mapping[str, Any], plans: Plans, *, required: bool, condition: bool, zeroless: bool, kept: bool
+    ) -> _Field:
         plan, go_type = plans.of(schema)
         default = schema.get("default")
         struct = default == {}
@@ -362,7 +379,7 @@ class Struct:
             # These are written even where nothing was given, unlike most.
             zero = None
         is_map = "additionalProperties" in schema
-        return _Field(plan, required, struct, zero, is_map, _PLAIN_TYPES.get(plan), zeroless)
+        return _Field(plan, required, struct, zero, is_map, _PLAIN_TYPES.get(plan), zeroless, kept or plan is _json)
 
     def __call__(self, value: Any, reading: Reading) -> Any:
         """Read one object."""
@@ -374,13 +391,7 @@ class Struct:
             known = self._fields.get(key)
             if known is not None and type(part) is known.plain:
                 # Nothing to complain about, so nobody needs to know where it stands.
-                if (
-                    part
-                    or (part is False and not known.zeroless)
-                    or known.required
-                    or known.struct
-                    or key in _KEEP_EMPTY
-                ):
+                if part or (part is False and not known.zeroless) or known.required or known.struct or known.kept:
                     made[key] = part
                 continue
             path.append(key)
@@ -389,9 +400,9 @@ class Struct:
                 reading.problems.append(f'unknown field "{reading.at()}"')
             elif part is not None:
                 read = known.plan(part, reading)
-                if known.required or known.struct or not known.empty(key, read):
+                if known.required or known.struct or not known.empty(read):
                     # Objects are kept in a form that does not tell an empty list from none.
-                    made[key] = None if read == [] else read
+                    made[key] = None if read == [] and not known.kept else read
             path.pop()
         reading.struct = outer
         for key in self._always:

@@ -26,7 +26,7 @@ _MESSAGES: Final = {
     "invalid repetition size": "invalid repeat count",
     "no argument for repetition operator": "missing argument to repetition operator",
     "bad repetition operator": "invalid nested repetition operator",
-    "unexpected )": "unexpected )",
+    "missing )": "missing closing )",
     "trailing \\": "trailing backslash at end of expression",
 }
 """RE2's complaints in Go's words, where the two differ."""
@@ -58,9 +58,9 @@ def compile_regex(pattern: str) -> Pattern:
 def _message(error: Exception) -> str:
     raw = error.args[0] if error.args else ""
     text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
-    reason, colon, where = text.partition(": ")
+    reason, _, where = text.partition(": ")
     reason = _MESSAGES.get(reason, reason)
-    return f"error parsing regexp: {reason}: `{where}`" if colon else f"error parsing regexp: {reason}"
+    return f"error parsing regexp: {reason}: `{where}`"
 
 
 def find(pattern: str, text: str) -> str:

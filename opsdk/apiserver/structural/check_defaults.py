@@ -5,53 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from opsdk.apiserver.field_errors import FieldError, forbidden, invalid
+from opsdk.apiserver.field_errors import FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_places import has_rules
 from opsdk.apiserver.structural.validation import Validator
 from opsdk.tree.paths import FieldPath
 
-
-def check_defaults(schema: Mapping[str, Any], path: FieldPath) -> Iterator[FieldError]:
-    """What is wrong with the defaults in `schema`, whose values are whole objects."""
-    yield from _check(schema, path, resource=True, top=True)
+Schema = Mapping[str, Any]
+_OWNED = frozenset({"apiVersion", "kind", "metadata"})
 
 
-def _check(schema: Mapping[str, Any], path: FieldPath, *, resource: bool, top: bool = False) -> Iterator[FieldError]:
+def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
+    """What is wrong with the defaults in `schema`, whose values are whole objects.
+
+    Those of arbitrary entries (``additionalProperties``) are not looked at.
+    """
+    yield from _check(schema, path, resource=True)
+
+
+def _check(schema: Schema, path: FieldPath, *, resource: bool = False) -> Iterator[FieldError]:
     resource = resource or bool(schema.get("x-kubernetes-embedded-resource"))
-    default = schema.get("default")
-    if default is not None:
-        yield from _check_default(schema, default, path.child("default"), resource=resource)
-    for name in sorted(schema.get("properties") or {}):
-        at, below = path.child("properties").key(name), schema["properties"][name]
-        if top and name == "metadata":
-            yield from _none_inside(below, at)
-        else:
-            yield from _check(below, at, resource=False)
-    for keyword in ("items", "additionalProperties"):
-        if isinstance(schema.get(keyword), Mapping):
-            yield from _check(schema[keyword], path.child(keyword), resource=False)
-
-
-def _none_inside(schema: Mapping[str, Any], path: FieldPath) -> Iterator[FieldError]:
-    """The server alone fills in metadata."""
     if schema.get("default") is not None:
-        yield forbidden(path.child("default"), "must not be set in top-level metadata")
+        yield from _check_default(schema, path.child("default"), resource=resource)
     for name in sorted(schema.get("properties") or {}):
-        yield from _none_inside(schema["properties"][name], path.child("properties").key(name))
+        if not (resource and name in _OWNED):
+            yield from _check(schema["properties"][name], path.child("properties").key(name))
+    if isinstance(schema.get("items"), Mapping):
+        yield from _check(schema["items"], path.child("items"))
 
 
-def _check_default(schema: Mapping[str, Any], default: Any, path: FieldPath, *, resource: bool) -> Iterator[FieldError]:
-    node = Node({**schema, "x-kubernetes-embedded-resource": resource})
+def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterator[FieldError]:
+    default = schema["default"]
+    node = Node({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
     pruner = Pruner()
     pruner.prune(default, node, resource=resource)
-    if pruner.unknown:
+    unknown = [place for place in pruner.unknown if not (resource and place.startswith("metadata."))]
+    if unknown:
         yield invalid(path, default, "must not have unknown fields")
         return
     errors = Validator(str(path)).validate(default, node, "").errors
-    yield from errors
+    nameless = [error for error in errors if resource and _is_type(error, path)]
+    yield from nameless or errors
     if not errors and has_rules(schema):
         from opsdk.apiserver.structural.rules import RuleTree  # noqa: PLC0415 - schemas without rules need no CEL
 
         yield from RuleTree(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
+
+
+def _is_type(error: FieldError, path: FieldPath) -> bool:
+    """Whether a whole object does not say what it is: then nothing else is asked of it."""
+    return error.type is FieldErrorType.REQUIRED and error.field in (f"{path}.apiVersion", f"{path}.kind")

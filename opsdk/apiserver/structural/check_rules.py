@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from opsdk.apiserver.expressions.schemas import cardinality, declare
-from opsdk.apiserver.field_errors import AsShown, FieldError, forbidden, internal, invalid, not_supported, required
-from opsdk.apiserver.structural.rule import REASONS, Rule, parse_field_path
+from opsdk.apiserver.field_errors import FieldError, forbidden, internal, invalid
+from opsdk.apiserver.structural.check_vocabulary import check_vocabulary
+from opsdk.apiserver.structural.rule import Rule
 from opsdk.apiserver.structural.rule_places import RULES, has_rules
+from opsdk.apiserver.structural.shown import shown_rule
 from opsdk.cel.declarations import MOST
-from opsdk.errors import UsageError
-from opsdk.tree.go_text import go_json
 from opsdk.tree.paths import FieldPath
 
 Schema = Mapping[str, Any]
@@ -30,49 +29,6 @@ _HINT: Final = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are"
     " declared)"
 )
-
-
-# ------------------------------------------------------------------ how rules are written
-def check_rule_texts(schema: Schema, path: FieldPath) -> Errors:
-    """What is wrong with the entries of one level, before anything is compiled."""
-    for index, rule in enumerate(schema.get(RULES) or ()):
-        yield from _check_texts(rule, schema, path.child(RULES).index(index))
-
-
-def _breaks(text: str) -> bool:
-    return bool(re.search(r"[\n\r]", text))
-
-
-def _check_texts(rule: Mapping[str, Any], schema: Schema, at: FieldPath) -> Errors:
-    text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
-    if not text:
-        yield required(at.child("rule"), "rule is not specified")
-    elif message and not message.strip():
-        yield invalid(at.child("message"), message, "must be non-empty if specified")
-    elif _breaks(message.strip()):
-        yield invalid(at.child("message"), message, "must not contain line breaks")
-    elif _breaks(text) and not message:
-        yield required(at.child("message"), "must be specified if rule contains line breaks")
-    expression = rule.get("messageExpression") or ""
-    if expression and not expression.strip():
-        yield required(at.child("messageExpression"), "must be non-empty if specified")
-    reason = rule.get("reason")
-    if reason is not None and reason not in REASONS:
-        yield not_supported(at.child("reason"), reason, sorted(REASONS))
-    yield from _check_field_path(rule.get("fieldPath") or "", schema, at.child("fieldPath"))
-
-
-def _check_field_path(text: str, schema: Schema, at: FieldPath) -> Errors:
-    if not text:
-        return
-    if not text.strip():
-        yield invalid(at, text, "must be non-empty if specified")
-    if _breaks(text):
-        yield invalid(at, text, "must not contain line breaks")
-    try:
-        parse_field_path(text, schema)
-    except UsageError:
-        yield invalid(at, text, "must be a valid path")
 
 
 # ------------------------------------------------------------------ what rules mean
@@ -99,12 +55,14 @@ class _Place:
         times: how many values of it one object can have; None if there is no bound.
         loose: the list or map whose elements cannot be found again, around this.
         resource: whether values are whole objects.
+        doubtful: whether there may be something wrong with a schema besides its rules.
     """
 
     path: FieldPath
     times: int | None = 1
     loose: FieldPath | None = None
     resource: bool = False
+    doubtful: bool = False
 
     def below(self, path: FieldPath, schema: Schema, *, limit: str = "", correlated: bool = True) -> _Place:
         """The place of a schema below `schema`; `limit` is the keyword that says how often it can be there."""
@@ -116,12 +74,13 @@ class _Place:
         return replace(self, path=path, times=times, loose=loose, resource=False)
 
 
-def check_rules(schema: Schema, path: FieldPath) -> list[FieldError]:
-    """What is wrong with the rules of a whole schema that is right otherwise."""
-    if not has_rules(schema):
-        return []
+def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> list[FieldError]:
+    """What is wrong with the rules of a whole structural schema.
+
+    With something wrong in its vocabulary it is `doubtful`: rules are only looked at where there and below all is well.
+    """
     total = _Total()
-    errors = list(_check(schema, _Place(path, resource=True), total))
+    errors = list(_check(schema, _Place(path, resource=True, doubtful=doubtful), total))
     if total.cost > SCHEMA_LIMIT:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
         errors += [forbidden(at, text) for _, at in total.expensive]
@@ -139,7 +98,7 @@ def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
     for name, below in sorted((schema.get("properties") or {}).items()):
         if has_rules(below):
             at = place.path.child("properties").key(name)
-            yield from _check(below, place.below(at, schema, correlated=not atomic), total)
+            yield from _check(below, place.below(at, schema), total)
     if isinstance(items, Mapping) and has_rules(items):
         correlated = schema.get("x-kubernetes-list-type") == "map"
         at = place.path.child("items")
@@ -149,14 +108,13 @@ def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
 
 def _check_level(schema: Schema, place: _Place, total: _Total) -> Errors:
     written: Sequence[Mapping[str, Any]] = schema.get(RULES) or ()
-    if not written:
+    if not written or (place.doubtful and any(check_vocabulary(schema, place.path))):
         return
     declared = declare(schema, "selfType", resource=place.resource)
     if declared is None:
-        kept = go_json(bool(schema.get("x-kubernetes-preserve-unknown-fields")))
-        kind = schema.get("type") or ""
-        text = f"rule declared on schema that does not support validation rules type: '{kind}'"
-        yield internal(place.path.child(RULES), f"{text} x-kubernetes-preserve-unknown-fields: '{kept}'")
+        why = "failed to construct type information for x-kubernetes-validations rules"
+        text = f"internal error: {why}: unable to convert structural schema to CEL declarations"
+        yield internal(place.path.child(RULES), text)
         return
     times = cardinality(declared.least_bytes) if place.times is None else place.times
     for index, one in enumerate(written):
@@ -169,9 +127,9 @@ def _check_rule(rule: Rule, times: int, place: _Place, at: FieldPath, total: _To
         yield forbidden(at.child("rule"), _too_much("estimated rule cost", cost, RULE_LIMIT))
     total.add(cost, at.child("rule"))
     if rule.fault:
-        yield invalid(at.child("rule"), _shown(rule), rule.fault)
+        yield invalid(at.child("rule"), shown_rule(rule.written), rule.fault)
     if rule.message_fault:
-        yield invalid(at.child("messageExpression"), _shown(rule), rule.message_fault)
+        yield invalid(at.child("messageExpression"), shown_rule(rule.written), rule.message_fault)
     elif rule.message_program is not None:
         if rule.message_cost > RULE_LIMIT:
             text = _too_much("estimated messageExpression cost", rule.message_cost, RULE_LIMIT)
@@ -183,16 +141,6 @@ def _check_rule(rule: Rule, times: int, place: _Place, at: FieldPath, total: _To
     elif not rule.uses_old and rule.written.get("optionalOldSelf") is not None:
         value = rule.written["optionalOldSelf"]
         yield invalid(at.child("optionalOldSelf"), value, "may not be set if oldSelf is not used in rule")
-
-
-def _shown(rule: Rule) -> AsShown:
-    """A rule as the server's own form of it looks."""
-    keys = ("rule", "message", "messageExpression")
-    texts = [f'"{key[0].upper()}{key[1:]}":{go_json(rule.written.get(key) or "")}' for key in keys]
-    texts.append(f'"Reason":{go_json(rule.written.get("reason"))}')
-    texts.append(f'"FieldPath":{go_json(rule.written.get("fieldPath") or "")}')
-    texts.append(f'"OptionalOldSelf":{go_json(rule.written.get("optionalOldSelf"))}')
-    return AsShown(f"{{{','.join(texts)}}}")
 
 
 def _too_much(name: str, cost: int, limit: int) -> str:

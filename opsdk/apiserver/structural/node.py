@@ -56,18 +56,18 @@ class Node:
         "unique",
     )
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Compile a schema and all below it."""
+    def __init__(self, schema: Mapping[str, Any], *, mixed: bool = False) -> None:
+        """Compile a schema and all below it; with `mixed`, integers or strings may be anything."""
         self.schema = schema
-        self.types = _types(schema)
+        self.types = _types(schema, mixed=mixed)
         self.format: str = schema.get("format") or ""
         self.nullable = bool(schema.get("nullable"))
-        self.properties = {name: Node(below) for name, below in (schema.get("properties") or {}).items()}
+        self.properties = {name: Node(below, mixed=mixed) for name, below in (schema.get("properties") or {}).items()}
         additional = schema.get("additionalProperties")
-        self.additional = Node(additional) if isinstance(additional, Mapping) else None
+        self.additional = Node(additional, mixed=mixed) if isinstance(additional, Mapping) else None
         self.open = additional is True
         items = schema.get("items")
-        self.items = Node(items) if isinstance(items, Mapping) else None
+        self.items = Node(items, mixed=mixed) if isinstance(items, Mapping) else None
         self.preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.required: tuple[str, ...] = tuple(schema.get("required") or ())
@@ -97,8 +97,8 @@ class Node:
         return self.schema.get(keyword)
 
 
-def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+def _types(schema: Mapping[str, Any], *, mixed: bool) -> tuple[str, ...]:
     if schema.get("x-kubernetes-int-or-string"):
-        return ("integer", "string")
+        return () if mixed else ("integer", "string")
     kind = schema.get("type")
     return (kind,) if kind else ()

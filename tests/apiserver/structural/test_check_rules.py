@@ -43,11 +43,15 @@ def rule_of(rule: Tree, **properties: Tree) -> list[str]:
         ({"rule": "true", "message": " "}, "message", 'Invalid value: " ": must be non-empty if specified'),
         ({"rule": "true", "message": "a\nb"}, "message", 'Invalid value: "a\\nb": must not contain line breaks'),
         ({"rule": "true\n"}, "", ""),
-        ({"rule": "true ||\nfalse"}, "message", "Required value: must be specified if rule contains line breaks"),
+        (
+            {"rule": "true ||\nfalse"},
+            "message",
+            "Required value: message must be specified if rule contains line breaks",
+        ),
         (
             {"rule": "true", "messageExpression": " "},
             "messageExpression",
-            "Required value: must be non-empty if specified",
+            "Required value: messageExpression must be non-empty if specified",
         ),
         (
             {"rule": "true", "reason": "Why"},
@@ -179,8 +183,8 @@ def test_logic_has_no_rules(keyword: str) -> None:
     nested = {"x-kubernetes-validations": [{"rule": "true"}], "properties": {"metadata": {}}}
     path = f"{SPEC}.{keyword}[0]"
     assert check({**obj(metadata=obj()), keyword: [nested]}) == [
-        f"{path}.x-kubernetes-validations: Forbidden: must be empty to be structural",
         f"{path}.properties[metadata]: Forbidden: must not be specified in a nested context",
+        f"{path}.x-kubernetes-validations: Forbidden: must be empty to be structural",
     ]
 
 
@@ -189,4 +193,4 @@ def test_what_has_no_type_has_no_rules() -> None:
     (error,) = check(
         obj(a={"x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-validations": [{"rule": "true"}]})
     )
-    assert "rule declared on schema that does not support validation rules type: ''" in error
+    assert error.endswith("rules: unable to convert structural schema to CEL declarations")
