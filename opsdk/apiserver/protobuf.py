@@ -19,6 +19,7 @@ from opsdk.errors import DecodeError
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 META = "k8s.io.apimachinery.pkg.apis.meta.v1"
+VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "bool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,11 @@ def _int_or_string(data: bytes) -> Any:
     return _text(found.get(3, b""), "StrVal") if found.get(1) == 1 else _number(found.get(2, 0), "IntVal")
 
 
+def _shown(value: float) -> float | int:
+    """A double as Go's JSON shows it: whole numbers have no fraction until they need an exponent."""
+    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+
+
 def _first_text(data: bytes) -> str:
     return next((_text(value, "String_") for number, _, value in _parts(data) if number == 1), "")
 
@@ -220,7 +226,7 @@ class Reader:
 
     def _values(self, raw: Any, wire: int, known: Field) -> Iterator[Any]:
         """One element, or several numbers packed into one field."""
-        if wire != 2 or known.type not in ("int32", "int64", "bool", "uint32"):
+        if wire != 2 or known.type not in VARINTS:
             yield self._value(raw, known.type, known.name)
             return
         at = 0
@@ -231,7 +237,7 @@ class Reader:
     def _entry(self, raw: bytes, types: str) -> tuple[str, Any]:
         _, _, kind = types.partition(",")
         key: str = ""
-        value: Any = "" if kind == "string" else {}
+        value = self._value(0 if kind in VARINTS else b"", kind, "value")
         for number, _, part in _parts(raw):
             if number == 1:
                 key = _text(part, "key")
@@ -240,11 +246,8 @@ class Reader:
         return key, value
 
     def _value(self, raw: Any, kind: str, field: str) -> Any:
-        match kind:
-            case "bool":
-                return bool(_number(raw, field))
-            case "int32" | "int64" | "uint32" | "uint64":
-                return _number(raw, field)
+        if kind in VARINTS:
+            return bool(_number(raw, field)) if kind == "bool" else _number(raw, field)
         data = _chunk(raw, field)
         match kind:
             case "string":
@@ -254,7 +257,7 @@ class Reader:
             case "double":
                 if len(data) != 8:
                     raise DecodeError(f"proto: wrong wireType = 2 for field {field}")
-                return struct.unpack("<d", data)[0]
+                return _shown(struct.unpack("<d", data)[0])
         special = _SPECIAL.get(kind)
         return special(data) if special is not None else self._message(data, kind)
 

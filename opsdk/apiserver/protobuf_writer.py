@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from opsdk.apiserver.protobuf import MAGIC, META, Field, Messages
+from opsdk.apiserver.protobuf import MAGIC, META, VARINTS, Field, Messages
 from opsdk.errors import EncodeError
-
-_VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "bool"})
 
 
 def varint(value: int) -> bytes:
@@ -64,7 +62,7 @@ def _int_or_string(value: int | str) -> bytes:
 
 
 def _raw_json(value: Any) -> bytes:
-    return chunk(1, json.dumps(value, separators=(",", ":")).encode())
+    return _text(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
 def _items(value: list[str]) -> bytes:
@@ -114,15 +112,21 @@ class Writer:
         if known.map:
             _, _, kind = known.type.partition(",")
             for key in sorted(value):
-                yield chunk(number, _text(1, key) + self._one(2, kind, value[key]))
+                yield chunk(number, _text(1, key) + self._in_map(kind, value[key]))
         elif known.repeated:
             for item in value:
                 yield self._one(number, known.type, item)
         else:
             yield self._one(number, known.type, value)
 
+    def _in_map(self, kind: str, value: Any) -> bytes:
+        """A value of a map: what is null there is there all the same, and empty."""
+        if value is None:
+            return varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
+        return self._one(2, kind, value)
+
     def _one(self, number: int, kind: str, value: Any) -> bytes:
-        if kind in _VARINTS:
+        if kind in VARINTS:
             return varint(number << 3) + varint(int(value))
         match kind:
             case "double":

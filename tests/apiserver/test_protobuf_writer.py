@@ -100,6 +100,32 @@ def test_any_value_comes_back(texts: dict[str, str], numbers: list[int], number:
     assert {"texts": {}, "numbers": [], **back} == tree
 
 
+def test_what_is_null_in_a_map_is_empty() -> None:
+    """A key without a value stays in its map, with the value that Go has for nothing."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "data": {"a": None, "b": "eA=="}}
+    assert read(write_protobuf(secret))["data"] == {"a": "", "b": "eA=="}
+    told = {"disruptedPods": {"a": None, "b": "2024-02-29T23:59:59Z"}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "status": told}
+    assert read(write_protobuf(budget))["status"] == told
+
+
+def test_json_inside_keeps_its_letters() -> None:
+    """JSON within a message is written as Go writes it: other letters are not spelt in numbers."""
+    revision = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": {"a": "é世"}}
+    body = write_protobuf(revision)
+    assert '{"a":"é世"}'.encode() in body
+    assert read(body)["data"] == {"a": "é世"}
+
+
+@pytest.mark.parametrize(("number", "shown"), [(2.0, "2"), (-0.5, "-0.5"), (1e20, "1" + "0" * 20), (1e21, "1e+21")])
+def test_whole_numbers_have_no_fraction(number: float, shown: str) -> None:
+    """A double is shown in JSON as Go shows it: whole numbers have no fraction until they need an exponent."""
+    schema = {"openAPIV3Schema": {"minimum": number}}
+    definition = {**DEFINITION, "spec": {"versions": [{"schema": schema}]}}
+    back = read(write_protobuf(definition))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["minimum"]
+    assert json.dumps(back) == shown
+
+
 def test_what_does_not_fit_is_an_error() -> None:
     """The message and its field are named."""
     with pytest.raises(EncodeError, match=r"ObjectMeta\.name cannot be 5"):
