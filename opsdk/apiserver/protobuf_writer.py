@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,9 +28,14 @@ def varint(value: int) -> bytes:
     return bytes(made)
 
 
+_SMALL = [bytes([n]) for n in range(128)]
+
+
 def chunk(number: int, value: bytes) -> bytes:
     """A field of bytes: a text or a message."""
-    return varint(number << 3 | 2) + varint(len(value)) + value
+    size = len(value)
+    head = _SMALL[number << 3 | 2] if number < 16 else varint(number << 3 | 2)
+    return head + (_SMALL[size] if size < 128 else varint(size)) + value
 
 
 def _text(number: int, value: str) -> bytes:
@@ -81,11 +87,16 @@ _SPECIAL: Mapping[str, Callable[[Any], bytes]] = {
 _SPECIAL_SHORT: Mapping[str, Callable[[Any], bytes]] = {"JSON": _raw_json, "ExtraValue": _items}
 
 
+Encode = Callable[[Any], bytes]
+"""A value as a field, or as all the elements of one."""
+
+
 class Writer:
-    """Writes messages by a table: the fields of a message by their numbers."""
+    """Writes messages by a table: the fields of a message by their numbers. How is worked out once for each message."""
 
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
+        self._known: dict[str, _Message] = {}
 
     def write(self, tree: Mapping[str, Any], message: str) -> bytes:
         """The bytes of one message, fields in the order of their numbers.
@@ -93,58 +104,71 @@ class Writer:
         Raises:
             EncodeError: the table does not know the message, or a value does not fit its field.
         """
-        fields = self._messages(message)
-        if fields is None:
-            raise EncodeError(f"proto: unknown message {message}")
-        made = []
-        for number in sorted(fields):
-            known = fields[number]
-            if known.inline:
-                made.append(chunk(number, self.write(tree, known.type)))
-            elif (value := tree.get(known.name)) is not None:
+        known = self._known.get(message)
+        if known is None:
+            known = self._known[message] = self._compiled(message)
+        made = [(number, chunk(number, self.write(tree, kind))) for number, kind in known.inline]
+        fields = known.fields
+        for name, value in tree.items():
+            field = fields.get(name)
+            if field is not None and value is not None:
                 try:
-                    made.extend(self._field(number, known, value))
+                    made.append((field[0], field[1](value)))
                 except (TypeError, ValueError, AttributeError) as error:
-                    raise EncodeError(f"proto: {message}.{known.name} cannot be {value!r}") from error
-        return b"".join(made)
+                    raise EncodeError(f"proto: {message}.{name} cannot be {value!r}") from error
+        made.sort()
+        return b"".join([part for _, part in made])
 
-    def _field(self, number: int, known: Field, value: Any) -> Iterator[bytes]:
+    def _compiled(self, message: str) -> _Message:
+        table = self._messages(message)
+        if table is None:
+            raise EncodeError(f"proto: unknown message {message}")
+        fields = {f.name: (number, self._field(number, f)) for number, f in table.items() if not f.inline}
+        return _Message(fields, tuple((number, f.type) for number, f in table.items() if f.inline))
+
+    def _field(self, number: int, known: Field) -> Encode:
         if known.map:
-            _, _, kind = known.type.partition(",")
-            for key in sorted(value):
-                yield chunk(number, _text(1, key) + self._in_map(kind, value[key]))
-        elif known.repeated:
-            for item in value:
-                yield self._one(number, known.type, item)
-        else:
-            yield self._one(number, known.type, value)
+            return self._map(number, known.type.partition(",")[2])
+        one = self._one(number, known.type)
+        if known.repeated:
+            return lambda value: b"".join(map(one, value))
+        return one
 
-    def _in_map(self, kind: str, value: Any) -> bytes:
-        """A value of a map: what is null there is there all the same, and empty."""
-        if value is None:
-            return varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
-        return self._one(2, kind, value)
+    def _map(self, number: int, kind: str) -> Encode:
+        one = self._one(2, kind)
+        # What is null in a map is there all the same, and empty.
+        empty = varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
 
-    def _one(self, number: int, kind: str, value: Any) -> bytes:
+        def write(value: Mapping[str, Any]) -> bytes:
+            parts = ((key, value[key]) for key in sorted(value))
+            return b"".join(chunk(number, _text(1, k) + (empty if v is None else one(v))) for k, v in parts)
+
+        return write
+
+    def _one(self, number: int, kind: str) -> Encode:
+        tag = varint(number << 3)
         if kind in VARINTS:
-            return varint(number << 3) + varint(int(value))
+            return lambda value: tag + varint(int(value))
         match kind:
             case "double":
-                return varint(number << 3 | 1) + struct.pack("<d", value)
+                return lambda value: varint(number << 3 | 1) + struct.pack("<d", value)
             case "string":
-                return _text(number, value)
+                return lambda value: _text(number, value)
             case "bytes":
-                return chunk(number, base64.b64decode(value))
-        return chunk(number, self._message(kind, value))
+                return lambda value: chunk(number, base64.b64decode(value))
+        message = self._message(kind)
+        return lambda value: chunk(number, message(value))
 
-    def _message(self, kind: str, value: Any) -> bytes:
+    def _message(self, kind: str) -> Encode:
         package, _, short = kind.rpartition(".")
         special = _SPECIAL.get(kind) or _SPECIAL_SHORT.get(short)
         if special is not None:
-            return special(value)
-        if not short.startswith("JSONSchemaPropsOr"):
-            return self.write(value, kind)
-        props = f"{package}.JSONSchemaProps"
+            return special
+        if short.startswith("JSONSchemaPropsOr"):
+            return lambda value: self._either(f"{package}.JSONSchemaProps", short, value)
+        return lambda value: self.write(value, kind)
+
+    def _either(self, props: str, short: str, value: Any) -> bytes:
         match value:
             case bool():
                 return varint(1 << 3) + varint(value)
@@ -155,3 +179,12 @@ class Writer:
             case _ if short == "JSONSchemaPropsOrArray":
                 return b"".join(chunk(2, self.write(item, props)) for item in value)
         return b"".join(_text(2, item) for item in value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """What is known of a message."""
+
+    fields: Mapping[str, tuple[int, Encode]]
+    inline: tuple[tuple[int, str], ...]
+    """Numbers and messages of the parts whose fields stand beside the others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -27,6 +28,14 @@ class IdentityCache(Generic[T]):
         """What was put for this very tree."""
         found = self._found.get(id(tree))
         return None if found is None else found[1]
+
+    def once(self, tree: Any, make: Callable[[Any], T]) -> T:
+        """What was put for this very tree, made now where nothing was."""
+        answer = self.get(tree)
+        if answer is None:
+            answer = make(tree)
+            self.put(tree, answer)
+        return answer
 
     def put(self, tree: Any, answer: T) -> None:
         """Remember; the oldest gives way."""

@@ -62,6 +62,21 @@ DEFINITION: dict[str, Any] = {
     },
 }
 
+WIDGETS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+}
+CUSTOM = "/apis/example.com/v1/namespaces/default/widgets"
+
 
 def read(body: bytes) -> dict[str, Any]:
     """A body as a tree."""
@@ -163,11 +178,21 @@ async def test_clients_that_take_nothing_else_get_it() -> None:
         assert table.status == 406
 
 
-async def test_others_get_json() -> None:
-    """Who takes JSON too gets that, which everybody can read."""
-    async with Environment() as env:
-        answer = await Caller(env)("GET", PODS, accept=f"{PROTOBUF},application/json")
-        assert answer.headers["content-type"] == "application/json"
+async def test_the_order_of_the_client_counts() -> None:
+    """Protobuf where it comes first, of custom resources only their metadata."""
+    async with Environment(crds=[WIDGETS]) as env:
+        call = Caller(env)
+        for path, accept, media in [
+            (PODS, f"{PROTOBUF},application/json", PROTOBUF),
+            (PODS, f"{PROTOBUF}, */*", PROTOBUF),
+            (PODS, f"application/json,{PROTOBUF}", "application/json"),
+            (f"{PODS}/lost", f"{PROTOBUF}, */*", PROTOBUF),
+            (f"{PODS}/lost", f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "application/json"),
+            (CUSTOM, f"{PROTOBUF}, */*", "application/json"),
+            (CUSTOM, f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, */*", PROTOBUF),
+            (f"{CUSTOM}/lost", f"{PROTOBUF}, */*", PROTOBUF),
+        ]:
+            assert (await call("GET", path, accept=accept)).headers["content-type"] == media, (path, accept)
 
 
 async def test_streams_come_in_frames() -> None:

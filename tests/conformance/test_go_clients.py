@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from server_client import Caller
 
 from envtest import Environment
 from envtest.tables.messages import READER, message_for, write_protobuf
-from opsdk.apiserver.protobuf import envelope
+from opsdk.apiserver.protobuf import Field, Reader, envelope
 
 RECORD = Path(__file__).resolve().parents[3] / "shared/conformance/go-clients.json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+FRAMES = Reader(
+    {"event": {1: Field("type", "string"), 2: Field("object", "raw")}, "raw": {1: Field("raw", "bytes")}}.get
+)
 Tree = dict[str, Any]
 OWN = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "deletionTimestamp"}
 UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -169,7 +174,25 @@ async def test_forms_of_reading_are_served(record: Tree) -> None:
                 continue
             answer = await call("GET", form["example"], **lowered(form["headers"]))
             assert answer.status in (200, 404), f"{form['example']}: {answer.status}"
-            assert answer.headers["content-type"].startswith(("application/json", "text/plain")), form
+            best = re.split("[;,]", form["headers"]["Accept"])[0] if answer.status == 200 else "application/"
+            assert answer.headers["content-type"].startswith(("text/plain", best)), form
+
+
+def lines(body: bytes) -> Iterator[tuple[str, Tree]]:
+    """The events of a stream of JSON."""
+    for line in body.splitlines():
+        event = json.loads(line)
+        yield event["type"], event["object"]
+
+
+def framed(body: bytes) -> Iterator[tuple[str, Tree]]:
+    """The events of a stream of protobuf."""
+    while body:
+        size = int.from_bytes(body[:4], "big")
+        event, body = FRAMES.read(body[4 : 4 + size], "event"), body[4 + size :]
+        unknown = envelope(base64.b64decode(event["object"]["raw"]))
+        message = message_for(unknown.api_version, unknown.kind)
+        yield event["type"], {"kind": unknown.kind, **READER.read(unknown.raw, message)}
 
 
 async def test_forms_of_watching_are_served(record: Tree) -> None:
@@ -181,11 +204,11 @@ async def test_forms_of_watching_are_served(record: Tree) -> None:
                 continue
             answer = await call("GET", re.sub(r"Seconds=\d+", "Seconds=1", form["example"]), **lowered(form["headers"]))
             assert answer.status == 200, form
-            events = [json.loads(line) for line in answer.raw.splitlines()]
-            first = next(e["object"] for e in events if e["type"] == "BOOKMARK")
+            events = list(framed(answer.raw) if form["headers"]["Accept"].startswith(PROTOBUF) else lines(answer.raw))
+            first = next(obj for kind, obj in events if kind == "BOOKMARK")
             assert first["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}, form
             partial = "PartialObjectMetadata" in form["headers"]["Accept"]
-            assert {e["object"]["kind"] == "PartialObjectMetadata" for e in events} == {partial}, form
+            assert {obj["kind"] == "PartialObjectMetadata" for _, obj in events} == {partial}, form
 
 
 async def test_forms_of_writing_are_served(record: Tree) -> None:

@@ -6,6 +6,7 @@ from opsdk.api.selectors import FieldSelector
 from opsdk.apiserver import problems
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
 from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.render import negotiated_error
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.endpoints.status import error_response
 from opsdk.apiserver.registry import names
@@ -67,9 +68,9 @@ def refusal(asked: Attributes, why: str) -> ForbiddenError:
     return ForbiddenError(f"{named} is forbidden: {why}", details=details)
 
 
-def denied(asked: Attributes, reason: str = "") -> Response:
+def denied(call: Call, asked: Attributes, reason: str = "") -> Response:
     """The answer with that 403."""
-    response = error_response(denial(asked, reason))
+    response = negotiated_error(call, denial(asked, reason))
     response.add_header("x-content-type-options", "nosniff")
     return response
 
@@ -82,7 +83,7 @@ async def check(call: Call, authorizer: Authorizer) -> Response | None:
         return None
     if decision.error:
         return error_response(problems.internal(decision.error))
-    return denied(asked, decision.reason)
+    return denied(call, asked, decision.reason)
 
 
 async def check_create(call: Call) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from opsdk.apiserver import problems
@@ -14,12 +13,11 @@ from opsdk.apiserver.auth.authentication import UnionAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.endpoints.access import check
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.apiserver.endpoints.negotiate import demands_protobuf, negotiate
-from opsdk.apiserver.endpoints.render import encode
+from opsdk.apiserver.endpoints.render import negotiated_error
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.endpoints.verb_list import ExpiredListError
-from opsdk.errors import ApiError, NotAcceptableError, UnauthorizedError
-from opsdk.web.response import Response, encode_json
+from opsdk.errors import ApiError, UnauthorizedError
+from opsdk.web.response import Response
 
 _LOG = logging.getLogger("opsdk.apiserver")
 _WARNING_LIMIT = 256
@@ -79,33 +77,12 @@ async def recover(call: Call, handler: Handler) -> Response:
     try:
         return await handler(call)
     except ExpiredListError as error:
-        status = status_of(error)
-        status["metadata"] = {"continue": error.token}
-        return Response(error.code, [("content-type", "application/json")], encode_json(status))
+        return negotiated_error(call, error, {**status_of(error), "metadata": {"continue": error.token}})
     except ApiError as error:
         return negotiated_error(call, error)
     except Exception as error:  # noqa: BLE001 - the last resort: no request may take the server down
         _LOG.exception("%s %s failed", call.info.method, call.info.path)
         return error_response(problems.internal(f"{type(error).__name__}: {error}"))
-
-
-def negotiated_error(call: Call, error: ApiError) -> Response:
-    """An error in YAML for those who asked for that, in protobuf for those who take nothing else, else in JSON."""
-    response = error_response(error)
-    header = call.http.header("accept")
-    if "yaml" not in header and "protobuf" not in header:
-        return response
-    with suppress(ApiError):
-        try:
-            accepted = negotiate(header)
-        except NotAcceptableError:
-            demanded = demands_protobuf(header)
-            if demanded is None or call.protobuf is None:
-                return response
-            accepted = replace(demanded, write=call.protobuf)
-        response.headers[0] = ("content-type", accepted.media)
-        response.body = encode(status_of(error), accepted)
-    return response
 
 
 async def headers(call: Call, handler: Handler) -> Response:
@@ -149,7 +126,7 @@ def authenticate(authenticator: UnionAuthenticator) -> Filter:
         try:
             call.user = await authenticator.authenticate(call.http)
         except UnauthorizedError as error:
-            return error_response(error)
+            return negotiated_error(call, error)
         return await handler(call)
 
     return authn

@@ -217,7 +217,7 @@ class Impersonation:
                 return await handler(call)
             refused = refused or no
         assert refused is not None, "the last way fits everybody"
-        return denied(*refused)
+        return denied(call, *refused)
 
     def _order(self, key: tuple[str, tuple[str, ...]]) -> Iterator[int]:
         first = self._worked.get(key)

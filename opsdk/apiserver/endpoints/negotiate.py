@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from opsdk.apiserver.problems import EMPTY
 from opsdk.apiserver.storage.ports import Tree
@@ -14,6 +14,7 @@ YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _SERVED = f"{JSON}, {YAML}, {PROTOBUF}"
 META_GROUP = "meta.k8s.io"
+_ANYTHING = ("*/*", "application/*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,20 @@ def not_acceptable(header: str, *, streams: bool = False) -> NotAcceptableError:
     return NotAcceptableError(f"406: Not Acceptable\n\nAvailable representations: {listed}", details=EMPTY)
 
 
-def _serves(clause: Accepted, kinds: Mapping[str, tuple[str, tuple[str, ...]]]) -> bool:
-    if clause.media not in (JSON, YAML, "*/*"):
+Kinds = Mapping[str, tuple[str, tuple[str, ...]]]
+"""The group and the versions of each transformation."""
+
+
+def check_media(header: str) -> None:
+    """Built-in kinds know no half of a wildcard, unless there is more."""
+    if all(c.media == "application/*" for c in clauses(header)):
+        raise not_acceptable(header)
+
+
+def _serves(clause: Accepted, kinds: Kinds, binary: frozenset[str]) -> bool:
+    if clause.media == PROTOBUF and clause.kind not in binary:
+        return False
+    if clause.media not in (JSON, YAML, PROTOBUF, *_ANYTHING):
         return False
     if not clause.kind:
         return not clause.group and not clause.version
@@ -83,12 +96,21 @@ def _serves(clause: Accepted, kinds: Mapping[str, tuple[str, tuple[str, ...]]]) 
     return known is not None and clause.group == known[0] and clause.version in known[1]
 
 
-def negotiate(
-    header: str, kinds: Mapping[str, tuple[str, tuple[str, ...]]] | None = None, *, streams: bool = False
-) -> Accepted:
-    """The best clause that can be served; `kinds` maps a transformation to its group and versions.
+NOTHING: frozenset[str] = frozenset()
+"""Protobuf is not served."""
 
-    `streams` matters for the words of a refusal only.
+
+def negotiate(
+    header: str,
+    kinds: Kinds | None = None,
+    *,
+    binary: frozenset[str] = NOTHING,
+    streams: bool = False,
+) -> Accepted:
+    """The best clause that can be served.
+
+    `binary` are the transformations that have a protobuf form, with an empty text for the object as it is. `streams`
+    matters for the words of a refusal only.
 
     >>> negotiate("application/yaml;q=0.5, application/json").media
     'application/json'
@@ -96,21 +118,9 @@ def negotiate(
     if not header.strip():
         return Accepted(JSON)
     for clause in clauses(header):
-        if _serves(clause, kinds or {}):
-            return Accepted(JSON, clause.params) if clause.media == "*/*" else clause
+        if _serves(clause, kinds or {}, binary):
+            return Accepted(JSON, clause.params) if clause.media in _ANYTHING else clause
     raise not_acceptable(header, streams=streams)
-
-
-def demands_protobuf(header: str) -> Accepted | None:
-    """The clause of a client that takes protobuf; for those who take nothing else.
-
-    Tables have no such form.
-    """
-    for clause in clauses(header):
-        fits = _serves(replace(clause, media=JSON), OBJECT_KINDS) and clause.kind != "Table"
-        if clause.media == PROTOBUF and fits:
-            return clause
-    return None
 
 
 OBJECT_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadata": (META_GROUP, ("v1", "v1beta1"))}
@@ -118,3 +128,12 @@ OBJECT_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadata
 
 OBJECT_KINDS["PartialObjectMetadataList"] = OBJECT_KINDS["PartialObjectMetadata"]
 """The wrong one of the two is understood, and refused in other words."""
+
+METADATA = frozenset({"PartialObjectMetadata", "PartialObjectMetadataList"})
+"""What every kind has as protobuf. Tables have no such form."""
+
+TYPED = METADATA | {""}
+"""What built-in kinds have as protobuf."""
+
+WHOLE = frozenset({""})
+"""Errors are never transformed."""

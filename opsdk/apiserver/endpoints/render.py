@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +14,23 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.negotiate import (
     JSON,
     META_GROUP,
+    METADATA,
+    NOTHING,
     OBJECT_KINDS,
+    PROTOBUF,
+    TYPED,
+    WHOLE,
     YAML,
     Accepted,
-    demands_protobuf,
+    Kinds,
+    check_media,
     negotiate,
     nothing_fits,
 )
+from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.errors import NotAcceptableError
+from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.web.response import Response, encode_json
 
 
@@ -61,19 +69,31 @@ def wants_pretty(call: Call) -> bool:
     return agent.startswith(("curl", "wget", "mozilla/5.0"))
 
 
+def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -> Accepted:
+    """What the client likes best; what it wrote is answered in JSON if it takes that, as everybody can read it."""
+    header, streams = call.http.header("accept"), call.info.verb == "watch"
+    if call.http.method != "GET":
+        with suppress(NotAcceptableError):
+            return negotiate(header, kinds, streams=streams)
+    accepted = negotiate(header, kinds, binary=binary, streams=streams)
+    return replace(accepted, write=call.protobuf) if accepted.media == PROTOBUF else accepted
+
+
 def accepted_for(call: Call, served: Installed) -> Accepted:
     """Negotiate; raises early, before anything is done."""
-    header = call.http.header("accept")
+    typed = served.model.typed
+    binary = NOTHING if call.protobuf is None else TYPED if typed else METADATA
     try:
-        accepted = negotiate(header, OBJECT_KINDS, streams=call.info.verb == "watch")
+        accepted = _preferred(call, binary, OBJECT_KINDS)
     except NotAcceptableError:
-        if served.model.typed:
-            demanded = demands_protobuf(header)
-            if demanded is None or call.protobuf is None:
-                raise
-            return replace(demanded, write=call.protobuf)
+        if typed:
+            raise
         # Custom resources have one text for all cases.
         raise nothing_fits() from None
+    if typed and accepted.media == JSON and "application/*" in (header := call.http.header("accept")):
+        check_media(header)
+    if accepted.media == PROTOBUF:
+        return accepted
     include = call.http.query.get("includeObject")
     if accepted.kind == "Table" and include not in ("", "None", "Object", "Metadata"):
         why = f"includeObject: Invalid value: {problems.quoted(include)}"
@@ -185,6 +205,18 @@ def _row_object(obj: Tree, include: str, version: str) -> Any:
             return obj
         case _:
             return partial(obj, version=version)
+
+
+def negotiated_error(call: Call, error: ApiError, status: Tree | None = None) -> Response:
+    """An error in the form that the client prefers; in JSON where that would be a transformation."""
+    told = status or status_of(error)
+    accepted = PLAIN
+    with suppress(NotAcceptableError):
+        accepted = _preferred(call, NOTHING if call.protobuf is None else WHOLE)
+    response = error_response(error)
+    response.headers[0] = ("content-type", accepted.media)
+    response.body = encode(told, accepted)
+    return response
 
 
 PLAIN = Accepted(JSON)

@@ -198,8 +198,8 @@ class _Stream:
     def _framed(self, kind: str, obj: Tree, *, once: bool = False) -> bytes:
         write = self._accepted.write
         if write is not None:
-            return watch_frame(kind, write(obj))
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), _once(obj) if once else encode(obj, PLAIN))
+            return watch_frame(kind, _FRAMES.once(obj, write) if once else write(obj))
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), _BODIES.once(obj, _plain) if once else _plain(obj))
 
     def _shaped(self, kind: str, obj: Tree) -> Tree:
         accepted = self._accepted
@@ -214,17 +214,15 @@ class _Stream:
         return made
 
 
-_BODIES = IdentityCache[bytes](limit=256)
+_LIMIT = 256
 """As many objects as may change before the slowest of those who keep up has heard of it; some KB each."""
+_BODIES = IdentityCache[bytes](limit=_LIMIT)
+_FRAMES = IdentityCache[bytes](limit=_LIMIT)
+"""Objects as JSON and as protobuf: made for the first watcher and shared by all."""
 
 
-def _once(obj: Tree) -> bytes:
-    """An object as JSON, made for the first watcher and shared by all."""
-    body = _BODIES.get(obj)
-    if body is None:
-        body = encode(obj, PLAIN)
-        _BODIES.put(obj, body)
-    return body
+def _plain(obj: Tree) -> bytes:
+    return encode(obj, PLAIN)
 
 
 async def _next(watch: Watch) -> Change | None:
