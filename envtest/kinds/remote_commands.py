@@ -1,4 +1,4 @@
-"""``pods/exec``, ``pods/attach``, ``pods/portforward``: over WebSockets, to whatever plays the pod."""
+"""``pods/exec``, ``pods/attach``, ``pods/portforward``: over WebSockets or SPDY, to whatever plays the pod."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
-from opsdk.apiserver.streams.sessions import command, ports
+from opsdk.apiserver.streams.sessions import SocketLine, command, ports
+from opsdk.apiserver.streams.spdy_streams import LAST_PORT
+from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_ports, tunnel_ports, wants_spdy
 from opsdk.web.request import Query, Request
 from opsdk.web.response import Response
 from opsdk.web.websocket import WebSocket, accept_websocket, wants_websocket
-
-_LAST_PORT = 65535
 
 
 class RunStore:
@@ -58,8 +58,10 @@ class RunStore:
         if (self._responders.forwarded if forwards else self._responders.run) is None:
             place = await agent_of(self._nodes, context, pod)
             raise problems.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
-        if not wants_websocket(request):
-            raise problems.bad_request("unable to upgrade: only WebSockets on a real connection are spoken here")
+        if not (wants_websocket(request) or wants_spdy(request)):
+            raise problems.bad_request(
+                "unable to upgrade: WebSockets and SPDY/3.1 are spoken here, on real connections"
+            )
         return self._forward(pod, request) if forwards else self._run(pod, container, request)
 
     def _run(self, pod: Tree, container: str, request: Request) -> Response:
@@ -71,29 +73,42 @@ class RunStore:
             said["stderr"] = False
         words = tuple(query.all("command")) if self._kind == "exec" else ()
         wanted = Command(pod=pod, container=container, words=words, **said)
+        assert self._responders.run is not None
+        run = partial(self._responders.run, wanted)
+        if wants_spdy(request):
+            return accept_command(request, run, said)
         first = Channel.STDOUT if wanted.stdout else Channel.STDERR if wanted.stderr else Channel.ERROR
 
         async def begin(socket: WebSocket, protocol: str) -> None:
-            run = self._responders.run
-            assert run is not None
-            await command(socket, COMMANDS[protocol], partial(run, wanted), stdin=wanted.stdin, first=first)
+            await command(SocketLine(socket, COMMANDS[protocol]), run, stdin=wanted.stdin, first=first)
 
         return accept_websocket(request, list(COMMANDS), begin)
 
     def _forward(self, pod: Tree, request: Request) -> Response:
-        numbers = [text for given in request.query.all("ports") for text in given.split(",") if text]
-        if not numbers:
-            raise problems.bad_request('query parameter "port" is required')
-        for text in numbers:
-            if not text.isdigit() or not 1 <= int(text) <= _LAST_PORT:
-                raise problems.bad_request(f'unable to parse "{text}" as a port')
+        assert self._responders.forwarded is not None
+        run = partial(self._responders.forwarded, pod)
+        if wants_spdy(request):
+            return accept_ports(request, run)
 
         async def begin(socket: WebSocket, protocol: str) -> None:
-            forwarded = self._responders.forwarded
-            assert forwarded is not None
-            await ports(socket, PORTS[protocol], partial(forwarded, pod), [int(text) for text in numbers])
+            if protocol == TUNNEL:
+                await tunnel_ports(socket, run)
+            else:
+                await ports(SocketLine(socket, PORTS[protocol]), run, numbers)
 
-        return accept_websocket(request, list(PORTS), begin)
+        asked = request.header("sec-websocket-protocol")
+        numbers = [] if TUNNEL in asked else _port_numbers(request.query)
+        return accept_websocket(request, [TUNNEL, *PORTS], begin)
+
+
+def _port_numbers(query: Query) -> list[int]:
+    texts = [text for given in query.all("ports") for text in given.split(",") if text]
+    if not texts:
+        raise problems.bad_request('query parameter "port" is required')
+    for text in texts:
+        if not text.isdigit() or not 1 <= int(text) <= LAST_PORT:
+            raise problems.bad_request(f'unable to parse "{text}" as a port')
+    return [int(text) for text in texts]
 
 
 def _said(query: Query, key: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.streams.sessions import Pipe
+from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.web.request import Request
 from opsdk.web.response import Response
 

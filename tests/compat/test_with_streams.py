@@ -13,7 +13,7 @@ from kubernetes.stream import portforward, stream
 from kubernetes_asyncio.stream import WsApiClient
 
 from envtest.kinds.responders import Command
-from opsdk.apiserver.streams.sessions import Pipe
+from opsdk.apiserver.streams.pipe import Pipe
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 

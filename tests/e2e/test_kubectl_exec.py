@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
-from transcripts import kubectl_minor
 
 from envtest.environment import Environment
 from envtest.kinds.responders import Command
-from opsdk.apiserver.streams.sessions import Pipe
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.streams.pipe import Pipe
 
 pytestmark = [
     pytest.mark.e2e,
@@ -36,8 +41,6 @@ async def play(command: Command, pipe: Pipe) -> int:
 
 async def test_commands_run_in_containers() -> None:
     """Output, input to its end, exit codes, attaching; what cannot be done fails and says so."""
-    if kubectl_minor() < 31:
-        pytest.skip("kubectl speaks WebSockets since 1.31")
     async with Environment(controllers="cluster") as env:
         env.responders.run = play
         await env.kubectl("run", "p", "--image=i")
@@ -54,3 +57,52 @@ async def test_commands_run_in_containers() -> None:
         assert "container other" in failed.stderr
         failed = await env.kubectl("port-forward", "p", "0:80", check=False)
         assert failed.code == 1
+        assert "connection refused" in failed.stderr
+
+
+async def listen(pod: Tree, port: int, pipe: Pipe) -> None:
+    """What listens on the ports of a pod: answers a line with a line."""
+    if port == 1:
+        raise ConnectionRefusedError("nobody listens")
+    line = b""
+    while not line.endswith(b"\n"):
+        line += await pipe.read()
+    await pipe.write(f"{pod['metadata']['name']}:{port} ".encode() + line)
+
+
+@asynccontextmanager
+async def forwarded(env: Environment, folder: Path, port: int) -> AsyncIterator[int]:
+    """A local port, forwarded by kubectl while the block runs."""
+    path = folder / "kubeconfig"
+    path.write_text(env.kubeconfig(await env.serve()))
+    words = ["kubectl", f"--kubeconfig={path}", "port-forward", "p", f"0:{port}", "--address=127.0.0.1"]
+    process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, stderr=DEVNULL)
+    try:
+        assert process.stdout is not None
+        yield int((await process.stdout.readline()).split(b"127.0.0.1:")[1].split()[0])
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def ask(port: int, text: str) -> str:
+    """One connection: a line there, everything that comes back."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(text.encode())
+    try:
+        return (await reader.read()).decode()
+    finally:
+        writer.close()
+
+
+async def test_ports_of_pods_are_forwarded(tmp_path: Path) -> None:
+    """Many connections at once, each with its own answer; one that nobody takes ends without any."""
+    async with Environment(controllers="cluster") as env:
+        env.responders.forwarded = listen
+        await env.kubectl("run", "p", "--image=i")
+        await env.kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
+        async with forwarded(env, tmp_path, 80) as port:
+            answers = await asyncio.gather(*(ask(port, f"hello {number}\n") for number in range(20)))
+            assert answers == [f"p:80 hello {number}\n" for number in range(20)]
+        async with forwarded(env, tmp_path, 1) as port:
+            assert await ask(port, "hello\n") == ""

@@ -19,7 +19,7 @@ from envtest.environment import Environment
 from envtest.kinds.responders import Command
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.streams.sessions import Pipe
+from opsdk.apiserver.streams.pipe import Pipe
 
 pytestmark = pytest.mark.realtime
 PODS = "/api/v1/namespaces/default/pods"

@@ -109,9 +109,9 @@ def failure(text: str) -> dict[str, Any]:
     return {**status, "details": {"causes": [{"message": text}]}, "code": 500}
 
 
-def told(dialect: Dialect, status: dict[str, Any]) -> bytes:
-    """What is said on the error channel; old versions say nothing when all is well."""
-    if dialect.status:
+def told(status: dict[str, Any], *, whole: bool) -> bytes:
+    """What is said on the error channel; old versions have no `whole` Status, and say nothing when all is well."""
+    if whole:
         return json.dumps(status, separators=(",", ":")).encode()
     return b"" if status["status"] == "Success" else str(status["message"]).encode()
 

@@ -37,7 +37,8 @@ def test_only_the_newest_can_end_a_stream() -> None:
 def test_the_end_is_told_in_its_form(protocol: str) -> None:
     """A Status where the version has one, else words, or nothing."""
     dialect = COMMANDS[protocol]
-    good, bad, broken = (told(dialect, status) for status in (outcome(0), outcome(3), failure("no")))
+    statuses = (outcome(0), outcome(3), failure("no"))
+    good, bad, broken = (told(status, whole=dialect.status) for status in statuses)
     if not dialect.status:
         assert (good, bad) == (b"", b"command terminated with non-zero exit code: exit status 3")
         assert broken == b"Internal error occurred: no"

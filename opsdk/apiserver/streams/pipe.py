@@ -1,0 +1,63 @@
+"""What whoever plays a container, or listens on its port, reads and writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+_KEPT = 256 * 1024
+"""Bytes of input that wait to be read before the client is slowed down."""
+
+
+class Pipe:
+    """One stream that comes in, and one that goes out.
+
+    Attributes:
+        size: columns and rows of the client's terminal, as far as they are known.
+    """
+
+    def __init__(self, send: Callable[[int, bytes], Awaitable[None]], *, out: int, errors: int) -> None:
+        self._send = send
+        self._out = out
+        self._errors = errors
+        self._waiting = bytearray()
+        self._ended = False
+        self._changed = asyncio.Condition()
+        self.size: tuple[int, int] | None = None
+
+    async def read(self) -> bytes:
+        """What has come since; waits for something. Empty at the end."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._waiting or self._ended)
+            found = bytes(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+            return found
+
+    async def read_all(self) -> bytes:
+        """Everything up to the end."""
+        found = bytearray()
+        while piece := await self.read():
+            found += piece
+        return bytes(found)
+
+    async def write(self, data: bytes | str) -> None:
+        """To the standard output, or to whoever has connected to the port."""
+        await self._send(self._out, data.encode() if isinstance(data, str) else data)
+
+    async def write_error(self, data: bytes | str) -> None:
+        """To the standard error output; of a port, why it does not work."""
+        await self._send(self._errors, data.encode() if isinstance(data, str) else data)
+
+    async def feed(self, data: bytes) -> None:
+        """Some input; waits while much of it is not read yet."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._waiting) < _KEPT or self._ended)
+            self._waiting += data
+            self._changed.notify_all()
+
+    async def end(self) -> None:
+        """There will be no more input."""
+        async with self._changed:
+            self._ended = True
+            self._changed.notify_all()

@@ -1,0 +1,225 @@
+"""The frames of SPDY/3.1, which older clients of remote commands speak, and all clients of forwarded ports. Pure.
+
+Windows and priorities are left out, as the clients of Kubernetes do.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from opsdk.errors import BadRequestError
+
+_VERSION = 3
+_HEAD = struct.Struct(">II")
+_WORD = struct.Struct(">I")
+_CONTROL = 0x8000_0000
+_FIN = 1
+_MOST = 1 << 20
+"""Bytes of one frame; clients send pieces of some 32 KiB."""
+_MOST_HEADERS = 64 << 10
+
+_WORDS = (
+    "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow "
+    "authorization cache-control connection content-base content-encoding content-language content-length "
+    "content-location content-md5 content-range content-type date etag expect expires from host if-match "
+    "if-modified-since if-none-match if-range if-unmodified-since last-modified location max-forwards pragma "
+    "proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade "
+    "user-agent vary via warning www-authenticate method get status"
+)
+_MORE_WORDS = ("200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
+_REST = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Authoritative "
+    "Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found500 "
+    "Internal Server Error501 Not Implemented503 Service UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec "
+    "00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,"
+    "application/xhtml+xml,text/plain,text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset="
+    "iso-8859-1,utf-,*,enq=0."
+)
+_DICTIONARY = (
+    b"".join(_WORD.pack(len(word)) + word.encode() for word in (*_WORDS.split(), *_MORE_WORDS)) + _REST.encode()
+)
+"""What the compression of headers starts from, as the protocol says."""
+
+
+class Kind(IntEnum):
+    """Of control frames."""
+
+    SYN_STREAM = 1
+    SYN_REPLY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    PING = 6
+    GOAWAY = 7
+    HEADERS = 8
+    WINDOW_UPDATE = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The client begins a stream; names of `headers` are in lower case."""
+
+    stream: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """Bytes of a stream; with `ends`, the last."""
+
+    stream: int
+    data: bytes = b""
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """The client wants nothing more of a stream."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinged:
+    """To be sent back as it is."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """The client will begin no more streams."""
+
+
+Event = Opened | Carried | Broken | Pinged | Left
+
+
+class Reader:
+    """From bytes, cut anywhere, to what they say."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._unpack = zlib.decompressobj(zdict=_DICTIONARY)
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """What has become whole.
+
+        Raises:
+            BadRequestError: it is no SPDY/3.1, or too much at once; there is no going on.
+        """
+        self._kept += data
+        while len(self._kept) >= _HEAD.size:
+            first, second = _HEAD.unpack_from(self._kept)
+            flags, size = second >> 24, second & 0xFF_FFFF
+            if size > _MOST:
+                raise BadRequestError(f"a frame of {size} bytes is too long")
+            if len(self._kept) < _HEAD.size + size:
+                return
+            body = bytes(self._kept[_HEAD.size : _HEAD.size + size])
+            del self._kept[: _HEAD.size + size]
+            if not first & _CONTROL:
+                yield Carried(stream=first, data=body, ends=bool(flags & _FIN))
+            elif (event := self._control(first, flags, body)) is not None:
+                yield event
+
+    def _control(self, first: int, flags: int, body: bytes) -> Event | None:
+        version, kind = first >> 16 & 0x7FFF, first & 0xFFFF
+        if version != _VERSION:
+            raise BadRequestError(f"version {version} of SPDY is not spoken here")
+        try:
+            return self._read(kind, flags, body)
+        except (struct.error, zlib.error, UnicodeDecodeError) as error:
+            raise BadRequestError(f"no frame of SPDY: {error}") from error
+
+    def _read(self, kind: int, flags: int, body: bytes) -> Event | None:
+        ends = bool(flags & _FIN)
+        match kind:
+            case Kind.SYN_STREAM:
+                return Opened(stream=_number(body), headers=self._headers(body[10:]), ends=ends)
+            case Kind.HEADERS:
+                self._headers(body[4:])  # what follows is compressed with what came before
+                return Carried(stream=_number(body), ends=True) if ends else None
+            case Kind.RST_STREAM:
+                return Broken(stream=_number(body))
+            case Kind.PING:
+                return Pinged(number=_WORD.unpack_from(body)[0])
+            case Kind.GOAWAY:
+                return Left()
+            case _:
+                return None
+
+    def _headers(self, block: bytes) -> dict[str, str]:
+        plain = self._unpack.decompress(block, _MOST_HEADERS)
+        if self._unpack.unconsumed_tail:
+            raise BadRequestError(f"headers of more than {_MOST_HEADERS} bytes are too long")
+        texts = list(_texts(plain))
+        return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
+
+
+def _number(body: bytes) -> int:
+    found: int = _WORD.unpack_from(body)[0]
+    return found & ~_CONTROL
+
+
+def _texts(plain: bytes) -> Iterator[str]:
+    (count,) = _WORD.unpack_from(plain)
+    at = _WORD.size
+    for _ in range(2 * count):
+        (size,) = _WORD.unpack_from(plain, at)
+        at += _WORD.size + size
+        if at > len(plain):
+            raise struct.error(f"a text of {size} bytes is cut short")
+        yield plain[at - size : at].decode()
+
+
+class Writer:
+    """The frames that go out, one connection's in their order."""
+
+    def __init__(self) -> None:
+        self._pack = zlib.compressobj(zdict=_DICTIONARY)
+
+    def open(self, stream: int, headers: Mapping[str, str], *, ends: bool = False) -> bytes:
+        """Begin a stream, as a client does."""
+        return _control(Kind.SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + self._block(headers), ends=ends)
+
+    def reply(self, stream: int) -> bytes:
+        """Accept a stream."""
+        return _control(Kind.SYN_REPLY, _WORD.pack(stream) + self._block({}))
+
+    def _block(self, headers: Mapping[str, str]) -> bytes:
+        texts = [text.encode() for pair in headers.items() for text in pair]
+        plain = _WORD.pack(len(headers)) + b"".join(_WORD.pack(len(text)) + text for text in texts)
+        return self._pack.compress(plain) + self._pack.flush(zlib.Z_SYNC_FLUSH)
+
+
+def carry(stream: int, data: bytes = b"", *, ends: bool = False) -> bytes:
+    """Bytes of a stream, in frames of a size that clients take; with `ends`, it is over."""
+    step = 32 << 10
+    pieces = [data[at : at + step] for at in range(0, len(data), step)] or [b""]
+    frames = [_HEAD.pack(stream, len(piece)) + piece for piece in pieces[:-1]]
+    last = pieces[-1]
+    return b"".join(frames) + _HEAD.pack(stream, (_FIN if ends else 0) << 24 | len(last)) + last
+
+
+def refuse(stream: int) -> bytes:
+    """Do not accept a stream."""
+    return _control(Kind.RST_STREAM, struct.pack(">II", stream, 3))
+
+
+def pong(number: int) -> bytes:
+    """Answer a ping."""
+    return _control(Kind.PING, _WORD.pack(number))
+
+
+def leave(last: int) -> bytes:
+    """Nothing more comes; `last` is the last stream that was taken."""
+    return _control(Kind.GOAWAY, struct.pack(">II", last, 0))
+
+
+def _control(kind: Kind, body: bytes, *, ends: bool = False) -> bytes:
+    flags = _FIN if ends else 0
+    return _HEAD.pack(_CONTROL | _VERSION << 16 | kind, flags << 24 | len(body)) + body

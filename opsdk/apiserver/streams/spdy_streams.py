@@ -1,0 +1,247 @@
+"""Commands and ports over SPDY: a stream for each channel, begun by the client and named by its headers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from opsdk.apiserver.streams import spdy
+from opsdk.apiserver.streams.channels import Channel, Piece
+from opsdk.apiserver.streams.pipe import Pipe
+from opsdk.apiserver.streams.sessions import forward
+from opsdk.errors import BadRequestError, ConnectionLostError
+
+_PATIENCE = 30.0
+"""Seconds in which a client begins the streams it wants."""
+_MOST_STREAMS = 256
+"""That one client may have open."""
+LAST_PORT = 65535
+_SIZED = ("v4.channel.k8s.io", "v3.channel.k8s.io")
+
+
+def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> frozenset[str]:
+    """The streams that a client begins for a command.
+
+    >>> sorted(stream_types("v4.channel.k8s.io", stdin=False, stdout=True, stderr=False, tty=True))
+    ['error', 'resize', 'stdout']
+    """
+    asked = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "resize": tty and version in _SIZED, "error": True}
+    return frozenset(name for name, wanted in asked.items() if wanted)
+
+
+class Connection:
+    """Streams over some bytes; answers pings. One reader, any number of writers."""
+
+    def __init__(self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._read = read
+        self._write = write
+        self._reader = spdy.Reader()
+        self._writer = spdy.Writer()
+        self._events: deque[spdy.Event] = deque()
+        self._open: set[int] = set()
+        self._last = 0
+        self._garbled = False
+
+    async def receive(self) -> spdy.Event | None:
+        """What the client says next; None when it will say nothing any more, or nothing that can be read."""
+        while True:
+            while self._events:
+                event = self._events.popleft()
+                if isinstance(event, spdy.Pinged):
+                    await self._write(spdy.pong(event.number))
+                else:
+                    return event
+            data = b"" if self._garbled else await self._read()
+            if not data:
+                return None
+            try:
+                self._events.extend(self._reader.feed(data))
+            except BadRequestError:
+                self._garbled = True  # what came before is still worth something
+
+    async def accept(self, stream: int) -> bool:
+        """Take a stream that the client has begun; False where it has too many."""
+        if stream in self._open or len(self._open) >= _MOST_STREAMS:
+            await self.refuse(stream)
+            return False
+        self._open.add(stream)
+        self._last = max(self._last, stream)
+        await self._write(self._writer.reply(stream))
+        return True
+
+    async def refuse(self, stream: int) -> None:
+        """Do not take a stream."""
+        await self._write(spdy.refuse(stream))
+
+    async def send(self, stream: int, data: bytes) -> None:
+        """Send, to streams that are open; waits while the client does not read.
+
+        Raises:
+            ConnectionLostError: the connection has ended.
+        """
+        if data and stream in self._open:
+            await self._write(spdy.carry(stream, data))
+
+    async def end(self, stream: int) -> None:
+        """Nothing more will be sent on a stream; idempotent."""
+        if stream in self._open:
+            self._open.discard(stream)
+            await self._write(spdy.carry(stream, ends=True))
+
+    def forget(self, stream: int) -> None:
+        """The client wants no more of a stream."""
+        self._open.discard(stream)
+
+    async def close(self) -> None:
+        """End every stream, and say so; no error where the client has gone."""
+        with contextlib.suppress(ConnectionLostError):
+            for stream in sorted(self._open):
+                await self.end(stream)
+            await self._write(spdy.leave(self._last))
+
+
+# ------------------------------------------------------------------ commands
+_CHANNELS = {
+    "stdin": Channel.STDIN,
+    "stdout": Channel.STDOUT,
+    "stderr": Channel.STDERR,
+    "error": Channel.ERROR,
+    "resize": Channel.RESIZE,
+}
+
+
+class SpdyLine:
+    """The channels of a command; see `Line`."""
+
+    def __init__(self, connection: Connection, *, status: bool) -> None:
+        self._connection = connection
+        self._streams: dict[int, int] = {}
+        self._early: deque[spdy.Event] = deque()
+        self.status = status
+
+    async def open(self, types: AbstractSet[str]) -> bool:
+        """Wait until the client has begun all streams that it wants; False where it does not."""
+        missing = set(types)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while missing and (event := await self._connection.receive()) is not None:
+                    if not isinstance(event, spdy.Opened):
+                        self._early.append(event)
+                        continue
+                    kind = event.headers.get("streamtype", "")
+                    if kind not in missing:
+                        await self._connection.refuse(event.stream)
+                    elif await self._connection.accept(event.stream):
+                        missing.discard(kind)
+                        self._streams[_CHANNELS[kind]] = event.stream
+        return not missing
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """See `Line`; what the client did not ask for is dropped."""
+        if channel in self._streams:
+            await self._connection.send(self._streams[channel], data)
+
+    async def receive(self) -> Piece | None:
+        """See `Line`."""
+        channels = {stream: channel for channel, stream in self._streams.items()}
+        while (event := await self._next()) is not None:
+            match event:
+                case spdy.Carried(stream=stream, data=data, ends=ends) if stream in channels:
+                    return Piece(channel=channels[stream], data=data, ends=ends)
+                case spdy.Opened(stream=stream):
+                    await self._connection.refuse(stream)
+                case spdy.Broken(stream=stream):
+                    self._connection.forget(stream)
+                case _:
+                    continue
+        return None
+
+    async def _next(self) -> spdy.Event | None:
+        return self._early.popleft() if self._early else await self._connection.receive()
+
+    async def close(self) -> None:
+        """See `Line`."""
+        await self._connection.close()
+
+
+# ------------------------------------------------------------------ ports
+@dataclass(slots=True)
+class _Pair:
+    """The two streams of one connection to a port."""
+
+    port: int
+    data: int = 0
+    error: int = 0
+
+
+class Forwarding:
+    """Connections to the ports of a pod, as many as the client begins, until it leaves."""
+
+    def __init__(self, connection: Connection, run: Callable[[int, Pipe], Awaitable[None]]) -> None:
+        self._connection = connection
+        self._run = run
+        self._pairs: dict[str, _Pair] = {}
+        self._pipes: dict[int, Pipe] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self) -> None:
+        """Returns when the client has left."""
+        try:
+            while (event := await self._connection.receive()) is not None:
+                await self._take(event)
+        finally:
+            tasks = list(self._tasks.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _take(self, event: spdy.Event) -> None:
+        match event:
+            case spdy.Opened():
+                await self._begin(event)
+            case spdy.Carried(stream=stream, data=data, ends=ends) if stream in self._pipes:
+                if data:
+                    await self._pipes[stream].feed(data)
+                if ends:
+                    await self._pipes[stream].end()
+            case spdy.Broken(stream=stream):
+                self._connection.forget(stream)
+                if stream in self._tasks:
+                    self._tasks[stream].cancel()
+            case _:
+                return
+
+    async def _begin(self, event: spdy.Opened) -> None:
+        kind, port = event.headers.get("streamtype", ""), event.headers.get("port", "")
+        if kind not in ("data", "error") or not port.isdecimal() or not 1 <= int(port) <= LAST_PORT:
+            await self._connection.refuse(event.stream)
+            return
+        if not await self._connection.accept(event.stream):
+            return
+        asked = event.headers.get("requestid", port)
+        pair = self._pairs.setdefault(asked, _Pair(int(port)))
+        if kind == "data":
+            pair.data = event.stream
+        else:
+            pair.error = event.stream
+        if pair.data and pair.error:
+            del self._pairs[asked]
+            pipe = self._pipes[pair.data] = Pipe(self._connection.send, out=pair.data, errors=pair.error)
+            self._tasks[pair.data] = asyncio.create_task(self._connect(pair, pipe))
+
+    async def _connect(self, pair: _Pair, pipe: Pipe) -> None:
+        try:
+            await forward(self._run, pair.port, pipe)
+            await self._connection.end(pair.data)
+            await self._connection.end(pair.error)
+        except ConnectionLostError:
+            return  # nobody is there to be told
+        finally:
+            await pipe.end()
+            del self._pipes[pair.data], self._tasks[pair.data]
+            self._connection.forget(pair.data)
+            self._connection.forget(pair.error)

@@ -1,0 +1,99 @@
+"""Answers that go on with SPDY/3.1: for commands and ports, on the connection itself or inside a WebSocket."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from opsdk.apiserver.streams.pipe import Pipe
+from opsdk.apiserver.streams.sessions import command
+from opsdk.apiserver.streams.spdy_streams import Connection, Forwarding, SpdyLine, stream_types
+from opsdk.web.request import Request
+from opsdk.web.response import Response, UpgradeResponse, text_response
+from opsdk.web.tunnel import Tunnel
+from opsdk.web.websocket import WebSocket
+
+PROTOCOL = "SPDY/3.1"
+VERSIONS = {
+    "v4.channel.k8s.io": True,
+    "v3.channel.k8s.io": False,
+    "v2.channel.k8s.io": False,
+    "channel.k8s.io": False,
+}
+"""Of commands: whether a Status says how they ended."""
+PORTS = "portforward.k8s.io"
+TUNNEL = f"{PROTOCOL}+{PORTS}"
+"""The subprotocol of a WebSocket whose messages are the bytes of such a connection."""
+_VERSION_HEADER = "x-stream-protocol-version"
+
+
+def wants_spdy(request: Request) -> bool:
+    """Whether the client asks to go on with SPDY, on a connection that can."""
+    return request.header("upgrade").lower() == PROTOCOL.lower() and request.upgrade is not None
+
+
+def accept_command(
+    request: Request, run: Callable[[Pipe], Awaitable[int | None]], said: Mapping[str, bool]
+) -> Response:
+    """The answer that upgrades to SPDY and runs a command; `said`: which of stdin, stdout, stderr, tty are wanted."""
+    version = _chosen(request, list(VERSIONS))
+    if version is None:
+        return _refused(request, list(VERSIONS))
+
+    async def begin(tunnel: Tunnel) -> None:
+        connection = Connection(tunnel.read, tunnel.write)
+        line = SpdyLine(connection, status=VERSIONS[version])
+        if await line.open(stream_types(version, **said)):
+            await command(line, run, stdin=said["stdin"])
+        await connection.close()
+
+    return _upgraded(version, begin)
+
+
+def accept_ports(request: Request, run: Callable[[int, Pipe], Awaitable[None]]) -> Response:
+    """The answer that upgrades to SPDY and forwards ports."""
+    version = _chosen(request, [PORTS])
+    if version is None:
+        return _refused(request, [PORTS])
+
+    async def begin(tunnel: Tunnel) -> None:
+        connection = Connection(tunnel.read, tunnel.write)
+        await Forwarding(connection, run).serve()
+        await connection.close()
+
+    return _upgraded(version, begin)
+
+
+async def tunnel_ports(socket: WebSocket, run: Callable[[int, Pipe], Awaitable[None]]) -> None:
+    """Forward ports over SPDY whose bytes come in messages."""
+
+    async def read() -> bytes:
+        while (message := await socket.receive()) is not None:
+            if message:
+                return message.encode() if isinstance(message, str) else message
+        return b""
+
+    connection = Connection(read, socket.send)
+    await Forwarding(connection, run).serve()
+    await connection.close()
+    await socket.close()
+
+
+def _asked(request: Request) -> list[str]:
+    return [word.strip() for word in request.header(_VERSION_HEADER).split(",") if word.strip()]
+
+
+def _chosen(request: Request, spoken: Sequence[str]) -> str | None:
+    return next((version for version in _asked(request) if version in spoken), None)
+
+
+def _refused(request: Request, spoken: Sequence[str]) -> Response:
+    asked = " ".join(_asked(request))
+    said = f"unable to upgrade: unable to negotiate protocol: client supports [{asked}], server accepts {list(spoken)}"
+    response = text_response(said, status=403)
+    for version in spoken:
+        response.add_header("x-accepted-stream-protocol-versions", version)
+    return response
+
+
+def _upgraded(version: str, begin: Callable[[Tunnel], Awaitable[None]]) -> UpgradeResponse:
+    return UpgradeResponse(101, [(_VERSION_HEADER, version)], protocol=PROTOCOL, run=begin)
