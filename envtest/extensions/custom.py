@@ -21,6 +21,7 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause
+from opsdk.tree.go_text import whole_numbers
 from opsdk.tree.identity import IdentityCache
 from opsdk.tree.shape import Shape, shape_of_schema
 
@@ -149,6 +150,10 @@ class CustomStrategy(SchemaStrategy):
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema too, whose messages begin below the status."""
         return [_below_status(cause) for cause in self.validate_update(context, obj, old)]
+
+    def canonicalize(self, obj: Tree) -> None:
+        """Whole floats are written as integers, and so they are ever after."""
+        obj.update(whole_numbers(obj))
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
         """Finalizers should have a path."""

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.structural.formats import FORMATS
-
-_STRINGS = frozenset(name.replace("-", "") for name in FORMATS)
-_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+from opsdk.apiserver.structural.formats import is_known
 
 
 def format_warnings(obj: Tree, old: Tree | None) -> list[str]:
@@ -27,7 +24,7 @@ def _in_schema(schema: Any) -> Iterator[str]:
     if not isinstance(schema, dict):
         return
     name = schema.get("format")
-    if name and not _is_known(name, schema.get("type") or "string"):
+    if name and not is_known(name, schema.get("type") or ""):
         yield name
     for part in (schema.get("properties") or {}).values():
         yield from _in_schema(part)
@@ -36,8 +33,3 @@ def _in_schema(schema: Any) -> Iterator[str]:
     for key in ("allOf", "anyOf", "oneOf"):
         for part in schema.get(key) or ():
             yield from _in_schema(part)
-
-
-def _is_known(name: str, kind: str) -> bool:
-    """Dashes count for nothing in the formats of strings."""
-    return name.replace("-", "") in _STRINGS if kind == "string" else name in _NUMBERS.get(kind, ())

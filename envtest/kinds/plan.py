@@ -18,6 +18,7 @@ from envtest.tables.load import Types
 from envtest.tables.plain import is_plain
 from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.errors import DecodeError
+from opsdk.tree.go_text import whole_numbers
 
 _REF = "#/components/schemas/"
 _PREFIX = "io.k8s.apimachinery.pkg."
@@ -124,7 +125,7 @@ def _integer(go_type: str) -> Plan:
 def _number(value: Any, reading: Reading) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _mismatch(value, reading, "float64")
-    return value
+    return whole_numbers(value)
 
 
 def _any(value: Any, reading: Reading) -> Any:  # noqa: ARG001 - one shape for all

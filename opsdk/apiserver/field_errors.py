@@ -118,6 +118,11 @@ def _show(value: Any) -> str:
 Path = FieldPath | str
 
 
+def plural(count: int) -> str:
+    """What a word has for so many."""
+    return "" if count == 1 else "s"
+
+
 def internal(field: Path, detail: str) -> FieldError:
     """The field could not be checked."""
     return FieldError(FieldErrorType.INTERNAL, str(field), None, detail)
@@ -161,13 +166,13 @@ def forbidden(field: Path, detail: str) -> FieldError:
 
 def too_long(field: Path, limit: int) -> FieldError:
     """The value may have at most `limit` bytes."""
-    detail = f"may not be more than {limit} bytes" if limit >= 0 else "value is too long"
+    detail = f"may not be more than {limit} byte{plural(limit)}" if limit >= 0 else "value is too long"
     return FieldError(FieldErrorType.TOO_LONG, str(field), "", detail)
 
 
 def too_many(field: Path, count: int, limit: int) -> FieldError:
     """The value may have at most `limit` elements."""
-    detail = f"must have at most {limit} items" if limit >= 0 else "has too many items"
+    detail = f"must have at most {limit} item{plural(limit)}" if limit >= 0 else "has too many items"
     return FieldError(FieldErrorType.TOO_MANY, str(field), count, detail)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from opsdk.apiserver.field_errors import plural
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.errors import (
     AlreadyExistsError,
@@ -185,10 +186,12 @@ def duplicate(field: str, value: object) -> Cause:
 
 def too_many(field: str, found: int, limit: int) -> Cause:
     """More elements than allowed."""
-    text = f"Too many: {found}: must have at most {limit} items"
+    text = f"Too many: {found}: must have at most {limit} item{plural(limit)}"
     return Cause(reason="FieldValueTooMany", message=text, field=field)
 
 
 def too_long(field: str, limit: int) -> Cause:
     """More bytes than allowed."""
-    return Cause(reason="FieldValueTooLong", message=f"Too long: may not be more than {limit} bytes", field=field)
+    return Cause(
+        reason="FieldValueTooLong", message=f"Too long: may not be more than {limit} byte{plural(limit)}", field=field
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from operator import is_
 from typing import Any, Final
 
 _NAMED: Final = {
@@ -38,17 +39,17 @@ def _printable(char: str) -> str:
 
 
 def go_float(number: float) -> str:
-    """The float as ``%v`` writes it: shortest digits, exponent below 1e-4 and from 1e21.
+    """The float as ``%v`` writes it: shortest digits, exponent below 1e-4 and from 1e6.
 
-    >>> go_float(2.5), go_float(3.0), go_float(1e21)
-    ('2.5', '3', '1e+21')
+    >>> go_float(2.5), go_float(3.0), go_float(4e9), go_float(1234567.5)
+    ('2.5', '3', '4e+09', '1.2345675e+06')
     """
     if math.isnan(number) or math.isinf(number):
         return {"inf": "+Inf", "-inf": "-Inf"}.get(str(number), "NaN")
     if number == 0:
         return "-0" if math.copysign(1, number) < 0 else "0"
     size = abs(number)
-    if 1e-4 <= size < 1e21:
+    if 1e-4 <= size < 1e6:
         text = format(number, "f") if float(format(number, "f")) == number else _plain(number)
         return text.rstrip("0").rstrip(".") if "." in text else text
     return _scientific(number)
@@ -115,16 +116,22 @@ def go_json(value: Any) -> str:
     >>> print(go_json({"b": 1.0, "a": "<x>"}))
     {"a":"\u003cx\u003e","b":1}
     """
-    text = json.dumps(_whole(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(whole_numbers(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
 
 
-def _whole(value: Any) -> Any:
-    """Whole floats as integers, which is how Go writes them."""
+def whole_numbers(value: Any) -> Any:
+    """Whole floats as integers, which is how Go writes them; what has none is shared.
+
+    >>> whole_numbers({"a": [1.0, 1.5, 1e21]})
+    {'a': [1, 1.5, 1e+21]}
+    """
     if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
+        made = {key: whole_numbers(item) for key, item in value.items()}
+        return value if all(map(is_, made.values(), value.values())) else made
     if isinstance(value, list | tuple):
-        return [_whole(item) for item in value]
+        listed = [whole_numbers(item) for item in value]
+        return value if all(map(is_, listed, value)) else listed
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else value

@@ -226,6 +226,7 @@ class Store:
             *self.strategy.validate(context, obj),
         ]
         self._refuse(obj, found)
+        self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, None):
             context.warn(warning)
 
@@ -347,6 +348,7 @@ class Store:
             *self.strategy.validate_update(context, obj, current),
         ]
         self._refuse(obj, found)
+        self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, current):
             context.warn(warning)
         await validate(obj, current)

@@ -79,6 +79,9 @@ class Strategy:
         """What is wrong with a changed one."""
         return self.validate(context, obj)
 
+    def canonicalize(self, obj: Tree) -> None:
+        """Give a valid object the form in which it is kept."""
+
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
         """What the client should know though it is no error."""
         return ()

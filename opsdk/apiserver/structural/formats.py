@@ -177,3 +177,15 @@ FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
     "uuid5": _matches(_UUID % ("5[0-9a-f]{3}", "[89ab][0-9a-f]{3}")),
 }
 """By name: whether a string has the format."""
+
+_STRINGS: Final = frozenset(name.replace("-", "") for name in FORMATS)
+_NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
+
+
+def is_known(name: str, kind: str) -> bool:
+    """Whether values of a type can have a format; in those of strings, and where there is no type, dashes are nothing.
+
+    >>> is_known("date-time", "string"), is_known("int64", "integer"), is_known("int64", "string")
+    (True, True, False)
+    """
+    return name.replace("-", "") in _STRINGS if kind in ("", "string") else name in _NUMBERS.get(kind, ())

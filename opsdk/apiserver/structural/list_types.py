@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from opsdk.apiserver.field_errors import FieldError, duplicate
+from opsdk.apiserver.field_errors import FieldError, duplicate, invalid
 from opsdk.apiserver.structural.node import Node
 from opsdk.tree.go_text import go_json
 from opsdk.tree.paths import FieldPath
@@ -30,6 +30,9 @@ def _duplicates(items: list[Any], node: Node, path: FieldPath) -> Iterator[Field
         return
     seen: dict[str, int] = {}
     for index, item in enumerate(items):
+        if node.list_type == "map" and not isinstance(item, dict | None):
+            yield invalid(path.index(index), item, "must be an object for an array of list-type map")
+            return
         identity = _identity(item, node)
         text = go_json(identity)
         seen[text] = seen.get(text, 0) + 1
@@ -38,9 +41,9 @@ def _duplicates(items: list[Any], node: Node, path: FieldPath) -> Iterator[Field
 
 
 def _identity(item: Any, node: Node) -> Any:
-    if node.list_type == "set" or not isinstance(item, dict):
+    if node.list_type == "set":
         return item
-    return {key: item[key] for key in node.list_keys if key in item}
+    return {key: item[key] for key in node.list_keys if item and key in item}
 
 
 def element_key(item: Mapping[str, Any], keys: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from opsdk.apiserver.structural.formats import is_known
 from opsdk.cel.regex import Pattern, compile_regex
 
 META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
@@ -16,6 +17,7 @@ class Node:
 
     Attributes:
         types: the allowed JSON types; empty allows all.
+        format: the format, where the type can have it.
         properties: the declared fields.
         additional: the schema of other entries; None when there is none.
         open: whether other entries are allowed without a schema (``additionalProperties: true``).
@@ -60,7 +62,8 @@ class Node:
         """Compile a schema and all below it; with `mixed`, integers or strings may be anything."""
         self.schema = schema
         self.types = _types(schema, mixed=mixed)
-        self.format: str = schema.get("format") or ""
+        form: str = schema.get("format") or ""
+        self.format = form if is_known(form, self.types[0] if len(self.types) == 1 else "") else ""
         self.nullable = bool(schema.get("nullable"))
         self.properties = {name: Node(below, mixed=mixed) for name, below in (schema.get("properties") or {}).items()}
         additional = schema.get("additionalProperties")

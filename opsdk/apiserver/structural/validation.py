@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from opsdk.apiserver.field_errors import (
@@ -21,21 +19,40 @@ from opsdk.apiserver.field_errors import (
 from opsdk.apiserver.structural.formats import FORMATS
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
 from opsdk.tree.equal import deep_equal
-from opsdk.tree.go_text import go_json, go_quote, go_scalar
+from opsdk.tree.go_text import go_json, go_quote
 from opsdk.tree.typed import ABSENT
 
 
-@dataclass(slots=True)
 class Result:
     """What a check found: the errors, and how many checks were made (the best of several alternatives has most)."""
 
-    errors: list[FieldError] = field(default_factory=list)
-    checks: int = 0
+    __slots__ = ("_told", "checks")
+
+    def __init__(self) -> None:
+        """Nothing wrong, nothing checked."""
+        self._told: dict[tuple[FieldErrorType, str, str], FieldError] = {}
+        self.checks = 0
+
+    @property
+    def errors(self) -> list[FieldError]:
+        """What is wrong, each once."""
+        return list(self._told.values())
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self._told
+
+    def add(self, error: FieldError) -> None:
+        """Add an error; what is told already, by another alternative perhaps, is not told again."""
+        self._told.setdefault((error.type, error.field, error.detail), error)
 
     def merge(self, other: Result) -> None:
         """Add what another check found."""
-        self.errors += other.errors
+        for error in other._told.values():
+            self.add(error)
         self.checks += other.checks
 
 
@@ -55,11 +72,12 @@ class Validator:
         result = Result()
         if old is not ABSENT and old is not None and deep_equal(old, value):
             return result
-        result.checks += 1
         self._type(value, node, name, result)
         if value is None:
             self._enum(value, node, name, result)
             return result
+        # The kinds of checks that were made: the type, logic, what is asked of such values, the enumeration, the whole.
+        result.checks += 4 + bool(node.types or node.format)
         if node.logical:
             self._logic(value, node, name, old, result)
         match value:
@@ -67,7 +85,7 @@ class Validator:
                 self._string(value, node, name, result)
                 self._format(value, node, name, result)
             case bool():
-                pass
+                result.checks -= 1
             case int() | float():
                 self._number(value, node, name, result)
             case list():
@@ -82,47 +100,46 @@ class Validator:
         name = name.removeprefix(".")
         return f"{self._base}.{name}" if self._base and name else self._base or name or NO_PATH
 
-    def _add(self, result: Result, error: FieldError | None) -> None:
-        result.checks += 1
-        if error is not None:
-            result.errors.append(error)
-
     def _loose(self, result: Result, text: str) -> None:
         """An error that the server reports without a place of its own."""
-        result.errors.append(invalid(self._base or NO_PATH, "", text))
+        result.add(invalid(self._base or NO_PATH, "", text))
 
     # -------------------------------------------------------------- the keywords, in the server's order
     def _type(self, value: Any, node: Node, name: str, result: Result) -> None:
         wrong = _type_fault(value, node)
-        if wrong is not None:
+        if wrong is None:
+            result.checks += bool(node.types or node.format)
+        else:
             expected, actual = wrong
             detail = f"{name} in body must be of type {expected}: {go_quote(actual)}"
-            result.errors.append(type_invalid(self._at(name), actual, detail))
+            result.add(type_invalid(self._at(name), actual, detail))
 
     def _logic(self, value: Any, node: Node, name: str, old: Any, result: Result) -> None:
+        result.checks += 1
         quoted = go_quote(name)
         if node.any_of:
             tried = self._try(value, node.any_of, name, old)
-            if all(one.errors for one in tried):
+            good = next((one for one in tried if one.good), None)
+            if good is None:
                 self._loose(result, f"{quoted} must validate at least one schema (anyOf)")
-                result.merge(_best(tried))
+            result.merge(good or _best(tried))
         if node.one_of:
             tried = self._try(value, node.one_of, name, old)
-            valid = sum(not one.errors for one in tried)
-            if valid != 1:
-                found = f"Found {valid} valid alternatives" if valid else "Found none valid"
+            valid = [one for one in tried if one.good]
+            if len(valid) != 1:
+                found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
                 self._loose(result, f"{quoted} must validate one and only one schema (oneOf). {found}")
-                if not valid:
-                    result.merge(_best(tried))
+            if len(valid) < 2:
+                result.merge(valid[0] if valid else _best(tried))
         if node.all_of:
             tried = self._try(value, node.all_of, name, old)
-            failed = sum(bool(one.errors) for one in tried)
+            failed = sum(not one.good for one in tried)
             for one in tried:
                 result.merge(one)
             if failed:
                 none = ". None validated" if failed == len(tried) else ""
                 self._loose(result, f"{quoted} must validate all the schemas (allOf){none}")
-        if node.not_ is not None and not self.validate(value, node.not_, name).errors:
+        if node.not_ is not None and self.validate(value, node.not_, name).good:
             self._loose(result, f"{quoted} must not validate the schema (not)")
 
     def _try(self, value: Any, nodes: Iterable[Node], name: str, old: Any) -> list[Result]:
@@ -131,30 +148,30 @@ class Validator:
     def _string(self, value: str, node: Node, name: str, result: Result) -> None:
         longest, shortest = node.limit("maxLength"), node.limit("minLength")
         if longest is not None and len(value) > longest:
-            self._add(result, too_long(self._at(name), longest))
+            result.add(too_long(self._at(name), longest))
         elif shortest is not None and len(value) < shortest:
             text = f"{name} in body should be at least {shortest} chars long"
-            self._add(result, invalid(self._at(name), value, text))
+            result.add(invalid(self._at(name), value, text))
         elif node.pattern is not None and not node.pattern.search(value):
             text = f"{name} in body should match '{node.limit('pattern')}'"
-            self._add(result, invalid(self._at(name), value, text))
-        else:
-            self._add(result, None)
+            result.add(invalid(self._at(name), value, text))
 
     def _format(self, value: str, node: Node, name: str, result: Result) -> None:
         check = FORMATS.get(node.format)
+        result.checks += 2 * (check is not None)
         if check is not None and not check(value):
             text = f"{name} in body must be of type {node.format}: {go_quote(value)}"
-            self._add(result, type_invalid(self._at(name), value, text))
+            result.add(type_invalid(self._at(name), value, text))
 
     def _number(self, value: float, node: Node, name: str, result: Result) -> None:
-        kind = node.types[0] if node.types else ""
-        if kind in ("integer", "number") and not _in_range(value, kind, node.format):
-            form = f"with format {node.format}" if node.format else "(default format)"
-            self._loose(result, f"Checked value must be of type {kind} {form} in {name}")
-        for text in _number_faults(value, node):
-            self._add(result, invalid(self._at(name), value, f"{name} in body should be {text}"))
-        result.checks += 1
+        kind = node.types[0] if len(node.types) == 1 else ""
+        rules = NumberRules(kind=kind, form=node.format, limit=node.limit)
+        for error in rules.faults(value, name, self._at(name)):
+            if isinstance(error, str):
+                self._loose(result, error)
+            else:
+                result.add(error)
+        result.checks += 1 + rules.count
 
     def _list(self, value: list[Any], node: Node, name: str, old: Any, result: Result) -> None:
         if node.items is not None:
@@ -164,25 +181,23 @@ class Validator:
         least, most = node.limit("minItems"), node.limit("maxItems")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} items"
-            self._add(result, invalid(self._at(name), len(value), text))
+            result.add(invalid(self._at(name), len(value), text))
         if most is not None and len(value) > most:
-            self._add(result, too_many(self._at(name), len(value), most))
+            result.add(too_many(self._at(name), len(value), most))
         result.checks += 1
 
     def _enum(self, value: Any, node: Node, name: str, result: Result) -> None:
         if node.enum and not any(deep_equal(value, allowed) for allowed in node.enum):
             texts = [allowed if isinstance(allowed, str) else go_json(allowed) for allowed in node.enum]
-            self._add(result, not_supported(self._at(name), value, texts))
+            result.add(not_supported(self._at(name), value, texts))
 
     def _object(self, value: dict[str, Any], node: Node, name: str, old: Any, result: Result) -> None:
         least, most = node.limit("minProperties"), node.limit("maxProperties")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} properties"
-            self._add(result, invalid(self._at(name), len(value), text))
-            return
+            result.add(invalid(self._at(name), len(value), text))
         if most is not None and len(value) > most:
-            self._add(result, too_many(self._at(name), len(value), most))
-            return
+            result.add(too_many(self._at(name), len(value), most))
         before = old if isinstance(old, dict) else {}
         for key, item in value.items():
             below = node.entry(key)
@@ -191,8 +206,7 @@ class Validator:
                 result.merge(self.validate(item, below, at, before.get(key, ABSENT)))
         for key in _required(node):
             if key not in value:
-                self._add(result, required(self._at(f"{name}.{key}")))
-        result.checks += 1
+                result.add(required(self._at(f"{name}.{key}")))
 
 
 def _required(node: Node) -> tuple[str, ...]:
@@ -207,17 +221,16 @@ def _best(results: list[Result]) -> Result:
 # ------------------------------------------------------------------ types and numbers
 _JSON_TYPES: Final = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
 _NUMERIC: Final = frozenset({"integer", "number"})
-_EXACT: Final = 2**53
 
 
 def _type_fault(value: Any, node: Node) -> tuple[str, str] | None:
     """What was expected and what was found, if they do not agree."""
-    if not node.types:
+    if not (node.types or node.format):
         return None
     if value is None:
-        return None if node.nullable else (",".join(node.types), "null")
+        return None if node.nullable or not node.types else (",".join(node.types), "null")
     actual = _json_type(value)
-    whole = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+    whole = isinstance(value, float) and nearly_whole(value)
     fits = actual in node.types or (actual == "integer" and "number" in node.types)
     if fits or (whole and "integer" in node.types):
         return None
@@ -236,48 +249,6 @@ def _json_type(value: Any) -> str:
 
 
 _GO_FORMATS: Final = {"number": "float64", "integer": "int64"}
-
-
-def _in_range(value: float, kind: str, form: str) -> bool:
-    if kind == "integer":
-        bits = 31 if form == "int32" else 63
-        whole = isinstance(value, int) or value.is_integer()
-        return whole and -(2**bits) <= value < 2**bits
-    if form in ("float", "float32"):
-        try:
-            struct.pack("<f", value)
-        except OverflowError:
-            return False
-    return True
-
-
-def _number_faults(value: float, node: Node) -> Iterable[str]:
-    step = node.limit("multipleOf")
-    if step is not None and not _is_multiple(value, step):
-        yield f"a multiple of {go_scalar(step)}"
-    highest = _bound(value, node.limit("maximum"))
-    if highest is not None:
-        if node.limit("exclusiveMaximum") and value >= highest:
-            yield f"less than {go_scalar(highest)}"
-        elif value > highest:
-            yield f"less than or equal to {go_scalar(highest)}"
-    lowest = _bound(value, node.limit("minimum"))
-    if lowest is not None:
-        if node.limit("exclusiveMinimum") and value <= lowest:
-            yield f"greater than {go_scalar(lowest)}"
-        elif value < lowest:
-            yield f"greater than or equal to {go_scalar(lowest)}"
-
-
-def _bound(value: float, bound: float | None) -> float | None:
-    """The server compares integers with the integer part of a bound."""
-    return int(bound) if bound is not None and isinstance(value, int) else bound
-
-
-def _is_multiple(value: float, step: float) -> bool:
-    if isinstance(value, int) and isinstance(step, int):
-        return step == 0 or value % step == 0
-    return step != 0 and (value / step).is_integer()
 
 
 # ------------------------------------------------------------------ what was there before

@@ -197,13 +197,13 @@ def test_pruning_and_defaulting_are_idempotent(value: Any) -> None:
             [],
             "Invalid value: 0: spec.x in body should have at least 1 items",
         ),
-        ({"type": "array", "items": INTEGER, "maxItems": 1}, [1, 2], "Too many: 2: must have at most 1 items"),
+        ({"type": "array", "items": INTEGER, "maxItems": 1}, [1, 2], "Too many: 2: must have at most 1 item"),
         (
             {"type": "object", "minProperties": 1},
             {},
             "Invalid value: 0: spec.x in body should have at least 1 properties",
         ),
-        ({"type": "object", "maxProperties": 1}, {"a": 1, "b": 2}, "Too many: 2: must have at most 1 items"),
+        ({"type": "object", "maxProperties": 1}, {"a": 1, "b": 2}, "Too many: 2: must have at most 1 item"),
         (
             {**STRING, "format": "date"},
             "2020-1-2",

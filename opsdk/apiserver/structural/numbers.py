@@ -1,0 +1,119 @@
+"""Numbers as the server judges them: their range, steps and bounds, and when a float counts as an integer. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opsdk.apiserver.field_errors import FieldError, invalid
+from opsdk.tree.go_text import go_scalar
+
+_EXACT: Final = 2**53 - 1
+_CLOSE: Final = 1e-9
+_BITS: Final = {"int32": (-(2**31), 2**31), "uint32": (0, 2**32), "uint64": (0, 2**64)}
+
+
+def nearly_whole(value: float) -> bool:
+    """Whether a float is an integer, or a little more than one.
+
+    >>> nearly_whole(3.0000000001), nearly_whole(2.9), nearly_whole(1e20)
+    (True, False, False)
+    """
+    if not -_EXACT <= value <= _EXACT:
+        return False
+    whole = float(int(value))
+    if value == whole:
+        return True
+    return whole != 0 and abs(value - whole) / (abs(value) + abs(whole)) < _CLOSE
+
+
+def in_range(value: float, kind: str, form: str) -> bool:
+    """Whether a number fits a type and its format; types that are none fit all."""
+    if kind == "integer":
+        low, high = _BITS.get(form, (-(2**63), 2**63))
+        return (isinstance(value, int) or value.is_integer()) and low <= value < high
+    if form in ("float", "float32"):
+        try:
+            struct.pack("<f", value)
+        except OverflowError:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberRules:
+    """What a schema asks of numbers.
+
+    Attributes:
+        kind: the type, where there is but one.
+        form: the format.
+        limit: gives the value of a keyword.
+    """
+
+    kind: str
+    form: str
+    limit: Callable[[str], Any]
+
+    @property
+    def count(self) -> int:
+        """How many keywords there are."""
+        return sum(self.limit(keyword) is not None for keyword, _, _ in _CHECKS)
+
+    def faults(self, value: float, name: str, at: str) -> Iterator[FieldError | str]:
+        """What is wrong with a number; texts are those that the server reports without a place.
+
+        A bound that does not fit the type is wrong for every value, and then the two are compared as floats; otherwise
+        an integer is compared with what is whole in a bound.
+        """
+        yield from self._range(value, "Checked", name)
+        for keyword, what, check in _CHECKS:
+            bound = self.limit(keyword)
+            if bound is None:
+                continue
+            wrong = list(self._range(bound, what, name))
+            yield from wrong
+            exact = isinstance(value, int) and not wrong
+            found = check(value if exact else float(value), int(bound) if exact else float(bound), self.limit)
+            if found is not None:
+                shown, text = found
+                yield invalid(at, shown, text.replace("%s", name))
+
+    def _range(self, number: float, what: str, name: str) -> Iterator[str]:
+        if not in_range(number, self.kind, self.form):
+            shown = f"with format {self.form}" if self.form else "(default format)"
+            yield f"{what} value must be of type {self.kind or 'number'} {shown} in {name}"
+
+
+_Found = tuple[float, str] | None
+
+
+def _step(value: float, step: float, limit: Callable[[str], Any]) -> _Found:  # noqa: ARG001 - one shape for all
+    if step <= 0:
+        return step, f"factor MultipleOf declared for %s must be positive: {go_scalar(step)}"
+    if isinstance(value, int):
+        good = value % int(step) == 0
+    else:
+        good = nearly_whole(value * (1 / step) if step < 1 else value / step)
+    return None if good else (value, f"%s in body should be a multiple of {go_scalar(step)}")
+
+
+def _lowest(value: float, bound: float, limit: Callable[[str], Any]) -> _Found:
+    if limit("exclusiveMinimum"):
+        return (value, f"%s in body should be greater than {go_scalar(bound)}") if value <= bound else None
+    return (value, f"%s in body should be greater than or equal to {go_scalar(bound)}") if value < bound else None
+
+
+def _highest(value: float, bound: float, limit: Callable[[str], Any]) -> _Found:
+    if limit("exclusiveMaximum"):
+        return (value, f"%s in body should be less than {go_scalar(bound)}") if value >= bound else None
+    return (value, f"%s in body should be less than or equal to {go_scalar(bound)}") if value > bound else None
+
+
+_CHECKS: Final = (
+    ("multipleOf", "MultipleOf", _step),
+    ("minimum", "Minimum boundary", _lowest),
+    ("maximum", "Maximum boundary", _highest),
+)
+"""In the server's order: keywords, what messages call them, and how values are compared with them."""
