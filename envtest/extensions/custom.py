@@ -71,19 +71,19 @@ class CustomModel:
 
     def decode(self, body: Tree) -> Decoded:
         """See `Model`."""
-        reading = Reading(path=["metadata"], struct="ObjectMeta")
-        meta = self._plans.struct(_META)(body.get("metadata") or {}, reading)
+        reading = Reading(path=["metadata"], above=1, struct="ObjectMeta")
+        found = body.get("metadata")
+        meta = self._plans.struct(_META)({} if found is None else found, reading)
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
-        found = [*reading.problems, *(f'unknown field "{path}"' for path in unknown)]
-        return Decoded(pruned, found)
+        return Decoded(pruned, [*reading.problems, *(f'unknown field "{path}"' for path in unknown)])
 
     def from_protobuf(self, body: bytes) -> Tree:
         """See `Model`: schemas have no numbers."""
         raise unsupported_media(f"{JSON}, {YAML}")
 
-    def default(self, obj: Tree) -> Tree:
+    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:
         """See `Model`."""
-        made: Tree = self.schema.default(obj)
+        made: Tree = self.schema.default(obj, nulls=nulls)
         return made
 
     def to_storage(self, obj: Tree) -> Tree:
@@ -123,6 +123,7 @@ class CustomStrategy(SchemaStrategy):
     """The rules of custom resources: their schema, and little else."""
 
     custom = True
+    core_metadata = False
     allow_unconditional_update = False
 
     def __init__(
@@ -131,6 +132,7 @@ class CustomStrategy(SchemaStrategy):
         spec = definition["spec"]
         has_status = (version.get("subresources") or {}).get("status") is not None
         super().__init__(schema, namespaced=spec["scope"] == "Namespaced", has_status=has_status)
+        self._types = {"kind": spec["names"]["kind"], "apiVersion": f"{spec['group']}/{version['name']}"}
         self._gone = gone
         self._refuse_create = refuse
         self.selectable = {
@@ -147,6 +149,26 @@ class CustomStrategy(SchemaStrategy):
         self._refuse_create(obj["metadata"].get("name", ""))
         super().prepare_for_create(context, obj)
 
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """Nothing else is said of objects of another kind."""
+        self._check_type(obj)
+        return super().validate(context, obj)
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """Nothing else is said of objects of another kind."""
+        self._check_type(obj)
+        return super().validate_update(context, obj, old)
+
+    def _check_type(self, obj: Tree) -> None:
+        found = [
+            problems.invalid_value(key, obj.get(key, ""), f"must be {wanted}")
+            for key, wanted in self._types.items()
+            if obj.get(key, "") != wanted
+        ]
+        if found:
+            group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+            raise problems.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), found)
+
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema too, whose messages begin below the status."""
         return [_below_status(cause) for cause in self.validate_update(context, obj, old)]
@@ -159,8 +181,9 @@ class CustomStrategy(SchemaStrategy):
         """Finalizers should have a path."""
         before = ((old or {}).get("metadata") or {}).get("finalizers") or []
         return [
-            f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name including a path (/) to avoid'
-            " accidental conflicts with other finalizer writers"
+            f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name'
+            f"{' including a path (/)' if '.' in name else ''}"
+            " to avoid accidental conflicts with other finalizer writers"
             for name in obj["metadata"].get("finalizers") or ()
             if name not in before and "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes")
         ]
@@ -199,14 +222,18 @@ class ScalePaths:
 
     def show(self, obj: Tree) -> Tree:
         """The scale of an object."""
-        found = find(obj, self._spec)
-        if not found:
+        if not find(obj, self._spec):
             raise problems.internal(f'the spec replicas field "{self._spec}" does not exist')
+        return self.to_write(obj)
+
+    def to_write(self, obj: Tree) -> Tree:
+        """The same, where the object may be without replicas: a write brings them."""
+        found = find(obj, self._spec)
         status: Tree = {"replicas": next(iter(find(obj, self._status)), 0)}
         selector = next(iter(find(obj, self._selector)), "") if self._selector else ""
         if selector:
             status["selector"] = selector
-        return scale_of(obj, replicas=found[0], status=status)
+        return scale_of(obj, replicas=next(iter(found), 0), status=status)
 
     def put(self, obj: Tree, replicas: int) -> None:
         """Set the replicas."""

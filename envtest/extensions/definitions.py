@@ -55,6 +55,7 @@ def defaults(obj: Tree) -> None:
 class DefinitionStrategy(TableStrategy):
     """See the module; `listener` is set when the extension server exists."""
 
+    core_metadata = False
     listener: Listener | None = None
 
     def __init__(self, row: Row, has_status: bool) -> None:
@@ -192,7 +193,7 @@ def _approval_state(approval: str) -> str:
 def _validate_name(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
-    if obj["metadata"].get("name") != wanted:
+    if obj["metadata"].get("name") not in (None, "", wanted):
         text = 'must be spec.names.plural+"."+spec.group'
         yield problems.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
 

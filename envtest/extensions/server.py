@@ -279,7 +279,8 @@ class ExtensionServer:
         if subresources.get("scale"):
             paths = ScalePaths(subresources["scale"])
             scale = replace(info, subresource="scale", kind="Scale", kind_group="autoscaling", kind_version="v1")
-            storage = ScaleStore(store, show=paths.show, put=paths.put, replicas=_replica_paths(spec))
+            where = _replica_paths(spec)
+            storage = ScaleStore(store, show=paths.show, to_write=paths.to_write, put=paths.put, replicas=where)
             yield (version["name"], "scale"), Installed(scale, storage, self._scale_model, _SUB_VERBS)
 
     @property

@@ -39,7 +39,7 @@ class AutoscalerStrategy(TableStrategy):
 class OldAutoscalerModel(TypedModel):
     """The first version: one target for CPU, everything else in annotations."""
 
-    def default(self, obj: Tree) -> Tree:
+    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:  # noqa: ARG002 - decoding left no nulls
         """See `Model`."""
         put(obj.setdefault("spec", {}), minReplicas=1)
         return obj

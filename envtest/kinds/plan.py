@@ -31,6 +31,8 @@ class Reading:
 
     problems: list[str] = field(default_factory=list)
     path: list[str] = field(default_factory=list)
+    above: int = 0
+    """So many parts of the path lie above what Go's decoder reads: it does not name them."""
     struct: str = ""
 
     def at(self) -> str:
@@ -46,8 +48,10 @@ _GONE = object()
 
 
 def _mismatch(value: Any, reading: Reading, go_type: str) -> DecodeError:
-    fields = ".".join(p for p in reading.path if not p.startswith("["))
+    fields = ".".join(p for p in reading.path[reading.above :] if not p.startswith("["))
     where = f"Go struct field {reading.struct}.{fields}" if fields else "Go value"
+    if go_type == "string" and fields.rpartition(".")[2] == "uid":
+        go_type = "types.UID"
     shown = f"number {value}" if isinstance(value, float) and go_type.startswith("int") else json_kind(value)
     return DecodeError(f"json: cannot unmarshal {shown} into {where} of type {go_type}")
 
@@ -374,7 +378,7 @@ class Struct:
         zero = _GONE
         if struct:
             zero = {}
-        elif default is not None and not isinstance(default, dict) and not default:
+        elif default is not None and not isinstance(default, dict) and not default and (required or not zeroless):
             zero = default
         elif (condition and go_type == "v1.Time") or (required and schema.get("type") == "array"):
             # These are written even where nothing was given, unlike most.

@@ -69,14 +69,19 @@ class ScaleStore:
         main: Store,
         *,
         show: Callable[[Tree], Tree] = built_in_scale,
+        to_write: Callable[[Tree], Tree] | None = None,
         put: Callable[[Tree, int], None] | None = None,
         replicas: Mapping[str, Path] | None = None,
     ) -> None:
-        """`replicas`: where the owners of the number of replicas are recorded, by apiVersion of the object."""
+        """`replicas`: where the owners of the number of replicas are recorded, by apiVersion of the object.
+
+        `to_write` shows the scale of an object that is about to be scaled, if otherwise than `show`.
+        """
         self.main = main
         self._replicas = replicas or {main.info.api_version: _REPLICAS}
         self.strategy = Strategy()
         self._show = show
+        self._to_write = to_write or show
         self._put = put or _put_replicas
 
     async def get(self, context: Context, name: str) -> Tree:
@@ -98,7 +103,7 @@ class ScaleStore:
         async def through(current: Tree | None) -> Tree:
             if current is None:
                 raise problems.not_found(self.main.info, name)
-            before = self._show(current)
+            before = self._to_write(current)
             entries = current["metadata"].get("managedFields")
             before["metadata"]["managedFields"] = owners_of_scale(entries, self._replicas)
             wanted = await transform(before)
@@ -111,9 +116,10 @@ class ScaleStore:
             if meta.get("uid"):
                 obj["metadata"]["uid"] = meta["uid"]
             self._put(obj, replicas)
-            obj["metadata"]["managedFields"] = owners_of_scaled(
-                entries, meta.get("managedFields"), self._replicas, self.main.info.api_version
-            )
+            owners = owners_of_scaled(entries, meta.get("managedFields"), self._replicas, self.main.info.api_version)
+            obj["metadata"].pop("managedFields", None)
+            if owners:
+                obj["metadata"]["managedFields"] = owners
             return obj
 
         stored, _ = await self.main.update(context, name, through, uid=uid)

@@ -101,7 +101,7 @@ class TypedModel:
         tree = READER.read(unknown.raw, message_of(name))
         return {"kind": unknown.kind, "apiVersion": unknown.api_version, **tree}
 
-    def default(self, obj: Tree) -> Tree:
+    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:  # noqa: ARG002 - decoding left no nulls
         """See `Model`."""
         if self._defaults is not None:
             self._defaults(obj)

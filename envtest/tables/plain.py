@@ -32,6 +32,7 @@ _POINTERS: Final = frozenset(
 _PLAIN: Final = frozenset(
     {
         ("DeploymentStatus", "replicas"),
+        ("ScaleSpec", "replicas"),
         ("Probe", "timeoutSeconds"),
         ("CustomResourceColumnDefinition", "priority"),
         ("AWSElasticBlockStoreVolumeSource", "partition"),

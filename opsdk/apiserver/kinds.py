@@ -108,9 +108,9 @@ class KindModel:
         """See `Model`: classes have no numbers."""
         raise unsupported_media(f"{JSON}, {YAML}")
 
-    def default(self, obj: Tree) -> Tree:
+    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:
         """See `Model`."""
-        made: Tree = self.schema.default(obj)
+        made: Tree = self.schema.default(obj, nulls=nulls)
         return made
 
     def to_storage(self, obj: Tree) -> Tree:

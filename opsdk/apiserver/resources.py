@@ -160,8 +160,11 @@ class Model(Protocol):
         """A protobuf body as a tree; `UnsupportedMediaTypeError` where the kind has no such form."""
         ...
 
-    def default(self, obj: Tree) -> Tree:
-        """With defaults filled in; may change `obj`, which the caller owns."""
+    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:
+        """With defaults filled in; may change `obj`, which the caller owns.
+
+        Of custom objects, nulls that mean nothing go, unless `nulls`: those of an apply are refused.
+        """
         ...
 
     def to_storage(self, obj: Tree) -> Tree:

@@ -168,8 +168,7 @@ UNKNOWN = "the body of the request was in an unknown format - accepted media typ
 async def test_media_types() -> None:
     """Those of objects are read with their parameters, those of patches as they stand."""
     objects = f"{UNKNOWN}application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    patches = f"{UNKNOWN}application/json-patch+json, application/merge-patch+json, "
-    patches += "application/strategic-merge-patch+json, application/apply-patch+yaml"
+    patches = "415: Unsupported Media Type"
     bad = ("text/plain", "application/cbor", "garbage", "application/*", "application/json,text/plain", "; x",
            "application/json; x", "application/merge-patch+json")  # fmt: skip
     good = (

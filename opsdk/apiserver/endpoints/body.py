@@ -8,7 +8,14 @@ from dataclasses import replace
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.documents import Parsed, SyntaxProblemError, json_kind, parse_json, parse_yaml
+from opsdk.apiserver.endpoints.documents import (
+    NumberProblemError,
+    Parsed,
+    SyntaxProblemError,
+    json_kind,
+    parse_json,
+    parse_yaml,
+)
 from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
 from opsdk.apiserver.raw import keep_text
 from opsdk.apiserver.resources import Installed, ResourceInfo
@@ -16,6 +23,7 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
 
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 LIMIT = 3 * 1024 * 1024
 """Bytes that a request body may have."""
 
@@ -59,6 +67,12 @@ def unrecognized(kind: str, why: str, raw: bytes) -> ApiError:
     return problems.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({_shown(raw)})")
 
 
+def cannot_handle(info: ResourceInfo, why: str) -> ApiError:
+    """The answer to what is not of the kind that it says it is."""
+    version = info.kind_api_version.rpartition("/")[2]
+    return problems.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
+
+
 async def read_tree(call: Call, served: Installed) -> Parsed:
     """The body of a create or update."""
     info = served.info
@@ -70,6 +84,8 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
         return Parsed(read_protobuf(served, raw))
     try:
         parsed = parse_yaml(raw) if media == YAML else parse_json(raw)
+    except NumberProblemError as error:
+        raise cannot_handle(info, str(error)) from None
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise unrecognized(info.kind, f"{prefix}{error}", raw) from None
@@ -77,7 +93,7 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
     if not isinstance(tree, dict):
         why = (
             f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(tree)}"
-            " into Go value of type struct { APIVersion string; Kind string }"
+            f" into Go value of type {_TYPE_META}"
         )
         raise unrecognized(info.kind, why, raw)
     if info.raw_field and media == JSON:
@@ -90,8 +106,7 @@ def read_protobuf(served: Installed, raw: bytes) -> Tree:
     try:
         return served.model.from_protobuf(raw)
     except (DecodeError, UnicodeDecodeError, ValueError) as error:
-        why = f"the object provided is unrecognized (must be of type {served.info.kind}): {error}"
-        raise problems.bad_request(why) from None
+        raise unrecognized(served.info.kind, str(error), raw) from None
 
 
 def check_kind(served: Installed, parsed: Parsed) -> None:
@@ -102,21 +117,23 @@ def check_kind(served: Installed, parsed: Parsed) -> None:
         if tree.get(key) is not None and not isinstance(tree[key], str):
             text = f"json: cannot unmarshal {json_kind(tree[key])} into Go struct field .{key} of type string"
             raise unrecognized(info.kind, f"couldn't get version/kind; json parse error: {text}", parsed.raw)
-    found, kind = tree.get("apiVersion") or wanted, tree.get("kind") or info.kind
+    found, kind = tree.get("apiVersion") or "", tree.get("kind") or ""
     if found.count("/") > 1:
         raise unrecognized(info.kind, f"unexpected GroupVersion string: {found}", parsed.raw)
-    if served.model.typed and (found, kind) != (wanted, info.kind):
-        _refuse_type(served, found, kind)
-    if kind != info.kind:
-        raise problems.bad_request(
-            f'{kind} in version "{found.rpartition("/")[2]}" cannot be handled as a {info.kind}:'
-            f' no kind "{kind}" is registered'
-        )
+    if served.model.typed:
+        found, kind = found or wanted, kind or info.kind
+        if (found, kind) != (wanted, info.kind):
+            _refuse_type(served, found, kind)
+    elif not kind:
+        shown = parsed.raw.decode(errors="replace")
+        raise unrecognized(info.kind, f"Object 'Kind' is missing in '{shown}'", parsed.raw)
     if found != wanted:
+        found = found.strip("/") and found
         raise problems.bad_request(
             f"the API version in the data ({found}) does not match the expected API version ({wanted})"
         )
-    tree["apiVersion"], tree["kind"] = wanted, info.kind
+    # The kind of custom objects is their schema's to check.
+    tree["apiVersion"], tree["kind"] = wanted, kind
 
 
 def _refuse_type(served: Installed, found: str, kind: str) -> None:
@@ -139,10 +156,7 @@ def decode(call: Call, served: Installed, parsed: Parsed, *, validation: str) ->
     try:
         decoded = served.model.decode(parsed.tree)
     except DecodeError as error:
-        version = info.kind_api_version.rpartition("/")[2]
-        raise problems.bad_request(
-            f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {error}'
-        ) from None
+        raise cannot_handle(info, str(error)) from None
     complaints = parsed.strict if validation == "Strict" else parsed.complaints
     report(call, info, [*complaints, *decoded.problems], validation)
     return decoded.obj
@@ -153,10 +167,6 @@ def report(call: Call, info: ResourceInfo, found: Sequence[str], validation: str
     if not found or validation == "Ignore":
         return
     if validation == "Strict":
-        version = info.kind_api_version.rpartition("/")[2]
-        raise problems.bad_request(
-            f'{info.kind} in version "{version}" cannot be handled as a {info.kind}:'
-            f" strict decoding error: {', '.join(found)}"
-        )
+        raise cannot_handle(info, f"strict decoding error: {', '.join(found)}")
     for text in found:
         call.warn(text)

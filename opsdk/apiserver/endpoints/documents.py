@@ -7,15 +7,17 @@ an escape needs care) a slower look finds out what exactly there is to say.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import yaml
 
 from opsdk.apiserver.endpoints.json_syntax import first_fault
-from opsdk.apiserver.endpoints.yaml_faults import yaml_words
+from opsdk.apiserver.endpoints.yaml_faults import utf8_words, yaml_words
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.tree.go_text import go_scalar
 
@@ -23,12 +25,18 @@ MAX_DEPTH: Final = 200
 """Objects and lists inside one another. The real server goes deeper; no API has such objects."""
 
 _MOST_NODES = 400_000
-_LONG_NUMBER = re.compile(rb"\d{18}|[eE]\+?\d{3}")
+_LONG_NUMBER = re.compile(rb"\d{18}")
+_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 _INT64 = 2**63
+_EXACT = 2**53
 
 
 class SyntaxProblemError(Exception):
     """The bytes are no JSON or YAML; the text is the parser's, in the words of the server."""
+
+
+class NumberProblemError(SyntaxProblemError):
+    """The syntax is right; a number is none that the server can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +89,11 @@ def parse_json(raw: bytes) -> Parsed:
         repeated = repeated or len(made) != len(found)
         return made
 
-    careful: Any = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
+    careful: Any = {"parse_int": _integer} if _LONG_NUMBER.search(raw) else {}
     # Bytes that are no UTF-8 become replacement characters, as with the real decoder.
     text = raw.decode("utf-8", "replace")
     try:
-        tree = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, **careful)
+        tree = json.loads(text, object_pairs_hook=pairs, parse_float=_float, parse_constant=_no_constant, **careful)
     except ValueError:
         raise SyntaxProblemError(first_fault(raw) or "unexpected end of JSON input") from None
     complaints = tuple(_repeated(json.loads(text, object_pairs_hook=_Pairs))) if repeated else ()
@@ -117,11 +125,18 @@ def _integer(text: str) -> int | float:
     return number if isinstance(number, int) and -_INT64 <= number < _INT64 else _float(text)
 
 
-def _float(text: str) -> float:
+def _float(text: str) -> int | float:
     number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise SyntaxProblemError(f"json: cannot unmarshal number {text} into Go value of type float64")
-    return number
+    if math.isinf(number):
+        raise NumberProblemError(f"json: cannot unmarshal number {text} into Go value of type float64")
+    return _whole(number)
+
+
+def _whole(number: float) -> int | float:
+    """A float without a fraction is written, and so kept, as an integer of its shortest digits."""
+    if not number.is_integer() or abs(number) >= _INT64:
+        return number
+    return int(number) if abs(number) <= _EXACT else int(Decimal(repr(number)))
 
 
 def _repeated(value: Any, path: str = "") -> Iterator[str]:
@@ -153,9 +168,10 @@ def _without_surrogates(value: Any) -> Any:
 # ------------------------------------------------------------------ YAML
 def parse_yaml(raw: bytes) -> Parsed:
     """YAML as JSON: keys become strings, times stay strings; of several documents the first one counts."""
-    if raw[:1] == b"{" and b"\t" not in raw:
+    text = _yaml_text(raw)
+    if raw[:1] == b"{" and b"\t" not in raw and not _HALF_CHARACTER.search(raw):
         # Most clients apply JSON, whose parser is fifty times faster. Where it fails, YAML may still be right, or has
-        # the words for it; tabs are YAML's to refuse. So is a key that stands twice.
+        # the words for it; tabs and halves of characters are YAML's to refuse. So is a key that stands twice.
         try:
             parsed = parse_json(raw)
         except SyntaxProblemError:
@@ -165,7 +181,7 @@ def parse_yaml(raw: bytes) -> Parsed:
                 return parsed
     loader: _Loader | None = None
     try:
-        loader = _Loader(raw.decode("utf-8", "replace"))
+        loader = _Loader(text)
         tree = None
         while tree is None and loader.check_data():  # type: ignore[no-untyped-call]
             tree = loader.get_data()
@@ -180,6 +196,16 @@ def parse_yaml(raw: bytes) -> Parsed:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _yaml_text(raw: bytes) -> str:
+    """The characters of a document, whose first bytes may say how they are written."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16", "replace")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SyntaxProblemError(f"yaml: {utf8_words(error)}") from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -237,4 +263,13 @@ class _Plain:
             raise yaml.YAMLError("document contains excessive aliasing")
         if isinstance(value, dict):
             return {key: self.of(part) for key, part in value.items()}
+        if isinstance(value, str) and not value.isascii():
+            _refuse_halves(value)
+        if isinstance(value, float):
+            return _whole(value) if math.isfinite(value) else value
         return [self.of(part) for part in value] if isinstance(value, list) else value
+
+
+def _refuse_halves(text: str) -> None:
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise yaml.YAMLError("found invalid Unicode character escape code")

@@ -35,9 +35,15 @@ def field_manager(served: Installed, convert: Convert | None = None) -> FieldMan
         api_version=served.info.kind_api_version,
         subresource=served.info.subresource,
         reset_fields=reset_fields(served),
+        reset_in=_reset_in(served),
         convert=convert,
         shapes=None if versions is None else versions.shapes,
     )
+
+
+def _reset_in(served: Installed) -> str | None:
+    """Custom objects, but not their status, name those fields for the version of the request only."""
+    return None if served.model.typed or served.info.subresource else served.info.kind_api_version
 
 
 def reset_fields(served: Installed) -> FieldSet | None:

@@ -24,6 +24,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     obj = decode(call, served, parsed, validation=options.validation)
     check_namespace(call, served, obj)
     meta = obj.setdefault("metadata", {})
+    warn_of_owners(call, obj)
     metadata.wipe(meta)
     if not meta.get("managedFields"):
         meta.pop("managedFields", None)
@@ -34,6 +35,12 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     context = call.context(dry_run=options.dry_run)
     stored = await served.storage.create(context, call.info.name, served.model.to_storage(obj), gate.validate)
     return object_response(call, served, stored, accepted, status=201)
+
+
+def warn_of_owners(call: Call, obj: Tree) -> None:
+    """Drop owners that are there twice."""
+    for warning in metadata.duplicate_owners(obj["metadata"], admitted=False):
+        call.warn(warning)
 
 
 def check_namespace(call: Call, served: Installed, obj: Tree) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import body, ownership
 from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
+from opsdk.apiserver.endpoints.documents import Parsed, SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.endpoints.options import WriteOptions, write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
 from opsdk.apiserver.endpoints.verb_update import check_name, finish
@@ -23,8 +24,8 @@ from opsdk.apiserver.raw import forget_text
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
-from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError
-from opsdk.tree.go_text import go_value
+from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
+from opsdk.tree.go_text import go_json, go_value
 from opsdk.tree.json_patch import apply_json_patch
 from opsdk.tree.merge_patch import apply_merge_patch
 from opsdk.tree.strategic import apply_strategic
@@ -44,10 +45,12 @@ class Patch:
 
     Attributes:
         document: the patch itself, for strategic merges: their messages show it, the others show the outcome.
+        complaints: what there is to say against its text.
     """
 
     apply: Callable[[Tree], Any]
     document: Tree | None = None
+    complaints: tuple[str, ...] = ()
 
     def refused(self, error: PatchError) -> ApiError:
         """Strategic merges fail in their own words, the others in none."""
@@ -55,12 +58,12 @@ class Patch:
             return problems.plain(str(error))
         return InvalidError("the server rejected our request due to an error in our request")
 
-    def undecodable(self, patched: Tree, why: str) -> ApiError:
-        """The outcome is no object of the kind."""
+    def undecodable(self, patched: Tree, why: str, *, custom: bool = False) -> ApiError:
+        """The outcome is no object of the kind; `custom` ones have no order of their fields."""
         if self.document is not None:
             shown = go_value(self.document)
         else:
-            shown = json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
+            shown = go_json(patched) if custom else json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
         return problems.invalid("", "", "", [problems.invalid_value("patch", shown, why)])
 
 
@@ -75,15 +78,22 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     # Unlike with other verbs, the type is compared as it stands.
     media = call.http.header("content-type").partition(";")[0]
     if media not in patch_types(served):
-        raise body.unsupported_media(", ".join(patch_types(served)))
+        raise _unsupported(served)
     options = _options(call, apply=media == APPLY)
     raw = await call.http.body(body.LIMIT)
     gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
         stored, created = await _apply(call, served, gate, options, raw)
     else:
-        stored, created = await _patch(call, served, gate, options, _reader(media, served, raw))
+        stored, created = await _patch(call, served, gate, options, cache(partial(_reader, media, served, raw)))
     return object_response(call, served, stored, accepted, status=201 if created else 200)
+
+
+def _unsupported(served: Installed) -> ApiError:
+    """Requests for built-in types do not get as far as a handler that could say more."""
+    if served.model.typed:
+        return UnsupportedMediaTypeError("415: Unsupported Media Type")
+    return body.unsupported_media(", ".join(patch_types(served)))
 
 
 def _options(call: Call, *, apply: bool) -> WriteOptions:
@@ -97,40 +107,52 @@ def _options(call: Call, *, apply: bool) -> WriteOptions:
     return options
 
 
-def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> Any:
+def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> Parsed:
     try:
-        parsed = parse_json(raw).tree
+        parsed = parse_json(raw)
     except SyntaxProblemError as error:
         raise problems.bad_request(f"{prefix}{error}") from None
-    if parsed is not None and not isinstance(parsed, list if go_type.startswith("[]") else dict):
-        what = json_kind(parsed)
-        raise problems.bad_request(f"{prefix}json: cannot unmarshal {what} into Go value of type {go_type}")
+    _check_type(parsed.tree, list if go_type.startswith("[]") else dict, f"{prefix}json: cannot unmarshal", go_type)
     return parsed
+
+
+def _check_type(value: Any, wanted: type, prefix: str, go_type: str) -> None:
+    if value is not None and not isinstance(value, wanted):
+        raise problems.bad_request(f"{prefix} {json_kind(value)} into Go value of type {go_type}")
 
 
 def _reader(media: str, served: Installed, raw: bytes) -> Patch:
     """The patch as a function on trees."""
     if media == JSON_PATCH:
-        operations = _parse(raw, go_type="[]handlers.jsonPatchOp") or []
+        parsed = _parse(raw, go_type="[]handlers.jsonPatchOp")
+        operations = parsed.tree or []
+        for operation in operations:
+            _check_type(operation, dict, "error decoding patch: json: cannot unmarshal", "handlers.jsonPatchOp")
         if len(operations) > _MAX_OPERATIONS:
             raise TooLargeError(
                 f"Request entity too large: The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS},"
                 f" got {len(operations)}"
             )
-        return Patch(lambda doc: apply_json_patch(doc, operations))
+        changes = [operation or {} for operation in operations]
+        return Patch(lambda doc: apply_json_patch(doc, changes), complaints=parsed.complaints)
     if media == MERGE_PATCH:
-        merge = _parse(raw, go_type=_MAP)
-        if merge is None:
+        parsed = _parse(raw, go_type=_MAP)
+        if parsed.tree is None:
             raise problems.bad_request("Invalid JSON Patch")
-        return Patch(lambda doc: apply_merge_patch(doc, merge))
-    patch = _parse(raw, go_type=_MAP, prefix="") or {}
-    return Patch(lambda doc: apply_strategic(doc, patch, served.model.shape), document=patch)
+        return Patch(lambda doc: apply_merge_patch(doc, parsed.tree), complaints=parsed.complaints)
+    parsed = _parse(raw, go_type=_MAP, prefix="")
+    patch = parsed.tree or {}
+    merge = partial(apply_strategic, patch=patch, shape=served.model.shape)
+    return Patch(merge, document=patch, complaints=parsed.complaints)
 
 
-async def _patch(call: Call, served: Installed, gate: Gate, options: WriteOptions, patch: Patch) -> tuple[Tree, bool]:
+async def _patch(
+    call: Call, served: Installed, gate: Gate, options: WriteOptions, read: Callable[[], Patch]
+) -> tuple[Tree, bool]:
     async def transform(current: Tree | None) -> Tree:
         if current is None:
             raise problems.not_found(served.info, call.info.name)
+        patch = read()
         live = served.model.from_storage(current)
         # Patches change nothing in place, and decoding makes what the store may change anew.
         wanted = _decoded(call, served, options, patch, _run(patch, live))
@@ -162,17 +184,15 @@ def _checked_kind(served: Installed, patch: Patch, patched: Tree) -> Tree:
             if patched[key] != value:
                 raise patch.undecodable(patched, f"wrong {key}: {patched[key]}")
         return patched
+    for key in wanted:
+        if patched.get(key) is not None and not isinstance(patched[key], str):
+            why = f"json: cannot unmarshal {json_kind(patched[key])} into Go struct field .{key} of type string"
+            why = f"couldn't get version/kind; json parse error: {why}"
+            raise patch.undecodable(patched, why, custom=True)
     if not patched.get("kind"):
-        text = json.dumps(patched, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-        raise patch.undecodable(patched, f"Object 'Kind' is missing in '{text}'")
-    found = [
-        problems.invalid_value(key, patched.get(key, ""), f"must be {wanted[key]}")
-        for key in ("kind", "apiVersion")
-        if patched.get(key, "") != wanted[key]
-    ]
-    if found:
-        group = str(patched.get("apiVersion", "")).rpartition("/")[0]
-        raise problems.invalid(str(patched["kind"]), group, (patched.get("metadata") or {}).get("name", ""), found)
+        raise patch.undecodable(patched, f"Object 'Kind' is missing in '{go_json(patched)}'", custom=True)
+    if not patched.get("apiVersion"):
+        raise problems.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     return patched
 
 
@@ -185,19 +205,19 @@ def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch,
             # The patched text, whose keys are sorted, is what is decoded: problems come in that order.
             decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
     except DecodeError as error:
-        raise patch.undecodable(patched, str(error)) from None
-    if decoded.problems and options.validation == "Strict":
-        raise patch.undecodable(patched, f"strict decoding error: {', '.join(decoded.problems)}")
+        raise patch.undecodable(patched, str(error), custom=not served.model.typed) from None
+    found = [*patch.complaints, *decoded.problems]
+    if found and options.validation == "Strict":
+        why = f"strict decoding error: {', '.join(found)}"
+        raise patch.undecodable(patched, why, custom=not served.model.typed)
     check_identity(call, served, decoded.obj)
-    body.report(call, info, list(decoded.problems), options.validation)
+    body.report(call, info, found, options.validation)
     return decoded.obj
 
 
 def check_identity(call: Call, served: Installed, obj: Tree) -> None:
     """A patch changes neither name nor namespace."""
     meta = obj.setdefault("metadata", {})
-    if not served.model.typed:
-        meta.setdefault("name", call.info.name)
     if served.info.namespaced and meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
         raise problems.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -219,7 +239,7 @@ async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOption
         if served.info.raw_field:
             forget_text(wanted, served.info.raw_field, live)
         check_identity(call, served, wanted)
-        wanted = served.model.default(wanted)
+        wanted = served.model.default(wanted, nulls=True)
         return served.model.to_storage(await gate.mutate(wanted, live))
 
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)

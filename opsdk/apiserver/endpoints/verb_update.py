@@ -9,7 +9,7 @@ from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
-from opsdk.apiserver.endpoints.verb_create import check_namespace
+from opsdk.apiserver.endpoints.verb_create import check_namespace, warn_of_owners
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.web.response import Response
@@ -24,6 +24,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     wanted = decode(call, served, parsed, validation=options.validation)
     check_name(call, wanted)
     check_namespace(call, served, wanted)
+    warn_of_owners(call, wanted)
     first: list[Tree] = [served.model.default(wanted)]
     gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
 

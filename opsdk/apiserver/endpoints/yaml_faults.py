@@ -16,6 +16,7 @@ _WORDS = (
     (r"mapping values are not allowed here", "mapping values are not allowed in this context"),
     (r"sequence entries are not allowed here", "block sequence entries are not allowed in this context"),
     (r"mapping keys are not allowed here", "mapping keys are not allowed in this context"),
+    (r"expected escape sequence of .*", "did not find expected hexdecimal number"),
     (r"found unknown escape character .*", "found unknown escape character"),
     (r"found undefined alias '(.*)'", r"unknown anchor '\1' referenced"),
     (r"expected chomping or indentation indicators, but found .*", "did not find expected comment or line break"),
@@ -50,6 +51,21 @@ def yaml_words(error: yaml.YAMLError) -> str:
     if problem.startswith("unknown anchor"):
         return problem
     for mark in (error.context_mark, error.problem_mark):
-        if mark is not None and mark.line:
-            return f"line {mark.line + isinstance(error, ScannerError)}: {problem}"
+        scanning = isinstance(error, ScannerError)
+        line = 0 if mark is None else mark.line if scanning else _line(mark)
+        if line:
+            return f"line {line + scanning}: {problem}"
     return problem
+
+
+def _line(mark: yaml.Mark) -> int:
+    """Counted from zero; for the parser, the end of the text is on a line of its own."""
+    ended = mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] in ("", "\0")
+    return int(mark.line) + (ended and mark.column > 0)
+
+
+def utf8_words(error: UnicodeDecodeError) -> str:
+    """What the parser says to bytes that are no UTF-8."""
+    if error.reason == "unexpected end of data":
+        return "incomplete UTF-8 octet sequence"
+    return f"invalid {'trailing' if error.reason == 'invalid continuation byte' else 'leading'} UTF-8 octet"

@@ -47,6 +47,7 @@ class FieldManager:
         api_version: the version that requests at this endpoint use, e.g. "apps/v1".
         subresource: "" for the resource itself, else e.g. "status".
         reset_fields: what cannot be changed through this endpoint, e.g. ``f:status`` through the main one.
+        reset_in: the one version for which that is said; None for all of them.
         convert: gives an object in another apiVersion; by default only ``apiVersion`` differs.
         shapes: the shapes of the other served versions, by apiVersion. If given, owners by versions that are neither
             here nor `api_version` are dropped; if None, owners by other versions are kept as they are.
@@ -59,6 +60,7 @@ class FieldManager:
         api_version: str,
         subresource: str = "",
         reset_fields: FieldSet | None = None,
+        reset_in: str | None = None,
         convert: Convert | None = None,
         shapes: Mapping[str, Shape] | None = None,
     ) -> None:
@@ -66,7 +68,7 @@ class FieldManager:
         self._api_version = api_version
         self._subresource = subresource
         versions = Versions(shape, api_version, convert=convert, shapes=shapes)
-        self._updater = Updater(versions, ignored=reset_fields)
+        self._updater = Updater(versions, ignored=reset_fields, ignored_in=reset_in)
 
     def update(self, live: Object | None, new: Object, *, manager: str, now: str) -> Tree:
         """`new` with the owners it has after `manager` wrote it over `live` (None: created it).

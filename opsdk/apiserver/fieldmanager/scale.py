@@ -15,7 +15,8 @@ from opsdk.tree.fieldset import FieldSet, Path
 SCALE_VERSION: Final = "autoscaling/v1"
 """The version of Scale objects."""
 
-_REPLICAS_IN_SCALE: Final = FieldSet.of(("f:spec", "f:replicas"))
+_REPLICAS: Final[Path] = ("f:spec", "f:replicas")
+_REPLICAS_IN_SCALE: Final = FieldSet.of(_REPLICAS)
 
 
 def owners_of_scale(entries: Iterable[Any] | None, replicas: Mapping[str, Path]) -> list[dict[str, Any]]:
@@ -35,7 +36,7 @@ def owners_of_scaled(
     entries: Iterable[Any] | None, scale_entries: Iterable[Any] | None, replicas: Mapping[str, Path], api_version: str
 ) -> list[dict[str, Any]]:
     """The object's ``managedFields`` after its Scale was written, through an object in `api_version`."""
-    scaled = {key: owner for key, owner in decode_entries(scale_entries).items() if owner.fields}
+    scaled = {key: owner for key, owner in decode_entries(scale_entries).items() if owner.fields.contains(_REPLICAS)}
     result: Managed = {}
     for key, owner in decode_entries(entries).items():
         path = replicas.get(owner.api_version)

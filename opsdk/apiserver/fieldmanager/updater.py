@@ -21,12 +21,16 @@ Object = Mapping[str, Any]
 class Updater:
     """The rules, for one resource seen in one version."""
 
-    def __init__(self, versions: Versions, *, ignored: FieldSet | None = None) -> None:
-        """`ignored` fields, and those below them, can be neither changed nor owned through this endpoint."""
+    def __init__(self, versions: Versions, *, ignored: FieldSet | None = None, ignored_in: str | None = None) -> None:
+        """`ignored` fields, and those below them, can be neither changed nor owned through this endpoint.
+
+        Owners by other versions than `ignored_in` (None: any) lose them even so, where the request has other values.
+        """
         self._versions = versions
         self._version = versions.api_version
         self._shape = versions.shape(self._version)
         self._ignored = ignored or EMPTY
+        self._ignored_in = ignored_in
 
     def update(self, live: Object, new: Object, managed: Managed, key: ManagerKey, *, now: str) -> Managed:
         """The owners after `key` made `new` of `live`: it owns what it changed, and nobody else does."""
@@ -92,7 +96,8 @@ class Updater:
     def _compare_in(self, version: str, live: Object, new: Object) -> Comparison:
         before = self._versions.convert(live, self._version, version, "old object")
         after = self._versions.convert(new, self._version, version, "new object")
-        return compare(before, after, self._versions.shape(version)).without(self._ignored)
+        change = compare(before, after, self._versions.shape(version))
+        return change.without(self._ignored) if self._ignored_in in (None, version) else change
 
     # -------------------------------------------------------------- what is no longer applied goes
     def _prune(self, merged: Object, managed: Managed, last: Owner | None, applied: FieldSet) -> Object:

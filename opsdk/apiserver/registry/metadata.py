@@ -30,15 +30,20 @@ def wipe(meta: Tree) -> None:
 
 def validate(strategy: Strategy, meta: Tree, namespace: str) -> list[Cause]:
     """What is wrong with the metadata of a new object."""
-    return [*_validate_names(strategy, meta, namespace), *_validate_common(meta)]
+    return [*_validate_names(strategy, meta, namespace), *_validate_common(strategy, meta)]
 
 
-def _validate_common(meta: Tree) -> list[Cause]:
+def _validate_common(strategy: Strategy, meta: Tree) -> list[Cause]:
+    finalizers: list[str] = meta.get("finalizers") or []
+    known = _known_finalizers(finalizers) if strategy.core_metadata else ()
+    return [*_validate_shared(meta), *_finalizers(finalizers), *known]
+
+
+def _validate_shared(meta: Tree) -> list[Cause]:
     return [
         *_labels(meta.get("labels") or {}, "metadata.labels"),
         *annotation_causes(meta.get("annotations") or {}, "metadata.annotations"),
         *_owners(meta.get("ownerReferences") or []),
-        *_finalizers(meta.get("finalizers") or []),
     ]
 
 
@@ -106,9 +111,13 @@ def _owners(owners: list[Tree]) -> Iterator[Cause]:
 
 
 def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
-    for index, name in enumerate(finalizers):
+    for name in finalizers:
         for text in names.qualified_name(name):
             yield problems.invalid_value("metadata.finalizers", name, text)
+
+
+def _known_finalizers(finalizers: list[str]) -> Iterator[Cause]:
+    for index, name in enumerate(finalizers):
         if "/" not in name and name not in _STANDARD_FINALIZERS and not names.qualified_name(name):
             field = f"metadata.finalizers[{index}]"
             text = "name is neither a standard finalizer name nor is it fully qualified"
@@ -128,8 +137,11 @@ def restore(meta: Tree, old: Tree) -> None:
         meta["generateName"] = old["generateName"]
 
 
-def validate_update(meta: Tree, old: Tree) -> list[Cause]:
-    """What an update may not change."""
+def validate_update(strategy: Strategy, meta: Tree, old: Tree) -> list[Cause]:
+    """What an update may not change.
+
+    The server checks metadata once for all kinds and once or twice for each kind, and tells of all.
+    """
     found = [
         problems.invalid_value(f"metadata.{key}", meta.get(key), "field is immutable")
         for key in ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -144,21 +156,29 @@ def validate_update(meta: Tree, old: Tree) -> list[Cause]:
                 f" []string{{{listed}}}"
             )
             found.append(problems.not_allowed("metadata.finalizers", text))
-    found.extend(_validate_common(meta) * 2)
-    # The server checks metadata once for all kinds and once for each kind, and tells of both.
-    return found * 2
+    if strategy.core_metadata:
+        return [*found, *_validate_common(strategy, meta) * 2] * 2
+    return [*found, *_validate_shared(meta)] * 2 + _validate_common(strategy, meta)
 
 
-def duplicate_owners(meta: Tree) -> list[str]:
-    """Drop owner references that are there twice; returns the warnings for it."""
+def duplicate_owners(meta: Tree, *, admitted: bool) -> list[str]:
+    """Drop owner references that are there twice, before or after admission; returns the warnings for it."""
     owners = meta.get("ownerReferences")
     if not owners:
         return []
     unique: list[Tree] = []
+    twice: dict[str, None] = {}
     for owner in owners:
-        if owner not in unique:
+        if owner in unique:
+            twice[owner.get("uid", "")] = None
+        else:
             unique.append(owner)
-    if len(unique) == len(owners):
+    if not twice:
         return []
     meta["ownerReferences"] = unique
-    return [".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+"]
+    when = " after mutating admission happens" if admitted else ""
+    text = (
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and"
+        " may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed:"
+    )
+    return [f"{text} {', '.join(twice)}"]

@@ -216,7 +216,7 @@ class Store:
             meta.pop("namespace", None)
         meta["uid"] = context.new_uid()
         meta["creationTimestamp"] = context.timestamp()
-        for warning in metadata.duplicate_owners(meta):
+        for warning in metadata.duplicate_owners(meta, admitted=True):
             context.warn(warning)
         self.strategy.prepare_for_create(context, obj)
         if self.strategy.has_generation:
@@ -339,12 +339,12 @@ class Store:
         meta, old_meta = obj["metadata"], current["metadata"]
         metadata.restore(meta, old_meta)
         self.strategy.prepare_for_update(context, obj, current)
-        for warning in metadata.duplicate_owners(obj["metadata"]):
+        for warning in metadata.duplicate_owners(obj["metadata"], admitted=True):
             context.warn(warning)
         if self.strategy.has_generation and self.strategy.generation_changed(obj, current):
             obj["metadata"]["generation"] = old_meta.get("generation", 0) + 1
         found = [
-            *metadata.validate_update(obj["metadata"], old_meta),
+            *metadata.validate_update(self.strategy, obj["metadata"], old_meta),
             *self.strategy.validate_update(context, obj, current),
         ]
         self._refuse(obj, found)

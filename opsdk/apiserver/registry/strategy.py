@@ -28,6 +28,7 @@ class Strategy:
         returns_deleted: DELETE answers with the object rather than with a Status.
         name_rule: returns why a name is bad, or nothing.
         status_keeps: metadata that an update of the status leaves as it is.
+        core_metadata: finalizers must be known by name where they are not qualified, as those of the core kinds.
         selectable: field selectors besides name and namespace.
         missing_version_text: how an absent resourceVersion is shown.
     """
@@ -40,6 +41,7 @@ class Strategy:
     returns_deleted: bool = False
     graceful: bool = False
     custom: bool = False
+    core_metadata: bool = True
     selectable: Mapping[str, FieldGetter] = {}
     status_keeps: Sequence[str] = ("ownerReferences",)
 
@@ -144,6 +146,7 @@ class StatusStrategy(Strategy):
         self.has_generation = False
         self.allow_unconditional_update = main.allow_unconditional_update
         self.custom = main.custom
+        self.core_metadata = main.core_metadata
         self.selectable = main.selectable
 
     @property

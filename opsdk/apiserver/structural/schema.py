@@ -64,9 +64,13 @@ class StructuralSchema:
         pruner = Pruner()
         return pruner.prune(tree, self._root, resource=self._resource), sorted(pruner.unknown)
 
-    def default(self, tree: Any) -> Any:
-        """`tree` with the defaults of absent fields, and without nulls in fields that are not nullable."""
-        return drop_nulls(apply_defaults(tree, self._root), self._root)
+    def default(self, tree: Any, *, nulls: bool = False) -> Any:
+        """`tree` with the defaults of absent fields, and without nulls in fields that are not nullable.
+
+        With `nulls`, those that no default replaces stay.
+        """
+        filled = apply_defaults(tree, self._root)
+        return filled if nulls else drop_nulls(filled, self._root)
 
     def validate(self, tree: Any, old: Any = None, *, warn: Callable[[str], None] | None = None) -> list[FieldError]:
         """What is wrong with `tree`; on an update, only with what is not as it was in `old`.

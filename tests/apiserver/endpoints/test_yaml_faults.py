@@ -13,7 +13,7 @@ from opsdk.apiserver.endpoints.documents import SyntaxProblemError, parse_yaml
     ("text", "words"),
     [
         ("a: [b\n", "line 1: did not find expected ',' or ']'"),
-        ("a: [", "did not find expected node content"),
+        ("a: [", "line 1: did not find expected node content"),
         ("a: {b\n", "line 1: did not find expected ',' or '}'"),
         ("x: 1\na: [b\n", "line 1: did not find expected ',' or ']'"),
         ("\tx: 1", "found character that cannot start any token"),

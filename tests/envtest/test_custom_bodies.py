@@ -1,0 +1,239 @@
+"""What is said to bodies and patches of custom resources."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from server_client import APPLY, MERGE, Answer, Caller
+
+from envtest.environment import Environment
+
+JSON_PATCH = "application/json-patch+json"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+URL = "/apis/demo.io/{}/namespaces/default/widgets"
+WIDGETS = URL.format("v1")
+TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+CANNOT = 'Widget in version "v1" cannot be handled as a Widget: '
+UNRECOGNIZED = "the object provided is unrecognized (must be of type Widget): "
+
+
+def definition() -> dict[str, Any]:
+    """Widgets in two versions, with a status and a scale."""
+    spec = {"size": {"type": "integer"}, "part": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": {**spec, "any": {"x-kubernetes-preserve-unknown-fields": True}}},
+            "status": {"type": "object", "properties": {"size": {"type": "integer"}, "word": {"type": "string"}}},
+        },
+    }
+    scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
+    version = {"served": True, "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}, "scale": scale}}
+    versions = [{"name": "v1", "storage": True, **version}, {"name": "v2", "storage": False, **version}]
+    names = {"plural": "widgets", "kind": "Widget"}
+    return {
+        "metadata": {"name": "widgets.demo.io"},
+        "spec": {"group": "demo.io", "scope": "Namespaced", "names": names, "versions": versions},
+    }
+
+
+def widget(name: str = "w", version: str = "v1", **spec: Any) -> dict[str, Any]:
+    """A widget."""
+    return {"apiVersion": f"demo.io/{version}", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Caller]:
+    """A server with widgets, of which one is ``w``."""
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("POST", CRDS, definition())).status == 201
+        assert (await call("POST", WIDGETS, widget())).status == 201
+        yield call
+
+
+def refusal(answer: Answer) -> tuple[int, str]:
+    """Code and message."""
+    return answer.status, answer.json.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (b"{}", 400, f"{UNRECOGNIZED}Object 'Kind' is missing in '{{}}' ({{}})"),
+        (b"null", 400, f"{UNRECOGNIZED}Object 'Kind' is missing in 'null' (6e756c6c)"),
+        (b'{"Kind":"Widget"}', 400, """Object 'Kind' is missing in '{"Kind":"Widget"}' ({"Kind":"Widget"})"""),
+        (b"[]", 400, f"json: cannot unmarshal array into Go value of type {TYPE_META} (5b5d)"),
+        (b'{"kind":"Widget"}', 400, "the API version in the data () does not match the expected API version"),
+        (b'{"kind":"Widget","apiVersion":"/"}', 400, "the API version in the data () does not match"),
+        (
+            b'{"kind":"Gadget","apiVersion":"demo.io/v1"}',
+            422,
+            'Gadget.demo.io "" is invalid: kind: Invalid value: "Gadget": must be Widget',
+        ),
+        (
+            b'{"kind":"Widget","apiVersion":"demo.io/v1","metadata":[]}',
+            400,
+            f"{CANNOT}json: cannot unmarshal array into Go value of type v1.ObjectMeta",
+        ),
+        (
+            b'{"kind":"Widget","apiVersion":"demo.io/v1","metadata":{"labels":{"a":1}}}',
+            400,
+            f"{CANNOT}json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
+        ),
+        (
+            b'{"kind":"Widget","apiVersion":"demo.io/v1","metadata":{"uid":1}}',
+            400,
+            f"{CANNOT}json: cannot unmarshal number into Go struct field ObjectMeta.uid of type types.UID",
+        ),
+        (
+            b'{"kind":"Widget","apiVersion":"demo.io/v1","spec":{"size":1e400}}',
+            400,
+            f"{CANNOT}json: cannot unmarshal number 1e400 into Go value of type float64",
+        ),
+    ],
+)
+async def test_bodies_that_are_no_widgets(body: bytes, code: int, message: str) -> None:
+    """A custom object has to say what it is; what it says of itself is checked before anything else."""
+    async with serving() as call:
+        found = refusal(await call("POST", WIDGETS, body))
+        assert found[0] == code
+        assert message in found[1]
+
+
+async def test_numbers_without_fractions_are_integers() -> None:
+    """However they are written; in JSON, YAML and patches."""
+    async with serving() as call:
+        for body, kept in ((b"2.0", "2"), (b"1e3", "1000"), (b"-0.0", "0"), (b"2.5", "2.5"), (b"1e18", "1" + "0" * 18)):
+            patch = b'{"spec":{"any":' + body + b"}}"
+            for answer in (
+                await call("PATCH", f"{WIDGETS}/w", patch, content_type=MERGE),
+                await call("GET", f"{WIDGETS}/w"),
+            ):
+                assert f'"any":{kept}'.encode() in answer.raw
+            name = f"n{len(kept)}{kept[0]}".replace("-", "m")
+            config = b'{"apiVersion":"demo.io/v1","kind":"Widget","spec":{"any":' + body + b"},"
+            config += b'"metadata":{"name":"' + name.encode() + b'"}}'
+            applied = await call("PATCH", f"{WIDGETS}/{name}?fieldManager=m", config, content_type=APPLY)
+            assert f'"any":{kept}'.encode() in applied.raw
+
+
+async def test_nulls_that_are_applied_are_refused() -> None:
+    """Where others who write nulls mean nothing by them."""
+    async with serving() as call:
+        made = widget("n", part={"a": None})
+        found = refusal(await call("PATCH", f"{WIDGETS}/n?fieldManager=m", made, content_type=APPLY))
+        why = 'spec.part.a: Invalid value: "null": spec.part.a in body must be of type string: "null"'
+        assert found == (422, f'Widget.demo.io "n" is invalid: {why}')
+        assert (await call("POST", WIDGETS, made)).json["spec"] == {"part": {}}
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "message"),
+    [
+        ({"metadata": {"name": None}}, 400, "the name of the object (w based on URL) was undeterminable"),
+        ({"apiVersion": None}, 500, "Internal error occurred: Object 'apiVersion' is missing in 'object has no apiV"),
+        ({"kind": None}, 422, ': Object \'Kind\' is missing in \'{"apiVersion":"demo.io/v1","metadata":{'),
+        ({"kind": 7}, 422, "version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind"),
+        ({"kind": "X"}, 422, 'X.demo.io "w" is invalid: kind: Invalid value: "X": must be Widget'),
+        ({"metadata": 1, "spec": {"any": "<"}}, 422, '{\\"any\\":\\"\\\\u003c\\"}}": json: cannot unmarshal number'),
+    ],
+)
+async def test_patches_that_make_no_widget(patch: Any, code: int, message: str) -> None:
+    """What comes of a patch is read like a body; messages show it as it is written, with its keys in order."""
+    async with serving() as call:
+        found = refusal(await call("PATCH", f"{WIDGETS}/w", patch, content_type=MERGE))
+        assert found[0] == code
+        assert message in found[1]
+
+
+async def test_keys_that_stand_twice_in_a_patch() -> None:
+    """They are told of, and refused by who asks for that."""
+    async with serving() as call:
+        twice = b'{"spec":{"size":1,"size":2}}'
+        answer = await call("PATCH", f"{WIDGETS}/w", twice, content_type=MERGE)
+        assert answer.headers["warning"] == '299 - "duplicate field \\"spec.size\\""'
+        found = refusal(await call("PATCH", f"{WIDGETS}/w?fieldValidation=Strict", twice, content_type=MERGE))
+        assert found[0] == 422
+        assert found[1].endswith('strict decoding error: duplicate field "spec.size"')
+
+
+@pytest.mark.parametrize(("operation", "kind"), [(b"1", "number"), (b"[]", "array"), (b'"x"', "string")])
+async def test_operations_that_are_no_objects(operation: bytes, kind: str) -> None:
+    """The decoder says so; null is an operation without a name."""
+    async with serving() as call:
+        found = refusal(await call("PATCH", f"{WIDGETS}/w", b"[" + operation + b"]", content_type=JSON_PATCH))
+        text = f"error decoding patch: json: cannot unmarshal {kind} into Go value of type handlers.jsonPatchOp"
+        assert found == (400, text)
+        assert (await call("PATCH", f"{WIDGETS}/w", b"[null]", content_type=JSON_PATCH)).status == 422
+
+
+async def test_patches_are_read_when_there_is_an_object() -> None:
+    """A bad patch of nothing is not found."""
+    async with serving() as call:
+        assert (await call("PATCH", f"{WIDGETS}/none", b"{", content_type=JSON_PATCH)).status == 404
+
+
+async def test_finalizers_without_a_domain_are_warned_of() -> None:
+    """Core kinds refuse them; the complaint about one that is malformed is made once."""
+    async with serving() as call:
+        answer = await call("PATCH", f"{WIDGETS}/w", {"metadata": {"finalizers": ["x"]}}, content_type=MERGE)
+        assert answer.status == 200
+        assert 'finalizers: \\"x\\": prefer a domain-qualified finalizer name to avoid' in answer.headers["warning"]
+        answer = await call("PATCH", f"{WIDGETS}/w", {"metadata": {"finalizers": ["!"]}}, content_type=MERGE)
+        assert len(answer.json["details"]["causes"]) == 1
+        answer = await call("PATCH", f"{WIDGETS}/w", {"metadata": {"labels": {"a": "!"}}}, content_type=MERGE)
+        assert len(answer.json["details"]["causes"]) == 3
+
+
+async def test_owners_that_are_there_twice() -> None:
+    """One stays; the warning says whether they were there before admission, and which they are."""
+    async with serving() as call:
+        owner = {"apiVersion": "v1", "kind": "A", "name": "x", "uid": "u"}
+        metadata = {"ownerReferences": [owner, owner, {**owner, "uid": "v"}]}
+        made = await call("POST", WIDGETS, {**widget(), "metadata": {"name": "o", **metadata}})
+        patched = await call("PATCH", f"{WIDGETS}/w", {"metadata": metadata}, content_type=MERGE)
+        tail = (
+            "; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24;"
+            ' please fix your requests; duplicate UID(s) observed: u"'
+        )
+        for answer, when in ((made, ""), (patched, " after mutating admission happens")):
+            assert len(answer.json["metadata"]["ownerReferences"]) == 2
+            start = f'299 - ".metadata.ownerReferences contains duplicate entries{when}'
+            assert answer.headers["warning"] == start + tail
+
+
+async def test_a_scale_of_zero_belongs_to_nobody() -> None:
+    """A Scale does not say zero, so who writes it owns nothing; and a widget without replicas can be scaled."""
+    async with serving() as call:
+        scale = {"metadata": {"name": "w"}, "spec": {"replicas": 3}}
+        assert (await call("GET", f"{WIDGETS}/w/scale")).status == 500
+        assert (await call("PUT", f"{WIDGETS}/w/scale?fieldManager=l", scale)).json["spec"] == {"replicas": 3}
+        assert (await call("PATCH", f"{WIDGETS}/w", {"spec": {"size": 2}}, content_type=MERGE)).status == 200
+        assert (await call("PUT", f"{WIDGETS}/w/scale?fieldManager=m", scale)).json["spec"] == {"replicas": 3}
+        owners = (await call("GET", f"{WIDGETS}/w")).json["metadata"]["managedFields"]
+        assert [o["manager"] for o in owners if o.get("subresource") == "scale"] == ["m"]
+        scale["spec"] = {"replicas": 0}
+        assert (await call("PUT", f"{WIDGETS}/w/scale?fieldManager=m", scale)).json["spec"] == {}
+        found = (await call("GET", f"{WIDGETS}/w")).json
+        assert found["spec"]["size"] == 0
+        assert not any(o.get("subresource") == "scale" for o in found["metadata"]["managedFields"])
+
+
+async def test_a_status_is_lost_to_writes_in_another_version() -> None:
+    """The main resource leaves alone only the owners who wrote the status in the version of the request."""
+    async with serving() as call:
+        for version, kept in (("v1", True), ("v2", False)):
+            status = {**widget(), "status": {"word": "x"}}
+            del status["spec"]
+            path = f"{WIDGETS}/w/status?fieldManager=s&force=true"
+            assert (await call("PATCH", path, status, content_type=APPLY)).status == 200
+            current = (await call("GET", f"{URL.format(version)}/w")).json
+            current.pop("status")
+            put = await call("PUT", f"{URL.format(version)}/w?fieldManager=m", {**current, "spec": {"size": 1}})
+            owners = put.json["metadata"]["managedFields"]
+            assert any(o.get("subresource") == "status" for o in owners) is kept
+            assert put.json["status"] == {"word": "x"}
