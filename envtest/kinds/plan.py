@@ -47,8 +47,14 @@ Plan = Callable[[Any, Reading], Any]
 _GONE = object()
 
 
+class _Key(str):
+    """A key of a map, which is no field: Go's decoder does not name it."""
+
+    __slots__ = ()
+
+
 def _mismatch(value: Any, reading: Reading, go_type: str) -> DecodeError:
-    fields = ".".join(p for p in reading.path[reading.above :] if not p.startswith("["))
+    fields = ".".join(p for p in reading.path[reading.above :] if not p.startswith("[") and not isinstance(p, _Key))
     where = f"Go struct field {reading.struct}.{fields}" if fields else "Go value"
     if go_type == "string" and fields.rpartition(".")[2] == "uid":
         go_type = "types.UID"
@@ -162,7 +168,7 @@ def _map(item: Plan, go_type: str) -> Plan:
             raise _mismatch(value, reading, f"map[string]{go_type}")
         made = {}
         for key, part in value.items():
-            reading.path.append(key)
+            reading.path.append(_Key(key))
             made[key] = item(part, reading) if part is not None else ("" if go_type == "string" else part)
             reading.path.pop()
         return made

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 import yaml
@@ -19,16 +18,15 @@ import yaml
 from opsdk.apiserver.endpoints.json_syntax import first_fault
 from opsdk.apiserver.endpoints.yaml_faults import utf8_words, yaml_words
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.tree.go_text import go_scalar
+from opsdk.tree.go_text import go_scalar, whole_numbers
 
 MAX_DEPTH: Final = 200
 """Objects and lists inside one another. The real server goes deeper; no API has such objects."""
 
 _MOST_NODES = 400_000
-_LONG_NUMBER = re.compile(rb"\d{18}")
+_LONG_NUMBER = re.compile(rb"\d{18}|[eE]\+?\d{3}")
 _HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 _INT64 = 2**63
-_EXACT = 2**53
 
 
 class SyntaxProblemError(Exception):
@@ -89,11 +87,11 @@ def parse_json(raw: bytes) -> Parsed:
         repeated = repeated or len(made) != len(found)
         return made
 
-    careful: Any = {"parse_int": _integer} if _LONG_NUMBER.search(raw) else {}
+    careful: Any = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
     # Bytes that are no UTF-8 become replacement characters, as with the real decoder.
     text = raw.decode("utf-8", "replace")
     try:
-        tree = json.loads(text, object_pairs_hook=pairs, parse_float=_float, parse_constant=_no_constant, **careful)
+        tree = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, **careful)
     except ValueError:
         raise SyntaxProblemError(first_fault(raw) or "unexpected end of JSON input") from None
     complaints = tuple(_repeated(json.loads(text, object_pairs_hook=_Pairs))) if repeated else ()
@@ -125,18 +123,11 @@ def _integer(text: str) -> int | float:
     return number if isinstance(number, int) and -_INT64 <= number < _INT64 else _float(text)
 
 
-def _float(text: str) -> int | float:
+def _float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise NumberProblemError(f"json: cannot unmarshal number {text} into Go value of type float64")
-    return _whole(number)
-
-
-def _whole(number: float) -> int | float:
-    """A float without a fraction is written, and so kept, as an integer of its shortest digits."""
-    if not number.is_integer() or abs(number) >= _INT64:
-        return number
-    return int(number) if abs(number) <= _EXACT else int(Decimal(repr(number)))
+    return number
 
 
 def _repeated(value: Any, path: str = "") -> Iterator[str]:
@@ -185,7 +176,8 @@ def parse_yaml(raw: bytes) -> Parsed:
         tree = None
         while tree is None and loader.check_data():  # type: ignore[no-untyped-call]
             tree = loader.get_data()
-        return Parsed(_Plain(_MOST_NODES + len(raw)).of(tree), tuple(loader.repeated), yaml=True)
+        # Whole floats are integers in the JSON that is made of YAML.
+        return Parsed(whole_numbers(_Plain(_MOST_NODES + len(raw)).of(tree)), tuple(loader.repeated), yaml=True)
     except yaml.YAMLError as error:
         raise SyntaxProblemError(f"yaml: {yaml_words(error)}") from None
     except RecursionError:
@@ -265,8 +257,6 @@ class _Plain:
             return {key: self.of(part) for key, part in value.items()}
         if isinstance(value, str) and not value.isascii():
             _refuse_halves(value)
-        if isinstance(value, float):
-            return _whole(value) if math.isfinite(value) else value
         return [self.of(part) for part in value] if isinstance(value, list) else value
 
 
