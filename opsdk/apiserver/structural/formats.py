@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime as dt
+import calendar
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import urlsplit
+
+from opsdk.cel.regex import compile_regex
 
 _UUID: Final = r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?%s-?%s-?[0-9a-f]{12}"
 _ANY4: Final = "[0-9a-f]{4}"
@@ -22,16 +23,16 @@ def _matches(pattern: str) -> Callable[[str], bool]:
 
 def is_date(text: str) -> bool:
     """A day, as in RFC 3339."""
-    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+    found = re.fullmatch(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", text)
+    if found is None:
         return False
-    try:
-        dt.date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    year, month, day = map(int, found.groups())
+    # Years before the first have as many days as four centuries later.
+    return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year + 400, month)[1]
 
 
-_TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})")
+# Whatever stands before the fraction.
+_TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})")
 
 
 def is_date_time(text: str) -> bool:
@@ -44,70 +45,100 @@ def is_date_time(text: str) -> bool:
 
 
 _GO_DURATION: Final = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
-_WORDS: Final = (
-    "nanoseconds? nanos? ns microseconds? micros? us µs milliseconds? millis? ms seconds? secs? s minutes? mins? m "
-    "hours? hrs? h days? d weeks? wks? w"
-)
-_WORD_DURATION: Final = re.compile(rf"(?i)\s*(?:[0-9]+\s*(?:{'|'.join(_WORDS.split())})\s*)+")
+_WORD_DURATION: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
+_UNITS: Final = frozenset(["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"])
+_LONG_UNITS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 
 
 def is_duration(text: str) -> bool:
-    """A duration of Go (``1h30m``) or in words (``2 days``)."""
-    return bool(_GO_DURATION.fullmatch(text) or _WORD_DURATION.fullmatch(text))
+    """A duration of Go (``1h30m``), or any number with a unit behind it (``in 2 days``)."""
+    if _GO_DURATION.fullmatch(text):
+        return True
+    found = _WORD_DURATION.findall(text)
+    return all(int(number) < 2**63 for number, _ in found) and any(_is_unit(unit.lower()) for _, unit in found)
 
 
-def _is_address(version: int) -> Callable[[str], bool]:
-    def check(text: str) -> bool:
-        try:
-            return ipaddress.ip_address(text).version == version and "%" not in text
-        except ValueError:
-            return False
+def _is_unit(unit: str) -> bool:
+    return unit in _UNITS or unit.startswith(_LONG_UNITS)
 
-    return check
+
+_SLOPPY: Final = re.compile(r"\b0+(?=[0-9])")
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address, whose decimal parts may have zeros before them."""
+    head, colon, quad = text.rpartition(":")
+    try:
+        return ipaddress.ip_address(head + colon + (_SLOPPY.sub("", quad) if "." in quad else quad))
+    except ValueError:
+        return None
+
+
+def is_ipv4(text: str) -> bool:
+    """An address with dots, be it inside one of version 6."""
+    return "." in text and "%" not in text and _address(text) is not None
+
+
+def is_ipv6(text: str) -> bool:
+    """An address with colons."""
+    return ":" in text and "%" not in text and _address(text) is not None
 
 
 def is_cidr(text: str) -> bool:
     """An address and the length of its prefix."""
-    address, slash, bits = text.partition("/")
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return bool(slash) and bits.isdecimal() and "%" not in address
+    head, _, bits = text.partition("/")
+    address = _address(head) if "%" not in head else None
+    return address is not None and re.fullmatch(r"[0-9]+", bits) is not None and int(bits) <= address.max_prefixlen
+
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_AUTHORITY: Final = re.compile(
+    r"(?:[A-Za-z0-9._:~!$&'()*+,;=%-]*@)?"
+    r"(?:\[(?:[^%\]]|%[0-9a-fA-F]{2})*\]|(?:[^\x00-\x7f]|[A-Za-z0-9._~!$&'()*+,;=<>\"-]|%[89a-fA-F][0-9a-fA-F])*?)"
+    r"(?::[0-9]*)?"
+)
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 def is_uri(text: str) -> bool:
-    """An absolute URI, or an absolute path."""
-    if not text or any(ord(char) <= 0x20 or ord(char) == 0x7F for char in text):
+    """An absolute URI, an absolute path, or a star."""
+    if not text or any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
         return False
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        return False
-    return text.startswith("/") or bool(parts.scheme)
+    scheme = _SCHEME.match(text)
+    rest = text[scheme.end() if scheme else 0 :].partition("?")[0]
+    if not rest.startswith("/"):
+        return scheme is not None or text == "*"
+    if scheme and rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        return _AUTHORITY.fullmatch(authority) is not None and not _BAD_ESCAPE.search(slash + path)
+    return not _BAD_ESCAPE.search(rest)
 
 
 def is_byte(text: str) -> bool:
     """Base64 with padding."""
     try:
-        return bool(text) and base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
+        return bool(text) and len(text) % 4 == 0 and base64.b64decode(text, validate=True) is not None
     except (binascii.Error, ValueError):
         return False
 
 
-_LABEL: Final = r"[^\W_](?:(?:[^\W_]|-){0,61}[^\W_])?"
-_HOSTNAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+_NAME: Final = r"a-zA-Z0-9\p{S}\p{L}"
+_HOSTNAME: Final = (
+    rf"^(?:[{_NAME}](?:-?[{_NAME}]{{0,62}})?|(?:[{_NAME}](?:[-{_NAME}]{{0,61}}[{_NAME}])?\.)+[a-zA-Z\p{{L}}]{{2,63}})$"
+)
 
 
 def is_hostname(text: str) -> bool:
-    """A DNS name."""
-    return len(text) <= 255 and _HOSTNAME.fullmatch(text) is not None
+    """A DNS name that ends in letters, or a single word with no dash but behind the first letter."""
+    if len(text.encode()) > 255 or any(len(label.encode()) > 63 for label in text.split(".")):
+        return False
+    return compile_regex(_HOSTNAME).search(text) is not None
 
 
 _MAC: Final = re.compile(
     r"(?i)[0-9a-f]{2}([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}(?:(?:\1[0-9a-f]{2}){2}|(?:\1[0-9a-f]{2}){14})?"
     r"|[0-9a-f]{4}(?:\.[0-9a-f]{4}){2}(?:\.[0-9a-f]{4}|(?:\.[0-9a-f]{4}){7})?"
+    r"|[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{40}"
 )
 
 
@@ -118,9 +149,9 @@ def _digits(text: str) -> str:
 def is_isbn10(text: str) -> bool:
     """An ISBN of ten digits, whose checksum is right."""
     digits = _digits(text)
-    if not re.fullmatch(r"[0-9]{9}[0-9Xx]", digits):
+    if not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
         return False
-    values = [10 if digit in "Xx" else int(digit) for digit in digits]
+    values = [10 if digit == "X" else int(digit) for digit in digits]
     return sum((10 - at) * value for at, value in enumerate(values)) % 11 == 0
 
 
@@ -132,17 +163,36 @@ def is_isbn13(text: str) -> bool:
     return sum(int(digit) * (3 if at % 2 else 1) for at, digit in enumerate(digits)) % 10 == 0
 
 
+_CARDS: Final = re.compile(
+    r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9]{2})[0-9]{12}|3[47][0-9]{13}"
+    r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11}"
+)
+
+
 def is_credit_card(text: str) -> bool:
-    """A card number, whose checksum is right."""
+    """A card number of the big issuers, whose checksum is right."""
     digits = re.sub(r"[^0-9]+", "", text)
-    if not 13 <= len(digits) <= 19:
-        return False
     doubled = [int(digit) * (1 + at % 2) for at, digit in enumerate(reversed(digits))]
-    return sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
+    good = sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
+    return good and _CARDS.fullmatch(digits) is not None
 
 
 _COLOR: Final = r"(?:0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])"
-_ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_ATOM: Final = r"(?:[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]|[^\x00-\x7f])+"
+_DOTTED: Final = rf"{_ATOM}(?:\.{_ATOM})*"
+_QUOTED: Final = r'"(?:[^"\\\r\n]|\\.)*"'
+_SPEC: Final = rf"(?:{_DOTTED}|{_QUOTED})@(?:{_DOTTED}|\[[0-9A-Fa-f.:]+\])"
+_COMMENT: Final = r"\((?:[^()\\]|\\.)*\)"
+_PHRASE: Final = rf"(?:(?:{_DOTTED}|{_QUOTED})[ \t]*)*"
+_EMAIL: Final = rf"^[ \t]*(?:{_SPEC}|{_PHRASE}<[ \t]*{_SPEC}[ \t]*>)[ \t]*(?:{_COMMENT}[ \t]*)*$"
+
+
+def is_email(text: str) -> bool:
+    """An address of RFC 5322, be it behind a name and with comments."""
+    return compile_regex(_EMAIL).search(text) is not None
+
+
+_LONG_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _SHORT_NAME: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 
 FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
@@ -154,22 +204,22 @@ FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
     "date-time": is_date_time,
     "datetime": is_date_time,
     "duration": is_duration,
-    "email": _matches(rf"{_ATOM}(?:\.{_ATOM})*@[^\s@]+"),
+    "email": is_email,
     "hexcolor": _matches(r"#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "hostname": is_hostname,
-    "ipv4": _is_address(4),
-    "ipv6": _is_address(6),
+    "ipv4": is_ipv4,
+    "ipv6": is_ipv6,
     "isbn": lambda text: is_isbn10(text) or is_isbn13(text),
     "isbn10": is_isbn10,
     "isbn13": is_isbn13,
     "k8s-long-name": lambda text: (
-        len(text) <= 253 and re.fullmatch(rf"{_SHORT_NAME}(?:\.{_SHORT_NAME})*", text) is not None
+        len(text) <= 253 and re.fullmatch(rf"{_LONG_LABEL}(?:\.{_LONG_LABEL})*", text) is not None
     ),
     "k8s-short-name": _matches(_SHORT_NAME),
     "mac": lambda text: _MAC.fullmatch(text) is not None,
     "password": lambda _: True,
     "rgbcolor": _matches(rf"rgb\(\s*{_COLOR}\s*,\s*{_COLOR}\s*,\s*{_COLOR}\s*\)"),
-    "ssn": _matches(r"[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}"),
+    "ssn": _matches(r"[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}"),
     "uri": is_uri,
     "uuid": _matches(_UUID % (_ANY4, _ANY4)),
     "uuid3": _matches(_UUID % ("3[0-9a-f]{3}", _ANY4)),
