@@ -11,6 +11,7 @@ from typing import Any, Final
 from opsdk.cel.checker import Checked
 from opsdk.cel.declarations import LIST_COST, MAP_COST, STRUCT_COST, Overload
 from opsdk.cel.macros import ACCUMULATOR, BIND_RANGE
+from opsdk.cel.mismatch import mismatch
 from opsdk.cel.syntax import Call, Comprehension, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
 from opsdk.cel.types import Kind, Type
 from opsdk.cel.values import (
@@ -26,6 +27,7 @@ from opsdk.cel.values import (
     index,
     kind_of,
     no_such_overload,
+    not_iterable,
     show,
     type_of,
 )
@@ -175,11 +177,13 @@ class _Compiler:
         if len(overloads) == 1 and not any(self._is_dyn(argument) for argument in arguments):
             return _guarded(name, overloads[0])
 
+        guarded = [(overload.params, _guarded(name, overload)) for overload in overloads]
+
         def choose(*values: Any) -> Any:
-            for overload in overloads:
-                if all(map(_fits, overload.params, values)):
-                    return overload.call(*values)
-            raise _unmatched(name, values)
+            for params, call in guarded:
+                if all(map(_fits, params, values)):
+                    return call(*values)
+            raise mismatch(name, values)
 
         return choose
 
@@ -465,7 +469,7 @@ def _pairs(container: Any) -> Any:
         return enumerate(container)
     if isinstance(container, Mapped):
         return container.items()
-    raise no_such_overload()
+    raise not_iterable(container)
 
 
 def _constant(value: Any) -> Code:
@@ -541,24 +545,19 @@ def _fits(param: Type, value: Any) -> bool:
 
 
 def _guarded(name: str, overload: Overload) -> Callable[..., Any]:
-    """The function; types were checked, but a variable may be null or not what it was declared to be."""
+    """The function; types were checked, but a variable may be null, and elements may be anything."""
     call, params = overload.call, overload.params
+    nested = any(param.params for param in params)
 
     def attempt(*values: Any) -> Any:
         try:
             return call(*values)
         except (TypeError, AttributeError):
-            if all(map(_fits, params, values)):
+            if not nested and all(map(_fits, params, values)):
                 raise
-            raise _unmatched(name, values) from None
+            raise mismatch(name, values) from None
 
     return attempt
-
-
-def _unmatched(name: str, values: Sequence[Any]) -> CelEvaluationError:
-    if name.startswith(("_", "@", "!", "-")):
-        return no_such_overload()
-    return CelEvaluationError(f"no such overload: {name}({', '.join(type_of(one).runtime_name for one in values)})")
 
 
 def _folded(call: Callable[..., Any], value: Any) -> Any:

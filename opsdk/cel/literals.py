@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any, Final
 
 from opsdk.cel.checker import Checked
+from opsdk.cel.library.formatting import CLAUSE, read_clause, refused
 from opsdk.cel.regex import compile_regex
 from opsdk.cel.source import Issue
 from opsdk.cel.syntax import Call, Comprehension, Expr, ListOf, Literal, MapOf, Select, Struct
 from opsdk.cel.times import parse_duration, parse_timestamp
 from opsdk.cel.types import Kind, Type
-from opsdk.errors import UsageError
+from opsdk.errors import CelEvaluationError, UsageError
 
 
 def _is_regex(value: Any) -> bool:
@@ -33,6 +35,8 @@ def check_literals(tree: Expr, checked: Checked) -> Iterator[Issue]:
     """Constants that a function refuses, and lists and maps whose elements are of different types."""
     for node, formatted in _walk(tree, formatted=False):
         match node:
+            case Call(function="format", target=Literal(value=str(form)), args=(ListOf() as given,)):
+                yield from _format(node, form, given, checked)
             case Call():
                 yield from _call(node)
             case ListOf() if not formatted:
@@ -73,6 +77,56 @@ def _call(node: Call) -> Iterator[Issue]:
         argument = node.args[0]
         if isinstance(argument, Literal) and not valid(argument.value):
             yield Issue(argument.at, f"invalid {node.function} argument")
+
+
+def _format(node: Call, form: str, given: ListOf, checked: Checked) -> Iterator[Issue]:
+    """The first thing that is wrong with a form and what is given for it."""
+    places = count()
+    try:
+        clauses = [read_clause(found) for found in CLAUSE.finditer(form)]
+    except CelEvaluationError as error:
+        yield Issue(node.at, str(error))
+        return
+    for clause in clauses:
+        if clause.verb == "%":
+            continue
+        place = next(places)
+        if place >= len(given.elements):
+            yield Issue(node.at, f"index {place} out of range")
+            return
+        for element in _shown(given.elements[place], clause.verb):
+            type_ = checked.types[element.id]
+            if type_.kind not in _FORMATTED[clause.verb] | _ANYTHING:
+                yield Issue(element.at, refused(clause.verb, type_.runtime_name))
+                return
+    expected, got = next(places), len(given.elements)
+    if got > expected:
+        yield Issue(node.at, f"too many arguments supplied to string.format (expected {expected}, got {got})")
+
+
+def _shown(node: Expr, verb: str) -> Iterator[Expr]:
+    """What is formatted: as a text, also what is in lists and maps."""
+    yield node
+    if verb == "s" and isinstance(node, ListOf | MapOf):
+        for child in children(node):
+            yield from _shown(child, verb)
+
+
+_ANYTHING: Final = frozenset({Kind.DYN, Kind.ERROR, Kind.PARAM})
+_WHOLE: Final = frozenset({Kind.INT, Kind.UINT})
+_REAL: Final = frozenset({Kind.DOUBLE, Kind.STRING})
+_BYTES: Final = _WHOLE | {Kind.BYTES, Kind.STRING}
+_FORMATTED: Final = {
+    "s": _BYTES | {Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.LIST, Kind.MAP, Kind.NULL, Kind.TIMESTAMP, Kind.TYPE},
+    "d": _WHOLE,
+    "f": _REAL,
+    "e": _REAL,
+    "b": _WHOLE | {Kind.BOOL},
+    "o": _WHOLE,
+    "x": _BYTES,
+    "X": _BYTES,
+}
+"""What each verb takes, as far as types tell: a text may be that of a number that is none."""
 
 
 def _list(node: ListOf, checked: Checked) -> Iterator[Issue]:

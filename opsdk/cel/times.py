@@ -68,6 +68,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _RFC3339: Final = re.compile(r"(?a:(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d)))")
 _FIRST: Final = -62135596800
 _LAST: Final = 253402300799
+_ERA: Final = 146097 * 86400
+"""Seconds of 400 years."""
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
@@ -76,23 +78,31 @@ def parse_timestamp(text: str) -> Timestamp | None:
     >>> parse_timestamp("1970-01-01T01:00:00.5+01:00")
     Timestamp(nanoseconds=500000000)
     """
+    found = read_moment(text)
+    if found is None or not _FIRST <= found // _SECOND <= _LAST:
+        return None
+    return Timestamp(found)
+
+
+def read_moment(text: str) -> int | None:
+    """Nanoseconds since 1970 of a text as in RFC 3339, in any year; None if there is no such moment."""
     found = _RFC3339.fullmatch(text)
     if found is None:
         return None
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
-    east, offset = found[8], 0
-    if east:
+    offset = 0
+    if found[8]:
         hours, minutes = int(found[9]), int(found[10])
-        if hours > 23 or minutes > 59:
+        if hours > 24 or minutes > 60:  # whole days and hours are written, too
             return None
-        offset = (hours * 3600 + minutes * 60) * (1 if east == "+" else -1)
+        offset = (hours * 3600 + minutes * 60) * (1 if found[8] == "+" else -1)
     try:
-        moment = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
+        # The calendar comes back every 400 years; Python's begins with the year 1.
+        moment = dt.datetime(year or 400, month, day, hour, minute, second, tzinfo=dt.UTC)
     except ValueError:
         return None
-    nanoseconds = int(((found[7] or "") + "0" * 9)[:9])
-    seconds = (moment - _EPOCH) // dt.timedelta(seconds=1) - offset
-    return Timestamp(seconds * _SECOND + nanoseconds) if _FIRST <= seconds <= _LAST else None
+    seconds = (moment - _EPOCH) // dt.timedelta(seconds=1) - offset - (0 if year else _ERA)
+    return seconds * _SECOND + int(((found[7] or "") + "0" * 9)[:9])
 
 
 def checked_timestamp(nanoseconds: int) -> Timestamp:

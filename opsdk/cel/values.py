@@ -285,7 +285,7 @@ def index(container: Any, key: Any) -> Any:
 
 
 def find_index(container: Any, key: Any) -> Optional:
-    """An element by its index or a value by its key, if it is there."""
+    """An element by its index or a value by its key, if it is there; what has neither has none."""
     if isinstance(container, Listed):
         at = _as_index(key)
         return Optional.of(container[at]) if 0 <= at < len(container) else Optional.none()
@@ -293,7 +293,7 @@ def find_index(container: Any, key: Any) -> Optional:
         return find_key(container, key)
     if isinstance(container, ObjectView) and isinstance(key, str):
         return container.find(key)
-    raise no_such_overload()
+    return Optional.none()
 
 
 def _as_index(key: Any) -> int:
@@ -313,7 +313,7 @@ def find_field(operand: Any, name: str) -> Optional:
     if isinstance(operand, Mapped):
         value = operand.get(name, _NOTHING)
         return _NONE if value is _NOTHING else Optional.of(value)
-    raise no_such_overload()
+    return find_index(operand, name)
 
 
 def field(operand: Any, name: str) -> Any:
@@ -348,7 +348,17 @@ def elements(container: Any) -> Iterator[Any]:
     """What a fold goes over: elements of a list, keys of a map."""
     if isinstance(container, (*Listed, *Mapped)):
         return iter(container)
-    raise no_such_overload()
+    raise not_iterable(container)
+
+
+def not_iterable(value: Any) -> CelEvaluationError:
+    """A fold cannot go over this."""
+    kind = kind_of(value)
+    name = _GO_NAMES.get(kind) or kind.value.capitalize()
+    return CelEvaluationError(f"got 'types.{name}', expected iterable type")
+
+
+_GO_NAMES: Final = {Kind.TIMESTAMP: "Timestamp", Kind.DURATION: "Duration"}
 
 
 def is_zero(value: Any) -> bool:

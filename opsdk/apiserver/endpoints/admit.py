@@ -234,7 +234,7 @@ class Gate:
             served=self._served,
             operation=operation,
             namespace=self._namespace(meta),
-            name=call.info.name or meta.get("name", ""),
+            name=call.info.name or ("" if operation == "DELETE" else meta.get("name", "")),
             obj=obj,
             old=old,
             options=_for_operation(self._options, operation),

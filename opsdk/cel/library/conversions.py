@@ -6,7 +6,13 @@ import math
 import re
 from typing import Any, Final
 
-from opsdk.cel.times import parse_duration, parse_timestamp, show_duration, show_timestamp
+from opsdk.cel.times import (
+    checked_timestamp,
+    parse_duration,
+    read_moment,
+    show_duration,
+    show_timestamp,
+)
 from opsdk.cel.types import Type
 from opsdk.cel.values import Duration, Timestamp, UInt, type_of
 from opsdk.errors import CelEvaluationError
@@ -83,12 +89,17 @@ def to_duration(text: str) -> Duration:
     return found
 
 
+def int_to_duration(value: int) -> Duration:
+    """Never: there is an overload, but no conversion."""
+    raise _failed(value, "google.protobuf.Duration")
+
+
 def to_timestamp(text: str) -> Timestamp:
     """A moment."""
-    found = parse_timestamp(text)
+    found = read_moment(text)
     if found is None:
         raise _failed(text, "google.protobuf.Timestamp")
-    return found
+    return checked_timestamp(found)
 
 
 def to_string(value: Any) -> str:

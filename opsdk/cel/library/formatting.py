@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from itertools import count
 from typing import Any, Final
 
 from opsdk.cel.library.conversions import to_string
 from opsdk.cel.types import Type
 from opsdk.cel.values import Duration, Listed, Mapped, Timestamp, UInt, type_of
 from opsdk.errors import CelEvaluationError
+from opsdk.tree.go_text import go_quote
 
-_MOST_DIGITS: Final = 1000
+_MOST_DIGITS: Final = 100_000
 """How many digits a number may be asked to show."""
 
-_CLAUSE: Final = re.compile(r"(?s)%(?:\.([0-9]*))?(.?)")
+CLAUSE: Final = re.compile(r"(?s)%(?:\.([0-9]*))?(.?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One part of a form that is replaced: ``%%``, or the next argument as a verb wants it."""
+
+    verb: str
+    precision: int
+
+
+def read_clause(found: re.Match[str]) -> Clause:
+    """What a match of `CLAUSE` asks for.
+
+    Raises:
+        CelEvaluationError: it is nothing that can be asked for.
+    """
+    precision, verb = found[1], found[2]
+    if not verb:
+        raise CelEvaluationError("unexpected end of string" if precision is None else _PRECISION.format(_NO_END))
+    if verb not in _VERBS and not (verb == "%" and precision is None):
+        raise CelEvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
+    return Clause(verb, _precision(precision))
 
 
 def format_string(form: str, args: Sequence[Any]) -> str:
@@ -28,44 +53,57 @@ def format_string(form: str, args: Sequence[Any]) -> str:
     >>> format_string("%s is %d, %.2f, %x", ["a", 3, 2.5, 255])
     'a is 3, 2.50, ff'
     """
-    rest = iter(enumerate(args))
+    places = count()
 
-    def replace(clause: re.Match[str]) -> str:
-        precision, verb = clause[1], clause[2]
-        if verb == "%" and precision is None:
+    def replace(found: re.Match[str]) -> str:
+        clause = read_clause(found)
+        if clause.verb == "%":
             return "%"
-        if not verb:
-            raise CelEvaluationError("unexpected end of string")
-        show = _CLAUSES.get(verb)
-        if show is None:
-            raise CelEvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
-        return show(_argument(rest), _precision(precision))
+        place = next(places)
+        if place >= len(args):
+            raise CelEvaluationError(f"index {place} out of range")
+        return _VERBS[clause.verb](args[place], clause.precision)
 
-    return _CLAUSE.sub(replace, form)
+    return CLAUSE.sub(replace, form)
 
 
-def _argument(rest: Iterator[tuple[int, Any]]) -> Any:
-    for _, value in rest:
-        return value
-    raise CelEvaluationError("index 0 out of range")
+_PRECISION: Final = "could not parse formatting clause: error while parsing precision: {}"
+_NO_END: Final = "could not find end of precision specifier"
+_NO_NUMBER: Final = 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
 
 
 def _precision(text: str | None) -> int:
     if text is None:
         return 6
     if not text:
-        raise CelEvaluationError("could not parse formatting clause: error while parsing precision: empty precision")
+        raise CelEvaluationError(_PRECISION.format(_NO_NUMBER))
     digits = int(text[:9])
     if digits > _MOST_DIGITS:
         raise CelEvaluationError(f"could not parse formatting clause: precision {digits} exceeds {_MOST_DIGITS}")
     return digits
 
 
-def _refused(clause: str, wanted: str, value: Any) -> CelEvaluationError:
-    found = type_of(value).runtime_name
-    return CelEvaluationError(
-        f"error during formatting: {clause} clause can only be used on {wanted}, was given {found}"
-    )
+_STRING_TYPES: Final = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+TAKES: Final = {
+    "s": f"string clause can only be used on {_STRING_TYPES}",
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "o": "octal clause can only be used on integers",
+    "x": "only integers, byte buffers, and strings can be formatted as hex",
+    "X": "only integers, byte buffers, and strings can be formatted as hex",
+}
+"""What each verb says of its arguments."""
+
+
+def refused(verb: str, found: str) -> str:
+    """What is said of an argument of another type."""
+    return f"error during formatting: {TAKES[verb]}, was given {found}"
+
+
+def _refused(verb: str, value: Any) -> CelEvaluationError:
+    return CelEvaluationError(refused(verb, type_of(value).runtime_name))
 
 
 def _string(value: Any, _: int) -> str:
@@ -80,13 +118,9 @@ def _plain(value: Any) -> str:
             return "null"
         case Type():
             return value.name
-        case str() | bytes() | bool() | int() | Timestamp() | Duration():
+        case str() | bytes() | bool() | int() | float() | Timestamp() | Duration():
             return to_string(value)
-        case float():
-            return _special(value) or to_string(value)
-    found = type_of(value).runtime_name
-    text = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
-    raise CelEvaluationError(f"error during formatting: string clause can only be used on {text}, was given {found}")
+    raise _refused("s", value)
 
 
 def _nested(value: Any) -> str:
@@ -94,10 +128,10 @@ def _nested(value: Any) -> str:
         return f"[{', '.join(map(_nested, value))}]"
     if isinstance(value, Mapped):
         entries = sorted(value.items(), key=lambda entry: _nested(entry[0]))
-        return f"{{{', '.join(f'{_nested(key)}: {_nested(one)}' for key, one in entries)}}}"
+        return f"{{{', '.join(f'{_nested(key)}:{_nested(one)}' for key, one in entries)}}}"
     match value:
         case str():
-            return f'"{value}"'
+            return go_quote(value)
         case bytes():
             return f'b"{to_string(value)}"'
         case Timestamp():
@@ -105,58 +139,67 @@ def _nested(value: Any) -> str:
         case Duration():
             return f'duration("{to_string(value)}")'
         case float():
-            return _special(value) or f"{value:.6f}"
+            return f"{value:.6f}" if math.isfinite(value) else f'"{to_string(value)}"'
     return _plain(value)
 
 
-def _special(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return ""
-
-
 def _decimal(value: Any, _: int) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return _special(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _refused("decimal", "integers", value)
+        raise _refused("d", value)
     return str(value)
 
 
-def _float(value: Any, clause: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refused(clause, "doubles", value)
-    return float(value)
+def _real(value: Any, verb: str) -> float:
+    """A number; a text can only be that of one that is none."""
+    if isinstance(value, str) and value in _SPECIAL:
+        return _SPECIAL[value]
+    if not isinstance(value, float):
+        raise _refused(verb, value)
+    return value or 0.0  # zero has no sign here
+
+
+_SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def _fixed(value: Any, precision: int) -> str:
-    number = _float(value, "fixed-point")
+    number = _real(value, "f")
     if not math.isfinite(number):
-        return _special(number)
-    return format(Decimal(number).quantize(Decimal(1).scaleb(-precision), ROUND_HALF_EVEN, _CONTEXT), "f")
+        return _english(number)
+    return format(Decimal(number).quantize(Decimal(1).scaleb(-precision), ROUND_HALF_EVEN, _CONTEXT), ",f")
 
 
 _CONTEXT: Final = Context(prec=2 * _MOST_DIGITS)
 
 
-def _scientific(value: Any, precision: int) -> str:
-    number = _float(value, "scientific")
-    return format(number, f".{precision}e") if math.isfinite(number) else _special(number)
+def _scientific(value: Any, _: int) -> str:
+    """Always with six digits, and a power of ten as people write it."""
+    number = _real(value, "e")
+    if not math.isfinite(number):
+        return _english(number)
+    mantissa, exponent = f"{number:.6e}".split("e")
+    return f"{mantissa}{_TIMES_TEN}{exponent.lstrip('+').translate(_RAISED)}"
+
+
+_TIMES_TEN: Final = "\u00d710"
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _english(value: float) -> str:
+    """What is no number, as texts for people have it."""
+    return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
 
 
 def _binary(value: Any, _: int) -> str:
     if isinstance(value, bool):
         return str(int(value))
     if not isinstance(value, int):
-        raise _refused("only integers and bools can be formatted as binary", "integers and bools", value)
+        raise _refused("b", value)
     return format(value, "b")
 
 
 def _octal(value: Any, _: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int | UInt):
-        raise _refused("octal", "integers", value)
+        raise _refused("o", value)
     return format(value, "o")
 
 
@@ -166,11 +209,11 @@ def _hex(value: Any, _: int) -> str:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _refused("hex", "integers, byte buffers, and strings", value)
+        raise _refused("x", value)
     return format(value, "x")
 
 
-_CLAUSES: Final[dict[str, Callable[[Any, int], str]]] = {
+_VERBS: Final[dict[str, Callable[[Any, int], str]]] = {
     "s": _string,
     "d": _decimal,
     "f": _fixed,

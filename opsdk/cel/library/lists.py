@@ -26,8 +26,8 @@ from opsdk.cel.declarations import (
 )
 from opsdk.cel.library.costs import estimate_elements, literal_int, walk_elements
 from opsdk.cel.macros import SORTING
-from opsdk.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, Type, list_of, param
-from opsdk.cel.values import Duration, Listed, UInt, compare, contains, equal, kind_of
+from opsdk.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, Kind, Type, list_of, param
+from opsdk.cel.values import Duration, Listed, UInt, compare, contains, equal, kind_of, no_such_overload
 from opsdk.errors import CelBudgetError, CelEvaluationError
 
 _T: Final = param("T")
@@ -50,16 +50,6 @@ def _is_sorted(elements: Sequence[Any]) -> bool:
     return all(compare(one, other) <= 0 for one, other in pairwise(elements))
 
 
-def _summing(plus: Callable[[Any, Any], Any], zero: Any) -> Callable[[Sequence[Any]], Any]:
-    def total(elements: Sequence[Any]) -> Any:
-        found = zero
-        for element in elements:
-            found = plus(found, element)
-        return found
-
-    return total
-
-
 def _int_sum(one: int, other: int) -> int:
     found = one + other
     if not -(2**63) <= found < 2**63:
@@ -78,12 +68,41 @@ def _duration_sum(one: Duration, other: Duration) -> Duration:
     return Duration(_int_sum(one.nanoseconds, other.nanoseconds))
 
 
-_SUMS: Final[dict[str, tuple[Type, Callable[[Sequence[Any]], Any]]]] = {
-    "int": (INT, _summing(_int_sum, 0)),
-    "uint": (UINT, _summing(_uint_sum, UInt(0))),
-    "double": (DOUBLE, _summing(lambda one, other: one + other, 0.0)),
-    "duration": (DURATION, _summing(_duration_sum, Duration(0))),
+def _double_sum(one: float, other: float) -> float:
+    return one + other
+
+
+_PLUS: Final[dict[Kind, Callable[[Any, Any], Any]]] = {
+    Kind.INT: _int_sum,
+    Kind.UINT: _uint_sum,
+    Kind.DOUBLE: _double_sum,
+    Kind.DURATION: _duration_sum,
 }
+_ZEROS: Final[dict[str, tuple[Type, Any]]] = {
+    "int": (INT, 0),
+    "uint": (UINT, UInt(0)),
+    "double": (DOUBLE, 0.0),
+    "duration": (DURATION, Duration(0)),
+}
+
+
+def _summing(zero: Any) -> Callable[[Sequence[Any]], Any]:
+    """Sums by what the elements are; `zero` where there are none."""
+
+    def total(elements: Sequence[Any]) -> Any:
+        if not elements:
+            return zero
+        plus = _PLUS.get(kind_of(elements[0]))
+        if plus is None:
+            raise CelEvaluationError("no such overload: sum(list)")
+        found = elements[0]
+        for element in elements[1:]:
+            if kind_of(element) is not kind_of(found):
+                raise no_such_overload()
+            found = plus(found, element)
+        return found
+
+    return total
 
 
 def _extreme(name: str, sign: int) -> Callable[[Sequence[Any]], Any]:
@@ -117,8 +136,8 @@ KUBERNETES_LISTS: Final = Library(
     functions={
         "isSorted": _ordered("list_{}_is_sorted_bool", lambda _: BOOL, _is_sorted),
         "sum": [
-            method(f"list_{name}_sum_{name}", (list_of(type_),), type_, call, **_READ)
-            for name, (type_, call) in _SUMS.items()
+            method(f"list_{name}_sum_{name}", (list_of(type_),), type_, _summing(zero), **_READ)
+            for name, (type_, zero) in _ZEROS.items()
         ],
         "min": _ordered("list_{}_min", lambda type_: type_, _extreme("min", -1)),
         "max": _ordered("list_{}_max", lambda type_: type_, _extreme("max", 1)),

@@ -348,7 +348,11 @@ _CONVERSIONS: Final[dict[str, list[Overload]]] = {
     "duration": _from(
         "duration",
         DURATION,
-        {"duration": (DURATION, _same), "int64": (INT, Duration), "string": (STRING, convert.to_duration)},
+        {
+            "duration": (DURATION, _same),
+            "int64": (INT, convert.int_to_duration),
+            "string": (STRING, convert.to_duration),
+        },
     ),
     "dyn": [function("to_dyn", (_A,), DYN, _same)],
     "int": _from(

@@ -21,6 +21,7 @@ from opsdk.cel.declarations import (
 )
 from opsdk.cel.library.costs import estimate_elements, estimate_walk, literal_int, walk, walk_elements
 from opsdk.cel.library.formatting import format_string
+from opsdk.cel.mismatch import mismatch
 from opsdk.cel.types import DYN, INT, STRING, list_of
 from opsdk.errors import CelBudgetError, CelEvaluationError
 
@@ -95,11 +96,12 @@ _SPACES: Final = (
 """What Unicode calls white space; `str.strip` also takes the separators of ASCII."""
 
 
-def _join(texts: Sequence[str], separator: str = "") -> str:
+def _join(texts: Sequence[str], *separators: str) -> str:
+    if not all(isinstance(text, str) for text in texts):
+        raise mismatch("join", [texts, *separators])
+    separator = "".join(separators)
     if sum(map(len, texts)) + len(separator) * len(texts) > _LARGEST:
         raise CelBudgetError("operation cancelled: actual cost limit exceeded")
-    if not all(isinstance(text, str) for text in texts):
-        raise CelEvaluationError("no such overload")
     return separator.join(texts)
 
 

@@ -1,0 +1,45 @@
+"""How operations fail that do not take what they are given, where types are only known at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from opsdk.cel.types import Kind
+from opsdk.cel.values import kind_of, type_of
+from opsdk.errors import CelEvaluationError
+
+_NUMBERS: Final = frozenset({Kind.INT, Kind.UINT, Kind.DOUBLE})
+_TIMES: Final = frozenset({Kind.TIMESTAMP, Kind.DURATION})
+_ORDERED: Final = _NUMBERS | _TIMES | {Kind.BOOL, Kind.STRING, Kind.BYTES}
+_TAKEN: Final = {
+    "_+_": _NUMBERS | _TIMES | {Kind.STRING, Kind.BYTES, Kind.LIST},
+    "_-_": _NUMBERS | _TIMES,
+    "_*_": _NUMBERS,
+    "_/_": _NUMBERS,
+    "_%_": frozenset({Kind.INT, Kind.UINT}),
+    "-_": frozenset({Kind.INT, Kind.DOUBLE, Kind.DURATION, Kind.BOOL}),
+    "_<_": _ORDERED,
+    "_<=_": _ORDERED,
+    "_>_": _ORDERED,
+    "_>=_": _ORDERED,
+    "size": frozenset({Kind.STRING, Kind.BYTES, Kind.LIST, Kind.MAP}),
+}
+"""What an operation's first operand can be: of others, the operation is named."""
+_METHODICAL: Final = frozenset({Kind.STRING, Kind.DURATION, Kind.TIMESTAMP})
+"""Values with methods of their own: these are asked last, and name nothing."""
+_TERSE: Final = frozenset({"contains", "startsWith", "endsWith", "matches"})
+
+
+def mismatch(name: str, values: Sequence[Any]) -> CelEvaluationError:
+    """The error of an operation that takes no such values.
+
+    >>> str(mismatch("_+_", [None, 1])), str(mismatch("_+_", ["a", 1])), str(mismatch("join", [1, "a"]))
+    ('no such overload: _+_', 'no such overload', 'no such overload: join(int, string)')
+    """
+    taken = _TAKEN.get(name)
+    if taken is not None and kind_of(values[0]) not in taken | _METHODICAL:
+        return CelEvaluationError(f"no such overload: {name}")
+    if taken is not None or name in _TERSE or name.startswith(("_", "@", "!")):
+        return CelEvaluationError("no such overload")
+    return CelEvaluationError(f"no such overload: {name}({', '.join(type_of(one).runtime_name for one in values)})")
