@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -107,11 +108,15 @@ async def test_names_that_are_no_part_of_a_path(method: str) -> None:
             assert told(answer) == (400, f'Name parameter invalid: "{name}": {why}')
 
 
+NO_VERSION = "invalid resource version: resourceVersion"
+
+
 async def test_list_options() -> None:
     """Numbers are 64 bits wide; revisions are numbers without a sign."""
     too_long = "9" * 5000
     await check(
         [
+            ("GET", f"{MAPS}?limit=", (400, 'strconv.ParseInt: parsing "": invalid syntax')),
             ("GET", f"{MAPS}?limit=x", (400, 'strconv.ParseInt: parsing "x": invalid syntax')),
             ("GET", f"{MAPS}?limit=1_0", (400, 'strconv.ParseInt: parsing "1_0": invalid syntax')),
             ("GET", f"{MAPS}?limit=+1", (400, 'strconv.ParseInt: parsing " 1": invalid syntax')),
@@ -127,19 +132,78 @@ async def test_list_options() -> None:
             (
                 "GET",
                 f"{MAPS}?resourceVersion=-1",
-                (500, 'resourceVersion: Invalid value: "-1": strconv.ParseUint: parsing "-1": invalid syntax'),
+                (400, f'{NO_VERSION}: Invalid value: "-1": strconv.ParseUint: parsing "-1": invalid syntax'),
             ),
             (
                 "GET",
                 f"{MAPS}?resourceVersion=18446744073709551616",
-                (
-                    500,
-                    f"resourceVersion: Invalid value: {LARGE}: strconv.ParseUint: parsing {LARGE}: value out of range",
-                ),
+                (400, f"{NO_VERSION}: Invalid value: {LARGE}: strconv.ParseUint: parsing {LARGE}: value out of range"),
             ),
             ("GET", f"{MAPS}?labelSelector=%zz", (200, "")),
             ("GET", f"{MAPS}?unknown=x&&=&a", (200, "")),
             ("DELETE", f"{MAPS}/a?gracePeriodSeconds=x", (400, 'strconv.ParseInt: parsing "x": invalid syntax')),
+        ]
+    )
+
+
+NO_TOKEN = "invalid continue token: continue key is not valid: "
+
+
+async def test_continue_tokens() -> None:
+    """They are checked before anything else; what they say of the future is waited for in vain."""
+
+    def token(raw: bytes) -> str:
+        return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+    cases: list[tuple[str, tuple[int, str]]] = [
+        ("x", (400, f"{NO_TOKEN}illegal base64 data at input byte 0")),
+        ("AAAA!", (400, f"{NO_TOKEN}illegal base64 data at input byte 4")),
+        (token(b"[]"), (400, f"{NO_TOKEN}json: cannot unmarshal array into Go value of type storage.continueToken")),
+        (token(b"null"), (400, f"{NO_TOKEN}server does not recognize this encoded version ")),
+        (
+            token(b'{"v":"meta.k8s.io/v1","rv":"5","start":"x"}'),
+            (400, f"{NO_TOKEN}json: cannot unmarshal string into Go struct field continueToken.rv of type int64"),
+        ),
+        (token(b'{"v":"meta.k8s.io/v1","rv":5,"start":"../x"}'), (400, f"{NO_TOKEN}../x")),
+        (token(b'{"v":"meta.k8s.io/v1","rv":-1,"start":"x"}'), (200, "")),
+    ]
+    await check([("GET", f"{MAPS}?limit=1&continue={text}", expected) for text, expected in cases])
+    async with serving() as call:
+        future = token(b'{"v":"meta.k8s.io/v1","rv":999999,"start":"x"}')
+        status, message = told(await call("GET", f"{MAPS}?limit=1&continue={future}"))
+        assert (status, message.partition(",")[0]) == (504, "Timeout: Too large resource version: 999999")
+        assert told(await call("GET", f"{MAPS}?watch=1&continue={future}"))[0] == 422
+
+
+async def test_a_list_goes_on_behind_the_last_key() -> None:
+    """In whatever is listed with the token: it knows nothing of the namespace that it came from."""
+    async with serving() as call:
+        for name in ("b", "c"):
+            await call("POST", MAPS, {"metadata": {"name": name}})
+        first = (await call("GET", f"{MAPS}?limit=2")).json["metadata"]["continue"]
+        rest = (await call("GET", f"{MAPS}?limit=2&continue={first}")).json["items"]
+        assert [item["metadata"]["name"] for item in rest] == ["c"]
+        assert b'"start":"b\\u0000"' in base64.urlsafe_b64decode(first + "==")
+
+
+async def test_label_selectors() -> None:
+    """Values of comparisons are numbers of 64 bits and values of labels; the words are the parser's."""
+    parse = "unable to parse requirement: "
+    number = "for 'Gt', 'Lt' operators, the value must be an integer"
+    await check(
+        [
+            ("GET", f"{MAPS}?labelSelector=p+in+(", (400, f"{parse}found '', expected: ',', ')' or identifier")),
+            (
+                "GET",
+                f"{MAPS}?labelSelector=n>{'9' * 20}",
+                (400, f'{parse}values[0]: Invalid value: "{"9" * 20}": {number}'),
+            ),
+            ("GET", f"{MAPS}?labelSelector=n>5", (200, "")),
+            (
+                "GET",
+                f"{MAPS}?fieldSelector=metadata.name=\\x",
+                (400, r"invalid field selector: invalid escape sequence: \x"),
+            ),
         ]
     )
 

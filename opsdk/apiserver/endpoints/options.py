@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from dataclasses import dataclass, field
 
 from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.apiserver.endpoints.json_syntax import first_fault
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
@@ -22,10 +22,10 @@ _DIGITS = 1000
 
 
 def number(query: Query, key: str) -> int | None:
-    """An integer option; None where absent or empty."""
-    text = query.get(key)
-    if not text:
+    """An integer option; None where absent."""
+    if key not in query:
         return None
+    text = query.get(key)
     if not re.fullmatch(r"[-+]?[0-9]+", text):
         raise problems.bad_request(f"strconv.ParseInt: parsing {problems.quoted(text)}: invalid syntax")
     if len(text) > _DIGITS or not -(2**63) <= int(text) < 2**63:
@@ -84,8 +84,6 @@ def check_list(options: ListOptions) -> None:
     """Combinations that a list refuses."""
     found: list[Cause] = []
     match = options.match
-    if options.initial_events is not None:
-        found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if match:
         if not options.version:
             found.append(
@@ -103,6 +101,8 @@ def check_list(options: ListOptions) -> None:
             found.append(
                 _forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
             )
+    if options.initial_events is not None:
+        found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if found:
         raise problems.invalid_options("ListOptions", tuple(found))
 
@@ -111,6 +111,8 @@ def check_watch(options: ListOptions) -> None:
     """Combinations that a watch refuses."""
     found: list[Cause] = []
     field = "resourceVersionMatch"
+    if options.token:
+        found.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
     if options.initial_events is not None and options.match != "NotOlderThan":
         text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         found.append(_forbidden(field, text))
@@ -139,23 +141,47 @@ class Continue:
     @classmethod
     def decode(cls, token: str) -> Continue:
         """Read a token; anything else is a 400."""
-        try:
-            raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        except (binascii.Error, ValueError):
-            raise _bad_token("illegal base64 data at input byte 0") from None
+        digits = _DIGITS_64.match(token)
+        good = digits.end() if digits else 0
+        if good < len(token) or good % 4 == 1:
+            raise _bad_token(f"illegal base64 data at input byte {good if good < len(token) else good - 1}")
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         try:
             found = json.loads(raw)
         except ValueError:
             raise _bad_token(first_fault(raw) or "unexpected end of JSON input") from None
-        if not isinstance(found, dict) or found.get("v") != "meta.k8s.io/v1":
-            version = found.get("v", "") if isinstance(found, dict) else ""
-            raise _bad_token(f"server does not recognize this encoded version {version}")
-        revision, start = found.get("rv"), found.get("start")
-        if not isinstance(revision, int) or revision == 0:
+        return cls._checked(_members({} if found is None else found))
+
+    @classmethod
+    def _checked(cls, found: Tree) -> Continue:
+        if found["v"] != "meta.k8s.io/v1":
+            raise _bad_token(f"server does not recognize this encoded version {found['v']}")
+        if not found["rv"]:
             raise _bad_token("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
-        if not isinstance(start, str) or not start:
+        start = found["start"]
+        if not start:
             raise _bad_token("encoded start key empty (version meta.k8s.io/v1)")
-        return cls(revision, start)
+        if any(part in ("", ".", "..") for part in start.removeprefix("/").split("/")):
+            raise _bad_token(start)
+        return cls(found["rv"], start.removeprefix("/"))
+
+
+_DIGITS_64 = re.compile(r"[A-Za-z0-9_-]*")
+_MEMBERS = {"v": ("string", str, ""), "rv": ("int64", int, 0), "start": ("string", str, "")}
+
+
+def _members(found: object) -> Tree:
+    """The members of a token, as the server's decoder reads them."""
+    if not isinstance(found, dict):
+        raise _bad_token(f"json: cannot unmarshal {json_kind(found)} into Go value of type storage.continueToken")
+    made: Tree = {}
+    for key, (go_type, wanted, zero) in _MEMBERS.items():
+        value = found.get(key)
+        if value is not None and type(value) is not wanted:
+            where = f"Go struct field continueToken.{key} of type {go_type}"
+            raise _bad_token(f"json: cannot unmarshal {json_kind(value)} into {where}")
+        made[key] = zero if value is None else value
+    return made
 
 
 def _bad_token(why: str) -> ApiError:

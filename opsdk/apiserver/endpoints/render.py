@@ -63,10 +63,9 @@ def body_response(value: Tree, accepted: Accepted, *, status: int = 200, pretty:
 def wants_pretty(call: Call) -> bool:
     """Whether a person reads the answer."""
     asked = call.http.query.get("pretty")
-    if "pretty" in call.http.query:
-        return asked not in ("0", "false")
-    agent = call.http.header("user-agent").lower()
-    return agent.startswith(("curl", "wget", "mozilla/5.0"))
+    if asked:
+        return asked in ("1", "t", "T", "TRUE", "true", "True")
+    return call.http.header("user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
 def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -> Accepted:

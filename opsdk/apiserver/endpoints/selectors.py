@@ -103,6 +103,9 @@ class _LabelParser:
         if word != "(":
             raise _bad(f"{_PREFIX}found '{word}' expected: '('")
         found: set[str] = set()
+        first = self._peek()
+        if not self._word(first) and first not in (",", ")"):
+            raise _bad(f"{_PREFIX}found '{first}', expected: ',', ')' or identifier")
         while True:
             found.add(self._take() if self._word(self._peek()) else "")
             word = self._take()
@@ -119,13 +122,15 @@ def _check_key(key: str) -> None:
 
 def _check_values(key: str, operator: Operator, values: tuple[str, ...]) -> None:
     for index, value in enumerate(values):
-        if operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
-            if not re.fullmatch(r"[-+]?\d+", value):
-                why = "for 'Gt', 'Lt' operators, the value must be an integer"
-                raise _bad(f"{_PREFIX}values[{index}]: Invalid value: {problems.quoted(value)}: {why}")
-            continue
+        if operator in (Operator.GREATER_THAN, Operator.LESS_THAN) and not _is_int64(value):
+            why = "for 'Gt', 'Lt' operators, the value must be an integer"
+            raise _bad(f"{_PREFIX}values[{index}]: Invalid value: {problems.quoted(value)}: {why}")
         for why in names.label_value(value):
             raise _bad(f"{_PREFIX}values[{index}][{key}]: Invalid value: {problems.quoted(value)}: {why}")
+
+
+def _is_int64(text: str) -> bool:
+    return bool(re.fullmatch(r"[-+]?[0-9]{1,19}", text)) and -(2**63) <= int(text) < 2**63
 
 
 def parse_fields(text: str) -> FieldSelector:
@@ -136,5 +141,7 @@ def parse_fields(text: str) -> FieldSelector:
         if match is None:
             raise _bad(f"invalid selector: '{text}'; can't understand '{part}'")
         key, mark, value = match.groups()
+        if strange := re.search(r"\\[^\\,=]", value):
+            raise _bad(f"invalid field selector: invalid escape sequence: {strange[0]}")
         found.append(FieldRequirement(key, re.sub(r"\\(.)", r"\1", value), mark == "!="))
     return FieldSelector(tuple(found))

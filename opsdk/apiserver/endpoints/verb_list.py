@@ -9,8 +9,8 @@ from opsdk.apiserver.endpoints.render import accepted_for, list_response
 from opsdk.apiserver.endpoints.verb_get import wait_for_revision
 from opsdk.apiserver.registry.ports import Listed, ListQuery
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import CompactedError, Tree
-from opsdk.errors import Details, GoneError
+from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Tree
+from opsdk.errors import ApiError, Details, GoneError
 from opsdk.web.response import Response
 
 _TOO_OLD = (
@@ -45,8 +45,10 @@ async def fetch(call: Call, served: Installed, options: ListOptions) -> Listed:
         return await served.storage.list(call.context(), query)  # type: ignore[no-any-return]
     except CompactedError:
         if options.token:
-            raise ExpiredListError(Continue(-1, f"{query.start.rpartition('/')[2]}\0").encode()) from None
+            raise ExpiredListError(Continue(-1, query.start).encode()) from None
         raise problems.expired("The resourceVersion for the provided list is too old.") from None
+    except FutureRevisionError as error:
+        raise problems.too_large_resource_version(error.asked, error.current) from None
 
 
 def list_meta(listed: Listed) -> Tree:
@@ -59,19 +61,26 @@ def list_meta(listed: Listed) -> Tree:
     return meta
 
 
+def _revision(text: str) -> int:
+    try:
+        return resource_version(text)
+    except ApiError as error:
+        raise problems.bad_request(f"invalid resource version: {error.message}") from None
+
+
 async def list_query(call: Call, served: Installed, options: ListOptions) -> ListQuery:
     """Which snapshot, from where, how many."""
     if options.token:
+        at = Continue.decode(options.token)
         if options.version and options.version != "0":
             raise problems.bad_request("specifying resource version is not allowed when using continue")
-        at = Continue.decode(options.token)
         if options.version == "0":
             return ListQuery(selection=options.selection, start=at.start)
         revision = None if at.revision < 0 else at.revision
         return ListQuery(selection=options.selection, revision=revision, start=at.start, limit=options.limit)
     revision = None
     if options.version:
-        wanted = resource_version(options.version)
+        wanted = _revision(options.version)
         await wait_for_revision(call, served, options.version)
         exact = options.match == "Exact" or (not options.match and options.limit > 0)
         revision = wanted if exact and wanted else None

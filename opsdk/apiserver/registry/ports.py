@@ -28,7 +28,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """A list: which objects, of which revision (None: now), from which key on, how many at most (0: all)."""
+    """A list: which objects, of which revision (None: now), from which key on, how many at most (0: all).
+
+    The key is said without the beginning that all keys of the list have.
+    """
 
     selection: Selection = field(default_factory=Selection)
     revision: int | None = None
@@ -38,7 +41,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Objects of one snapshot; `next_key` where more follow, `remaining` where their number is known."""
+    """Objects of one snapshot; `next_key` (see `ListQuery`) where more follow, `remaining` if it is known how many."""
 
     items: Sequence[Tree]
     revision: int

@@ -27,6 +27,7 @@ from opsdk.apiserver.resources import ResourceInfo, shown_prefix
 from opsdk.apiserver.storage.ports import (
     KeyExistsError,
     KeyNotFoundError,
+    Page,
     PreconditionError,
     Remove,
     Storage,
@@ -114,18 +115,20 @@ class Store:
             return self.list_now(context.namespace, query)
         self.check_fields(query.selection)
         found: list[Tree] = []
-        start, revision, prefix = query.start, query.revision, self.key_prefix(context.namespace)
+        revision, prefix, last = query.revision, self.key_prefix(context.namespace), ""
+        start = _start(prefix, query)
         while True:
             page = self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
             revision, start = page.revision, page.next_key
             kept = await self.codec.read([value for _, value in page.items])
             if query.selection.everything:
-                return Listed(kept, revision, start, page.remaining)
+                return Listed(kept, revision, _after(prefix, page), page.remaining)
             for (key, _), value in zip(page.items, kept, strict=True):
                 if self.matches(query.selection, value):
                     if query.limit and len(found) == query.limit:
-                        return Listed(found, revision, key)
+                        return Listed(found, revision, f"{last.removeprefix(prefix)}\0")
                     found.append(value)
+                    last = key
             if not start:
                 return Listed(found, revision)
 
@@ -134,13 +137,13 @@ class Store:
         self.check_fields(query.selection)
         prefix = self.key_prefix(namespace)
         if query.selection.everything:
-            page = self.storage.list(prefix, revision=query.revision, start=query.start, limit=query.limit)
-            return Listed([v for _, v in page.items], page.revision, page.next_key, page.remaining)
+            page = self.storage.list(prefix, revision=query.revision, start=_start(prefix, query), limit=query.limit)
+            return Listed([v for _, v in page.items], page.revision, _after(prefix, page), page.remaining)
         return self._filtered(prefix, query)
 
     def _filtered(self, prefix: str, query: ListQuery) -> Listed:
         found: list[tuple[str, Tree]] = []
-        start, revision = query.start, query.revision
+        start, revision = _start(prefix, query), query.revision
         while True:
             page = self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
             revision = page.revision
@@ -148,7 +151,7 @@ class Store:
                 if not self.matches(query.selection, value):
                     continue
                 if query.limit and len(found) == query.limit:
-                    return Listed([v for _, v in found], revision, key)
+                    return Listed([v for _, v in found], revision, f"{found[-1][0].removeprefix(prefix)}\0")
                 found.append((key, value))
             start = page.next_key
             if not start:
@@ -442,6 +445,16 @@ class Store:
             except NotFoundError:
                 continue
         return Listed(deleted, found.revision, found.next_key, found.remaining)
+
+
+def _start(prefix: str, query: ListQuery) -> str:
+    """The key from which a list goes on."""
+    return f"{prefix}{query.start}" if query.start else ""
+
+
+def _after(prefix: str, page: Page) -> str:
+    """Where the list goes on after this page, if it does: right behind its last key."""
+    return f"{page.items[-1][0].removeprefix(prefix)}\0" if page.next_key else ""
 
 
 class StatusStore:
