@@ -120,6 +120,11 @@ def bad_request(text: str) -> BadRequestError:
     return BadRequestError(text)
 
 
+def foreign_namespace() -> BadRequestError:
+    """400: the object says another namespace than the request."""
+    return bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
 def expired(text: str) -> GoneError:
     """Too old."""
     return GoneError(text, code=410, reason="Expired")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from opsdk.api.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.apiserver import problems
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.access import check_create
 from opsdk.apiserver.endpoints.call import Call
@@ -200,6 +201,7 @@ class Gate:
         await self._admission.mutate(review)
         if review.obj is None or review.obj is obj:
             return obj
+        self._check_namespace(review.obj)
         changed = self._keep_owners(obj, review.obj)
         # Admission may have undone what was asked for: then nothing is written, not even a time.
         return changed if old is None else keep_times(old, changed)
@@ -247,6 +249,13 @@ class Gate:
         if info.resource == "namespaces" and not info.group:
             return self._call.info.name or str(meta.get("name", ""))
         return self._call.info.namespace
+
+    def _check_namespace(self, obj: Tree) -> None:
+        """Admission may not move an object."""
+        info = self._served.info
+        found = (obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
+        if info.namespaced and not info.subresource and found != self._call.info.namespace:
+            raise problems.foreign_namespace()
 
     def _keep_owners(self, before: Tree, after: Tree) -> Tree:
         """`after`, with the owners of `before` where its own cannot be read."""

@@ -51,7 +51,5 @@ def check_namespace(call: Call, served: Installed, obj: Tree) -> None:
         return
     found = meta.get("namespace") or call.info.namespace
     if found != call.info.namespace:
-        raise problems.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise problems.foreign_namespace()
     meta["namespace"] = found

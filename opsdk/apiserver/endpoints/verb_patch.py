@@ -219,9 +219,7 @@ def check_identity(call: Call, served: Installed, obj: Tree) -> None:
     """A patch changes neither name nor namespace."""
     meta = obj.setdefault("metadata", {})
     if served.info.namespaced and meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
-        raise problems.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise problems.foreign_namespace()
     check_name(call, obj)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from opsdk.cel.times import show_timestamp
 from opsdk.cel.types import DYN, STRING, Type, object_of
-from opsdk.cel.values import Duration, Listed, Mapped, ObjectView, Optional, Timestamp, equal
+from opsdk.cel.values import Duration, Listed, Mapped, ObjectView, Opaque, Optional, Timestamp, equal, type_of
 from opsdk.errors import CelEvaluationError, PatchError
 
 _OBJECT: Final = "Object"
@@ -120,20 +121,38 @@ def check_names(value: Any) -> None:
 
 
 def as_tree(value: Any) -> Any:
-    """The JSON of a value.
+    """What an apply configuration sets, as a tree.
 
     Raises:
-        PatchError: it has none.
+        PatchError: something in it has no form there.
     """
+    return _tree(value, _key, _plain)
+
+
+def as_json(value: Any) -> Any:
+    """The value of an operation of a JSON patch: whole numbers that floats do not hold become texts.
+
+    Raises:
+        PatchError: something in it has no JSON form.
+    """
+    try:
+        return _tree(value, _json_key, _json_scalar)
+    except PatchError as error:
+        raise PatchError(
+            f"JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}"
+        ) from None
+
+
+def _tree(value: Any, key: Callable[[Any], str], scalar: Callable[[Any], Any]) -> Any:
     if isinstance(value, Made):
-        return {name: as_tree(below) for name, below in value.fields.items()}
+        return {name: _tree(below, key, scalar) for name, below in value.fields.items()}
     if isinstance(value, Listed):
-        return [as_tree(below) for below in value]
+        return [_tree(below, key, scalar) for below in value]
     if isinstance(value, Mapped):
-        return {_key(key): as_tree(below) for key, below in value.items()}
+        return {key(name): _tree(below, key, scalar) for name, below in value.items()}
     if isinstance(value, Optional):
-        return as_tree(value.value) if value.has_value else None
-    return _scalar(value)
+        return _tree(value.value, key, scalar) if value.has_value else None
+    return scalar(value)
 
 
 def _key(key: Any) -> str:
@@ -142,7 +161,15 @@ def _key(key: Any) -> str:
     return key
 
 
-def _scalar(value: Any) -> Any:
+def _json_key(key: Any) -> str:
+    if isinstance(key, bool):
+        raise PatchError("type conversion error from bool to 'string'")
+    if not isinstance(key, str):
+        raise PatchError(f"unsupported type conversion from '{type_of(key).runtime_name}' to string")
+    return key
+
+
+def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | str | float):
         return value
     if isinstance(value, int):
@@ -153,4 +180,23 @@ def _scalar(value: Any) -> Any:
         return show_timestamp(value)
     if isinstance(value, Duration):
         return f"{value.nanoseconds / 1e9:g}s"
-    raise PatchError(f"a value of type {type(value).__name__} has no JSON form")
+    raise PatchError(f"a value of type {type_of(value).runtime_name} has no JSON form")
+
+
+_SAFE: Final = 2**53
+"""Whole numbers below are exact as floats."""
+
+
+def _json_scalar(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _SAFE:
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        what = "NaN" if math.isnan(value) else f"{'+' if value > 0 else '-'}Inf"
+        why = f"proto: google.protobuf.Value.number_value: invalid {what} value"
+        raise PatchError(f"json: error calling MarshalJSON for type *structpb.Value: {why}")
+    if isinstance(value, Type):
+        raise PatchError("type conversion not supported for 'type'")
+    if isinstance(value, Opaque):
+        name = value.cel_type.name.rpartition(".")[2]
+        raise PatchError(f"type conversion error from '{name}' to '*structpb.Value'")
+    return _plain(value)

@@ -22,6 +22,8 @@ ESCAPED = (
     f"[JSONPatch{{op: 'add', path: '/metadata/annotations', value: {{}}}}, JSONPatch{{op: 'add', {KEY}, value: 'x'}},"
     " JSONPatch{op: 'move', from: '/metadata/annotations/example.com~1~0', path: '/data/l'}]"
 )
+NO_SOURCE = "operation does not apply: doc is missing from path: /no/pe"
+BEYOND = "Unable to access invalid index: 9: invalid index referenced"
 POD = {"spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "j"}]}}
 
 
@@ -201,6 +203,78 @@ async def test_a_policy_that_wants_to_is_followed_again_after_later_changes(rein
         made = (await put(call)).json["metadata"]
         assert made["annotations"] == {"labels": seen}
         assert made["labels"] == {"late": "yes"}
+
+
+@pytest.mark.parametrize(("reinvocation", "count"), [("Never", "1"), ("IfNeeded", "2")])
+async def test_a_policy_is_followed_again_after_its_own_changes_too(reinvocation: str, count: str) -> None:
+    """It cannot tell them from those of others; there are two rounds, and no third."""
+    more = applies("Object{data: {'n': string(int(object.data.n) + 1)}}")
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, more, reinvocationPolicy=reinvocation)
+        assert (await put(call, data={"n": "0"})).json["data"] == {"n": count}
+
+
+async def test_no_policy_moves_an_object_to_another_namespace() -> None:
+    """What comes out is checked as what came in."""
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, applies("Object{metadata: Object.metadata{namespace: 'other'}}"))
+        refused = await put(call)
+        assert refused.status == 400
+        text = "the namespace of the provided object does not match the namespace sent on the request"
+        assert refused.json["message"] == text
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        (
+            "op: 'move', from: '/no/pe', path: '/data/k'",
+            f"move {NO_SOURCE}",
+        ),
+        (
+            "op: 'copy', from: '/no/pe', path: '/data/k'",
+            f"copy {NO_SOURCE}",
+        ),
+        ("op: 'test', path: '/no/pe', value: 1", "test operation does not apply: is missing path: /no/pe"),
+        (
+            "op: 'move', from: '/data/x', path: '/data/k'",
+            "error in move for path: 'x': Unable to remove nonexistent key: x",
+        ),
+    ],
+)
+async def test_operations_that_miss_their_place_are_told(operation: str, why: str) -> None:
+    """In the words of the real server's library."""
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, patches(f"[JSONPatch{{{operation}}}]"))
+        assert refused(await put(call, data={"k": "v"})) == f"JSON Patch: {why}: missing value"
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        (
+            "op: 'add', path: '/spec/containers/9', value: {}",
+            BEYOND,
+        ),
+        ("op: 'remove', path: '/spec/containers/9'", BEYOND),
+        ("op: 'remove', path: '/spec/containers/x'", 'strconv.Atoi: parsing "x": invalid syntax'),
+        (
+            "op: 'add', path: '/spec/containers/x', value: {}",
+            "value was not a proper array index: 'x': strconv.Atoi: parsing \"x\": invalid syntax",
+        ),
+    ],
+)
+async def test_indices_that_are_none_are_told(operation: str, why: str) -> None:
+    """Beyond the end, or no number."""
+    async with Environment() as env:
+        call = Caller(env)
+        await bind_mutation(call, patches(f"[JSONPatch{{{operation}}}]"), matchConstraints=OF_PODS)
+        found = refused(await put(call, "p", PODS, **POD))
+        assert found.startswith("JSON Patch: error in ")
+        assert found.endswith(f"': {why}")
 
 
 async def test_parameters_and_variables_say_what_to_set() -> None:

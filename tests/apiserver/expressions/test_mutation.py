@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.expressions.admission import admission_environment
-from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, Made, as_tree, check_names, construct
-from opsdk.cel.types import DYN
+from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, Made, as_json, as_tree, check_names, construct
+from opsdk.cel.types import DYN, INT
 from opsdk.cel.values import equal
 from opsdk.errors import CelEvaluationError, PatchError
 
@@ -103,3 +104,35 @@ def test_what_has_no_json_is_refused() -> None:
             as_tree(value(expression))
     with pytest.raises(CelEvaluationError, match="'path' field"):
         value("JSONPatch{op: 'add', path: dyn(1)}")
+
+
+@pytest.mark.parametrize(
+    ("expression", "json"),
+    [
+        ("9007199254740991", 9007199254740991),
+        ("9007199254740992", "9007199254740992"),
+        ("-9007199254740992", "-9007199254740992"),
+        ("18446744073709551615u", "18446744073709551615"),
+        ("{'d': duration('1h5s')}", {"d": "3605s"}),
+        ("[dyn(1.5), dyn(true), dyn(null)]", [1.5, True, None]),
+    ],
+)
+def test_values_of_operations_are_json(expression: str, json: object) -> None:
+    """Whole numbers that a float does not hold are texts."""
+    assert as_json(value(expression)) == json
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ({1: 2}, "unsupported type conversion from 'int' to string"),
+        ({True: 2}, "type conversion error from bool to 'string'"),
+        (INT, "type conversion not supported for 'type'"),
+        (math.nan, "number_value: invalid NaN value"),
+    ],
+)
+def test_what_has_no_json_form_is_told(made: object, why: str) -> None:
+    """In the words of the real server's libraries."""
+    with pytest.raises(PatchError, match="could not marshal to JSON") as caught:
+        as_json({"deep": [made]})
+    assert str(caught.value).endswith(why)

@@ -80,11 +80,11 @@ class _Mutator:
                 await self._change(one, mutation)
             except (CelEvaluationError, OutOfBudgetError, PatchError, DecodeError) as error:
                 self._fail(one, str(error))
-        if not deep_equal(before, self._review.obj):
-            rounds.changed()
-            self._review.reinvoke = True
         if one.policy.reinvoke:
             rounds.invoked.add(one.key)
+        if not deep_equal(before, self._review.obj):
+            rounds.changed()  # a policy is asked again after its own changes, too, unlike a webhook
+            self._review.reinvoke = True
 
     async def _change(self, one: Chosen, mutation: Mutation) -> None:
         values = await self._inputs(one)
@@ -101,7 +101,7 @@ class _Mutator:
         if deep_equal(before, after):
             return
         if not self._review.connected:
-            after = model.default(model.decode(after).obj)
+            after = model.default(model.decode(after).obj, nulls=True)
         await self._views.put(after, one.served)
 
 

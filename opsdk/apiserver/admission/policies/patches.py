@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opsdk.apiserver.admission.webhooks.answers import patched
-from opsdk.apiserver.expressions.mutation import Made, as_tree, check_names
+from opsdk.apiserver.expressions.mutation import Made, as_json, as_tree, check_names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import PatchError
 from opsdk.tree.shape import Shape, Topology
@@ -75,5 +75,5 @@ def _operation(made: Made) -> Tree:
         operation["from"] = fields["from"]
     if "value" in fields:
         check_names(fields["value"])
-        operation["value"] = as_tree(fields["value"])
+        operation["value"] = as_json(fields["value"])
     return operation

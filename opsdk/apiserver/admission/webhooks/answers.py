@@ -16,6 +16,7 @@ from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.outgoing.words import go_type
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, Details, PatchError
+from opsdk.tree.go_text import go_quote
 from opsdk.tree.json_patch import apply_json_patch
 
 GROUP = "admission.k8s.io"
@@ -231,20 +232,45 @@ def _why(obj: Any, operation: Tree, otherwise: str) -> str:
         return f"Unexpected kind: {name or 'unknown'}"
     if not isinstance(path, str):
         return f"operation '{name}' has no path: missing value"
-    parent, _, key = path.rpartition("/")
+    source = operation.get("from")
+    if name in ("move", "copy") and isinstance(source, str):
+        if not _leads_somewhere(obj, source):
+            return f"{name} operation does not apply: doc is missing from path: {source}: missing value"
+        if name == "move" and _leads_somewhere(obj, path):
+            key = source.rpartition("/")[2]
+            return f"error in move for path: '{key}': Unable to remove nonexistent key: {key}: missing value"
+    if not _leads_somewhere(obj, path):
+        if name == "test":
+            return f"test operation does not apply: is missing path: {path}: missing value"
+        shown = path if name == "replace" else f'"{path}"'
+        return f"{name} operation does not apply: doc is missing path: {shown}: missing value"
+    if name == "test":
+        return f"testing value {path} failed: test failed"
+    if name == "replace":
+        return f"replace operation does not apply: doc is missing key: {path}: missing value"
+    return f"error in {name} for path: '{path}': {_misplaced(obj, name, path) or otherwise}"
+
+
+def _leads_somewhere(obj: Any, path: str) -> bool:
+    """Whether there is a container that would hold what stands at `path`."""
+    parent = path.rpartition("/")[0]
     try:
         apply_json_patch(obj, _probe(parent))
     except PatchError:
-        lead = "test operation for path" if name == "test" else f"{name} operation"
-        shown = path if name in ("replace", "test") else f'"{path}"'
-        return f"{lead} does not apply: doc is missing path: {shown}: missing value"
-    if name == "test":
-        return f"testing value {path} failed: test failed"
-    if name == "remove":
-        return f"error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value"
-    if name == "replace":
-        return f"replace operation does not apply: doc is missing key: {path}: missing value"
-    return f"error in {name} for path: '{path}': {otherwise}"
+        return False
+    return True
+
+
+def _misplaced(obj: Any, name: str, path: str) -> str:
+    """What is wrong with the last part of a path."""
+    parent, _, key = path.rpartition("/")
+    holder = apply_json_patch(obj, _probe(parent)).get("probe") if parent else obj
+    if not isinstance(holder, list):
+        return f"Unable to remove nonexistent key: {key}: missing value" if name == "remove" else ""
+    if key.lstrip("+-").isdecimal():
+        return f"Unable to access invalid index: {key}: invalid index referenced"
+    syntax = f"strconv.Atoi: parsing {go_quote(key)}: invalid syntax"
+    return syntax if name == "remove" else f"value was not a proper array index: '{key}': {syntax}"
 
 
 def _probe(parent: str) -> list[Tree]:

@@ -205,7 +205,7 @@ class MutatingWebhooks:
         try:
             after = patched(before, operations)
             if not review.connected:
-                after = model.default(model.decode(after).obj)
+                after = model.default(model.decode(after).obj, nulls=True)
         except (PatchError, DecodeError) as error:
             raise problems.internal(str(error)) from None
         if deep_equal(before, after):
