@@ -114,7 +114,9 @@ RULES: dict[str, Rules] = {
         new=storage_rules.validate_driver_node, changed=storage_rules.validate_driver_node_update
     ),
     "storage.k8s.io/volumeattachments": Rules(
-        new=storage_rules.validate_attachment, changed=storage_rules.validate_attachment_update
+        new=storage_rules.validate_attachment,
+        changed=storage_rules.validate_attachment_update,
+        initial_status={"attached": False},
     ),
     "node.k8s.io/runtimeclasses": Rules(
         new=storage_rules.validate_runtime,

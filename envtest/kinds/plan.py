@@ -14,8 +14,8 @@ from typing import Any
 
 from envtest.kinds.quantities import canonical
 from envtest.kinds.times import read_micro_time, read_time
+from envtest.tables.fields import NULL, PLAIN, SHOWN, forms
 from envtest.tables.load import Types
-from envtest.tables.plain import is_plain
 from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.errors import DecodeError
 from opsdk.tree.go_text import whole_numbers
@@ -308,50 +308,27 @@ SPECIAL: dict[str, Plan] = {
 }
 """Types with a wire form of their own."""
 
-# Strings behind pointers: an empty one means something. With the type where only some types have it so.
-_KEEP_EMPTY = frozenset(
-    {
-        "apiGroup", "storageClassName", "ingressClassName", "loadBalancerClass", "volumeName", "runtimeClassName",
-        "holderIdentity", "strategy", "volumeAttributesClassName", "timeZone", "preemptionPolicy", "hostnameOverride",
-        "deprecationWarning", "JSONSchemaProps.$ref", "JSONSchemaProps.x-kubernetes-list-type",
-        "JSONSchemaProps.x-kubernetes-map-type", "ValidationRule.reason",
-    }
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class _Field:
     plan: Plan
-    required: bool
-    struct: bool
-    """A part that is always there, be it empty."""
+    mark: str
+    """See `envtest.tables.fields`."""
     zero: Any
     """What the encoder writes where nothing was given; `_GONE` for nothing."""
-    map: bool
-    """An object whose keys are data."""
+    many: bool
+    """A list, or an object whose keys are data."""
     plain: type | None
     """A value of this very type is read as it is."""
-    zeroless: bool
-    """A number or truth value that is left out where it is zero."""
-    kept: bool
-    """An empty value means something."""
 
-    def empty(self, value: Any) -> bool:
-        """Whether the encoder leaves the value out."""
-        if self.kept:
-            return False
-        if isinstance(value, str):
-            return not value
-        if self.zeroless:
-            return not value
-        if isinstance(value, dict):
-            return not value and self.map
-        return isinstance(value, list) and not value
+    def kept(self, value: Any) -> bool:
+        """Whether the encoder writes the value; parts that are objects are behind pointers."""
+        return bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.many)
 
 
 _PLAIN_TYPES: dict[Plan, type] = {_string: str, _boolean: bool}
-_ROLES = frozenset({"Role", "ClusterRole"})
-"""Their rules are always shown, be they null."""
+_ZEROS: Mapping[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+_SPECIAL_ZEROS: Mapping[str, Any] = {"IntOrString": 0, "Quantity": "0"}
 
 
 class Struct:
@@ -360,37 +337,22 @@ class Struct:
     def __init__(self, name: str, schema: Mapping[str, Any], plans: Plans) -> None:
         self.name = name
         self._short = name.rpartition(".")[2]
-        required = frozenset(schema.get("required", ()))
+        marks = forms(name)
         self._fields = {
-            key: self._field(
-                inner,
-                plans,
-                required=key in required or (self._short in _ROLES and key == "rules"),
-                condition=self._short.endswith("Condition"),
-                zeroless=is_plain(self._short, key),
-                kept=not _KEEP_EMPTY.isdisjoint((key, f"{self._short}.{key}")),
-            )
-            for key, inner in schema.get("properties", {}).items()
+            key: self._field(inner, plans, marks.get(key, PLAIN)) for key, inner in schema.get("properties", {}).items()
         }
         self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
 
     @staticmethod
-    def _field(
-        schema: Mapping[str, Any], plans: Plans, *, required: bool, condition: bool, zeroless: bool, kept: bool
-    ) -> _Field:
+    def _field(schema: Mapping[str, Any], plans: Plans, mark: str) -> _Field:
         plan, go_type = plans.of(schema)
-        default = schema.get("default")
-        struct = default == {}
         zero = _GONE
-        if struct:
-            zero = {}
-        elif default is not None and not isinstance(default, dict) and not default and (required or not zeroless):
-            zero = default
-        elif (condition and go_type == "v1.Time") or (required and schema.get("type") == "array"):
-            # These are written even where nothing was given, unlike most.
+        if mark == NULL:
             zero = None
-        is_map = "additionalProperties" in schema
-        return _Field(plan, required, struct, zero, is_map, _PLAIN_TYPES.get(plan), zeroless, kept or plan is _json)
+        elif mark == SHOWN:
+            zero = _SPECIAL_ZEROS.get(go_type.rpartition(".")[2], _ZEROS.get(schema.get("type", ""), {}))
+        many = "additionalProperties" in schema or schema.get("type") == "array"
+        return _Field(plan, mark, zero, many, _PLAIN_TYPES.get(plan))
 
     def __call__(self, value: Any, reading: Reading) -> Any:
         """Read one object."""
@@ -402,7 +364,7 @@ class Struct:
             known = self._fields.get(key)
             if known is not None and type(part) is known.plain:
                 # Nothing to complain about, so nobody needs to know where it stands.
-                if part or (part is False and not known.zeroless) or known.required or known.struct or known.kept:
+                if part or known.mark:
                     made[key] = part
                 continue
             path.append(key)
@@ -411,9 +373,9 @@ class Struct:
                 reading.problems.append(f'unknown field "{reading.at()}"')
             elif part is not None:
                 read = known.plan(part, reading)
-                if known.required or known.struct or not known.empty(read):
+                if known.kept(read):
                     # Objects are kept in a form that does not tell an empty list from none.
-                    made[key] = None if read == [] and not known.kept else read
+                    made[key] = read if read or not known.many else None
             path.pop()
         reading.struct = outer
         for key in self._always:

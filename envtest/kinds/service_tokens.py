@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from envtest.kinds.pod_defaults import put
 from opsdk.apiserver import problems
 from opsdk.apiserver.auth.jwt import SigningKey
 from opsdk.apiserver.auth.service_accounts import Bound, Find, Names, claims_of
@@ -25,7 +26,7 @@ _BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 def defaults(obj: Tree) -> None:
     """An hour."""
-    obj.setdefault("spec", {}).setdefault("expirationSeconds", 3600)
+    put(obj.setdefault("spec", {}), expirationSeconds=3600)
 
 
 def check(spec: Tree) -> Sequence[Cause]:

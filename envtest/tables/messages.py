@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from envtest.tables.plain import is_plain
+from envtest.tables.fields import pointers
 from opsdk.apiserver.protobuf import META, Field, Reader
 from opsdk.apiserver.protobuf_writer import Writer, enveloped
 
@@ -95,7 +95,14 @@ def message_of(schema: str) -> str:
     return name
 
 
-READER = Reader(fields_of, is_plain)
+def _is_plain(message: str, field: str) -> bool:
+    name = f"io.k8s.{message.removeprefix('k8s.io.')}"
+    for written, spoken in _PACKAGES.items():
+        name = name.replace(spoken, written)
+    return field not in pointers(name)
+
+
+READER = Reader(fields_of, _is_plain)
 """Reads the bodies of built-in kinds."""
 
 _WRITER = Writer(fields_of)

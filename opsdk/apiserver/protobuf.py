@@ -206,7 +206,6 @@ class Reader:
         if fields is None:
             raise DecodeError(f"proto: unknown message {message}")
         made: dict[str, Any] = {}
-        short = message.rpartition(".")[2]
         for number, wire, raw in _parts(data):
             known = fields.get(number)
             if known is None:
@@ -220,7 +219,7 @@ class Reader:
                 made.update(self._read(_chunk(raw, known.name), known.type))
             else:
                 value = self._value(raw, known.type, known.name)
-                if value or isinstance(value, (dict, str)) or not self._is_plain(short, known.name):
+                if value or isinstance(value, (dict, str)) or not self._is_plain(message, known.name):
                     made[known.name] = value
         return made
 
