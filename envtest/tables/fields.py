@@ -1,7 +1,7 @@
-"""What the server's own types say of their fields and the published schemas do not: which are pointers, and which are
-written even where nothing was given.
+"""What the server's own types say of their fields and the published schemas do not.
 
-The table has a line for each type: its fields, in the order in which they are written, each with a mark.
+Which are pointers, and which are written even where nothing was given. The table has a line for each type: its fields,
+in the order in which they are written, each with a mark.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ each resource, made to be read and compared:
     type io.k8s.api.core.v1.Container
       env [io.k8s.api.core.v1.EnvVar] list=map keys=name patch=merge merge=name
       name string required default=""
+
+``fields.txt`` beside them, with the order of fields and which of them are pointers or always written, is not made here:
+the published description does not tell. `tests/envtest/test_fields.py` tells which types and fields it lacks.
 """
 
 from __future__ import annotations
