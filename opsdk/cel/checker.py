@@ -172,6 +172,8 @@ class _Checker:
         if node.function == "_?._":
             return self._optional_select(node)
         arguments = [self.check(arg) for arg in node.args]
+        if node.function in ("_&&_", "_||_"):
+            arguments = [self._bool(arg, found) for arg, found in zip(node.args, arguments, strict=True)]
         if node.target is None:
             overloads = self._scope.functions.get(node.function.removeprefix("."))
             if overloads is None:
@@ -189,6 +191,11 @@ class _Checker:
         if overloads is None:
             return self._undeclared(node.at, node.function)
         return self._resolve(node, node.function, overloads, [target, *arguments], method=True)
+
+    def _bool(self, node: Expr, found: Type) -> Type:
+        if not self._fits(found, types.BOOL):
+            self._issue(node.at, f"expected type 'bool' but found '{self._show(found)}'")
+        return types.BOOL
 
     def _optional_select(self, node: Call) -> Type:
         operand, name = node.args

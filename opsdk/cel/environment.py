@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -146,22 +146,25 @@ class Environment:
         other._construct = construct or self._construct
         return other
 
-    def compile(self, text: str) -> Program:
+    def compile(self, text: str, accept: Callable[[Type], None] = lambda _: None) -> Program:
         """The program of an expression.
+
+        `accept` is told its type before its constants are looked at, and may refuse it.
 
         Raises:
             CelCompileError: it does not parse or does not fit; the message shows where.
         """
         try:
-            return self._compile(text)
+            return self._compile(text, accept)
         except RecursionError:
             issue = Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
             raise CelCompileError(Source(text).report([issue])) from None
 
-    def _compile(self, text: str) -> Program:
+    def _compile(self, text: str, accept: Callable[[Type], None]) -> Program:
         tree = parse(text, self._macros)
         checked, issues = check(tree, self._scope)
         issues = issues or list(check_literals(tree, checked))
         if issues:
             raise CelCompileError(Source(text).report(issues))
+        accept(checked.types[tree.id])
         return Program(tree, checked, self._construct)

@@ -345,9 +345,9 @@ class _Compiler:
             for key_code, code, optional in codes:
                 key, value = key_code(frame), code(frame)
                 if not optional:
-                    insert(built, key, value)
+                    _put(built, key, value)
                 elif _content(value).has_value:
-                    insert(built, key, value.value)
+                    _put(built, key, value.value)
             frame.charge(MAP_COST)
             return built
 
@@ -527,10 +527,15 @@ def insert(entries: dict[Any, Any], key: Any, value: Any) -> None:
     Raises:
         CelEvaluationError: the key is there already, or is nothing that can be a key.
     """
-    if kind_of(key) not in _KEYS:
-        raise CelEvaluationError(f"unsupported key type: {type_of(key).runtime_name}")
     if find_key(entries, key).has_value:
         raise CelEvaluationError(f"insert failed: key {show(key)} already exists")
+    _put(entries, key, value)
+
+
+def _put(entries: dict[Any, Any], key: Any, value: Any) -> None:
+    """Add an entry, or give one that is there another value."""
+    if kind_of(key) not in _KEYS:
+        raise CelEvaluationError(f"unsupported key type: {type_of(key).runtime_name}")
     entries[key] = value
 
 

@@ -68,6 +68,10 @@ def _too_deep() -> Issue:
     return Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
 
 
+_UNFINISHED: Final = {":": "':'", "]": "{']', ','}", "}": "{'}', ','}"}
+"""What cannot be made up at the end, and what could stand there instead."""
+
+
 class _StoppedError(Exception):
     """The parser cannot go on; the issue is noted."""
 
@@ -107,6 +111,9 @@ class _Parser:
             self._syntax(f"extraneous input {_shown(self._token)} expecting '{symbol}'")
             self._advance()
             return self._advance()
+        if self._token.kind is Kind.END and symbol in _UNFINISHED:
+            self._syntax(f"mismatched input '<EOF>' expecting {_UNFINISHED[symbol]}")
+            raise _StoppedError
         if self._token.kind is Kind.END or self._token.is_(")", "]", "}", ",", "&&", "||", "?", ":"):
             self._syntax(f"missing '{symbol}' at {_shown(self._token)}")
             return self._token

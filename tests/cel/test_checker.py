@@ -102,7 +102,7 @@ def test_types(text: str, type_: str) -> None:
             "i.map(e, e)",
             "1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
         ),
-        ("l.all(e, e)", "1:6: found no matching overload for '_&&_' applied to '(bool, int)'"),
+        ("l.all(e, e)", "1:10: expected type 'bool' but found 'int'"),
         ("[?1]", "1:3: expected type 'optional_type(int)' but found 'int'"),
         ("Point{x: 'a'}", "1:8: expected type of field 'x' is 'int' but provided type is 'string'"),
         ("Point{z: 1}", "1:8: undefined field 'z'"),

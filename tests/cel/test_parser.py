@@ -199,7 +199,7 @@ def test_long_texts_are_refused() -> None:
         ("1 2", "1:3: Syntax error: extraneous input '2' expecting <EOF>"),
         ("f(1 2)", "1:5: Syntax error: extraneous input '2' expecting ')'"),
         ("(1", "1:3: Syntax error: missing ')' at '<EOF>'"),
-        ("[1, 2", "1:6: Syntax error: missing ']' at '<EOF>'"),
+        ("[1, 2", "1:6: Syntax error: mismatched input '<EOF>' expecting {']', ','}"),
         ("1 + * 2", "1:5: Syntax error: extraneous input '*'"),
         ("a.", "1:3: Syntax error: no viable alternative at input '.'"),
         ("f(", "1:3: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', ')', '.', '-', '!', 'true', "),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, overload
 
-from opsdk.apiserver.expressions.escaping import escape
+from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.apiserver.expressions.schemas import Schema, with_metadata
 from opsdk.cel.times import parse_duration, parse_timestamp
 from opsdk.cel.types import Type
@@ -35,12 +35,13 @@ class BoundObject(ObjectView):
         return self._shape.type
 
     def find(self, field: str) -> Optional:
-        """See `ObjectView`."""
+        """See `ObjectView`; null is nothing."""
         known = self._shape.fields.get(field)
         if known is None:
             return Optional.none()
         name, convert = known
-        return Optional.of(convert(self.tree[name])) if name in self.tree else Optional.none()
+        value = self.tree.get(name)
+        return Optional.none() if value is None else Optional.of(convert(value))
 
     def size(self) -> int:
         """See `ObjectView`."""
@@ -74,9 +75,9 @@ class _ObjectShape:
         self.type = type_
         self.fields: dict[str, tuple[str, Convert]] = {}
         for name, below in (schema.get("properties") or {}).items():
-            field = escape(name)
-            if field is not None and field in type_.fields:
-                self.fields[field] = (name, converter(below, type_.fields[field]))
+            for field in spellings(name):
+                if field in type_.fields:
+                    self.fields[field] = (name, converter(below, type_.fields[field]))
 
 
 class BoundList(ListView):

@@ -11,6 +11,7 @@ _WORDS: Final = (
 )
 RESERVED: Final = frozenset(_WORDS.split())
 """What no identifier can be."""
+_SYNTAX: Final = frozenset({"false", "in", "null", "true"})
 _ESCAPABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _SPECIAL: Final = re.compile(r"__|[./-]")
 _NAMES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
@@ -27,3 +28,15 @@ def escape(name: str) -> str | None:
     if name in RESERVED:
         return f"__{name}__"
     return _SPECIAL.sub(lambda match: _NAMES[match[0]], name)
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """All identifiers for a property: words that no variable can be called are fields all the same.
+
+    >>> spellings("let"), spellings("a-b"), spellings("a b")
+    (('__let__', 'let'), ('a__dash__b',), ())
+    """
+    escaped = escape(name)
+    if escaped is None:
+        return ()
+    return (escaped, name) if name in RESERVED - _SYNTAX else (escaped,)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from opsdk.apiserver.expressions.escaping import escape
+from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.cel import types
 from opsdk.cel.declarations import Range
 from opsdk.cel.types import Type
@@ -114,8 +114,7 @@ def _object(schema: Schema, name: str) -> Declared:
         found = declare(below, f"{name}.{escaped or key}")
         if found is None:
             continue
-        if escaped is not None:
-            fields[escaped] = found
+        fields.update(dict.fromkeys(spellings(key), found))
         if key in required and below.get("default") is None:
             least += len(key.encode()) + found.least_bytes + 4
     type_ = types.object_of(name, {key: found.type for key, found in fields.items()})

@@ -12,7 +12,7 @@ from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
 from opsdk.apiserver.expressions.schemas import Declared
 from opsdk.apiserver.field_errors import FieldErrorType
 from opsdk.cel.environment import Program
-from opsdk.cel.types import Kind, optional_of
+from opsdk.cel.types import Kind, Type, optional_of
 from opsdk.errors import CelCompileError, UsageError
 from opsdk.tree.paths import FieldPath
 
@@ -72,29 +72,32 @@ class Rule:
         """The program, what is wrong with it, or None if there is no rule."""
         if not self.text.strip():
             return None
-        program = self._compile(self.text, optional=self.optional_old, prefix="")
-        if isinstance(program, Program) and program.type.kind is not Kind.BOOL:
-            return "cel expression must evaluate to a bool"
-        return program
+        return self._compile(self.text, Kind.BOOL, "cel expression must evaluate to a bool", prefix="")
 
     @cached_property
     def _compiled_message(self) -> Program | str | None:
         text = self.written.get("messageExpression") or ""
         if not text.strip() or self.program is None:
             return None
-        program = self._compile(text, optional=self.optional_old, prefix="messageExpression ")
-        if isinstance(program, Program) and program.type.kind is not Kind.STRING:
-            return "messageExpression must evaluate to a string"
-        return program
+        wrong = "messageExpression must evaluate to a string"
+        return self._compile(text, Kind.STRING, wrong, prefix="messageExpression ")
 
-    def _compile(self, text: str, *, optional: bool, prefix: str) -> Program | str:
+    def _compile(self, text: str, kind: Kind, wrong: str, *, prefix: str) -> Program | str:
+        """The program of an expression; one of another kind is `wrong` before its constants are looked at."""
         self_type = self.declared.type
-        old_type = optional_of(self_type) if optional else self_type
+        old_type = optional_of(self_type) if self.optional_old else self_type
         environment = kubernetes_environment().extend(variables={"self": self_type, "oldSelf": old_type})
+
+        def accept(found: Type) -> None:
+            if found.kind is not kind:
+                raise CelCompileError(wrong)
+
         try:
-            return environment.compile(text)
+            return environment.compile(text, accept)
         except CelCompileError as error:
             found = str(error)
+            if found == wrong:
+                return found
             if found.startswith("program instantiation"):
                 return found.replace("program", prefix.strip() or "program", 1)
             return f"{prefix}compilation failed: {found}"

@@ -217,7 +217,7 @@ def _estimate_slice(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
 
 
 def _estimate_range(_: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    return _made(1, exactly(literal_int(operands[0], MOST)))
+    return _made(1, exactly(max(literal_int(operands[0], MOST), 0)))
 
 
 def _estimate_same(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:

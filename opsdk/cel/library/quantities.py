@@ -100,7 +100,7 @@ QUANTITY_LIBRARY: Final = Library(
     functions={
         "quantity": [function("string_to_quantity", (STRING,), QUANTITY, _quantity, **_PARSE)],
         "isQuantity": [function("is_quantity_string", (STRING,), BOOL, _is_quantity, **_PARSE)],
-        "sign": [method("quantity_sign", (QUANTITY,), INT, lambda one: _sign(one.amount.value, 0), **_UNIT)],
+        "sign": [function("quantity_sign", (QUANTITY,), INT, lambda one: _sign(one.amount.value, 0), **_UNIT)],
         "isInteger": [method("quantity_is_integer", (QUANTITY,), BOOL, _is_integer, **_UNIT)],
         "asInteger": [method("quantity_get_int", (QUANTITY,), INT, _integer, **_UNIT)],
         "asApproximateFloat": [

@@ -41,20 +41,19 @@ def _char_at(text: str, at: int) -> str:
 
 
 def _index_of(text: str, part: str, at: int = 0) -> int:
-    if not part:
-        return at
-    if not 0 <= at < max(len(text), 1):
+    """Nothing is found at the end, at the latest."""
+    if at < 0:
         raise _out_of_range(at)
-    return text.find(part, at)
+    return text.find(part, min(at, len(text)))
 
 
 def _last_index_of(text: str, part: str, at: int | None = None) -> int:
-    if not part:
-        return len(text) if at is None else at
     if at is None:
         return text.rfind(part)
-    if not 0 <= at < len(text):
+    if at < 0:
         raise _out_of_range(at)
+    if part and at >= len(text):
+        return -1
     return text.rfind(part, 0, at + len(part))
 
 

@@ -27,7 +27,7 @@ def value(text: str, **variables: object) -> object:
         # quantities
         "quantity('1.5Gi').asApproximateFloat() == 1610612736.0 && quantity('2k').asInteger() == 2000",
         "quantity('50k').add(20) == quantity('50020') && quantity('50k').sub(quantity('1k')) == quantity('49000')",
-        "quantity('-1').sign() == -1 && quantity('0').sign() == 0 && quantity('1m').sign() == 1",
+        "sign(quantity('-1')) == -1 && sign(quantity('0')) == 0 && sign(quantity('1m')) == 1",
         "quantity('200M').isLessThan(quantity('1G')) && quantity('1Ki').isGreaterThan(quantity('1k'))",
         "quantity('1') == quantity('1000m') && quantity('1') != quantity('2') && !quantity('0.1').isInteger()",
         "isQuantity('1e3') && isQuantity('.5') && !isQuantity('1Mi ') && !isQuantity('') && !isQuantity('1mi')",
