@@ -80,6 +80,7 @@ class ScaleStore:
         self.main = main
         self._replicas = replicas or {main.info.api_version: _REPLICAS}
         self.strategy = Strategy()
+        self.strategy.custom = main.strategy.custom
         self._show = show
         self._to_write = to_write or show
         self._put = put or _put_replicas

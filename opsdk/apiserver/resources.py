@@ -209,3 +209,9 @@ class Installed:
     verbs: tuple[str, ...] = field(default=())
     storage_version: str = ""
     versions: Versions | None = None
+
+    @property
+    def custom(self) -> bool:
+        """Whether it belongs to custom resources, also where its type is built in, as that of scales."""
+        strategy = getattr(self.storage, "strategy", None)
+        return bool(getattr(strategy, "custom", False))

@@ -327,15 +327,65 @@ async def test_delete_options() -> None:
                 (b'{"gracePeriodSeconds":"x"}', "string", "DeleteOptions.gracePeriodSeconds", "int64"),
                 (b'{"gracePeriodSeconds":1.5}', "number 1.5", "DeleteOptions.gracePeriodSeconds", "int64"),
                 (b'{"gracePeriodSeconds":true}', "bool", "DeleteOptions.gracePeriodSeconds", "int64"),
-                (b'{"propagationPolicy":[]}', "array", "DeleteOptions.propagationPolicy", "string"),
+                (b'{"propagationPolicy":[]}', "array", "DeleteOptions.propagationPolicy", "v1.DeletionPropagation"),
                 (b'{"orphanDependents":"x"}', "string", "DeleteOptions.orphanDependents", "bool"),
                 (b'{"dryRun":"All"}', "string", "DeleteOptions.dryRun", "[]string"),
                 (b'{"dryRun":[1]}', "number", "DeleteOptions.dryRun", "string"),
                 (b'{"preconditions":[1]}', "array", "DeleteOptions.preconditions", "v1.Preconditions"),
-                (b'{"preconditions":{"uid":1}}', "number", "Preconditions.preconditions.uid", "string"),
+                (b'{"preconditions":{"uid":1}}', "number", "Preconditions.preconditions.uid", "types.UID"),
             )
         ]
     )
+
+
+async def test_what_asks_to_delete() -> None:
+    """A body says what it is, or nothing; the query counts where there is no body, by what is there."""
+    meta = "couldn't get version/kind; json parse error: json: cannot unmarshal "
+    struct = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+    invalid = 'DeleteOptions.meta.k8s.io "" is invalid: '
+    policies = 'Unsupported value: "": supported values: "Foreground", "Background", "Orphan", "nil"'
+    listed = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+    await check(
+        [
+            ("DELETE", f"{MAPS}/a", (400, f"{meta}array into Go value of type {struct}"), b"[]"),
+            (
+                "DELETE",
+                f"{MAPS}/a",
+                (400, f"{meta}number into Go struct field .apiVersion of type string"),
+                {"apiVersion": 1},
+            ),
+            ("DELETE", f"{MAPS}/a", (400, "unexpected GroupVersion string: a/b/c"), {"apiVersion": "a/b/c"}),
+            (
+                "DELETE",
+                f"{MAPS}/a",
+                (400, "converting (v1.Status) to (v1.DeleteOptions): unknown conversion"),
+                {"apiVersion": "v1", "kind": "Status"},
+            ),
+            ("DELETE", f"{MAPS}/a?propagationPolicy=", (422, f"{invalid}propagationPolicy: {policies}")),
+            (
+                "DELETE",
+                f"{MAPS}/a?dryRun=",
+                (422, f'{invalid}dryRun: Unsupported value: [""]: supported values: "All"'),
+            ),
+            (
+                "DELETE",
+                f"{MAPS}?resourceVersionMatch=Exact",
+                (422, f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: {listed}'),
+            ),
+            ("DELETE", f"{MAPS}/a", (200, ""), b"null"),
+        ]
+    )
+    async with serving() as call:
+        assert (await call("DELETE", f"{MAPS}/a?uid=x")).status == 409
+        assert (await call("DELETE", f"{MAPS}/a?resourceVersion=1", {})).status == 200
+
+
+async def test_orphans_that_are_refused_make_a_deletion_to_come() -> None:
+    """202: the object is there still, and who asked said that what depends on it has to go first."""
+    async with serving() as call:
+        await call("POST", MAPS, {"metadata": {"name": "b", "finalizers": ["example.com/x"]}})
+        assert (await call("DELETE", f"{MAPS}/b", {"orphanDependents": False})).status == 202
+        assert (await call("DELETE", f"{MAPS}/a?orphanDependents=")).json["metadata"]["finalizers"] == ["orphan"]
 
 
 async def test_headers_that_would_change_the_request_do_not() -> None:

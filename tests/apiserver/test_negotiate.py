@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from server_client import Caller
 
+from envtest.environment import Environment
 from opsdk.apiserver.endpoints.negotiate import METADATA as MEMBERS
 from opsdk.apiserver.endpoints.negotiate import NOTHING, OBJECT_KINDS, TYPED, WHOLE, negotiate
 from opsdk.errors import NotAcceptableError
@@ -59,3 +61,58 @@ def test_protobuf_where_it_comes_first(header: str, binary: frozenset[str], medi
     """Who prefers protobuf gets it for what has that form: everything built in, all metadata, no tables."""
     accepted = negotiate(header, OBJECT_KINDS, binary=binary)
     assert (accepted.media, accepted.kind) == (media, kind)
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def test_yaml_as_the_server_writes_it() -> None:
+    """Double quotes around what would be no text without them, single ones where the syntax wants some; lines stay."""
+    async with Environment() as env:
+        call = Caller(env)
+        data = {"a": "1", "b": "", "c": "yes", "d": ": x", "e": "x\ny\n", "f": "plain", "g": "2020-01-01T00:00:00Z"}
+        made = await call("POST", MAPS, {"metadata": {"name": "y"}, "data": data}, accept="application/yaml")
+        assert (
+            b"""data:
+  a: "1"
+  b: ""
+  c: "yes"
+  d: ': x'
+  e: |
+    x
+    y
+  f: plain
+  g: "2020-01-01T00:00:00Z"
+"""
+            in made.raw
+        )
+
+
+async def test_there_are_no_streams_of_yaml() -> None:
+    """Who likes YAML best is refused, in YAML."""
+    async with Environment() as env:
+        answer = await Caller(env)("GET", f"{MAPS}?watch=1", accept="application/json;q=0.5,application/yaml")
+        assert answer.status == 406
+        assert answer.headers["content-type"] == "application/yaml"
+        assert b"application/json;stream=watch" in answer.raw
+
+
+async def test_errors_are_for_people_where_no_form_is_accepted() -> None:
+    """Else they come as short as objects."""
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("GET", f"{MAPS}/none", accept="text/html")).raw.startswith(b'{\n  "kind": "Status"')
+        assert (await call("GET", f"{MAPS}/none")).raw.startswith(b'{"kind":"Status"')
+        assert (await call("GET", f"{MAPS}/none", user_agent="curl/8")).raw.startswith(b'{\n  "kind"')
+        assert (await call("GET", f"{MAPS}/none?pretty=x", user_agent="curl/8")).raw.startswith(b'{"kind"')
+
+
+async def test_pages_that_have_one_form() -> None:
+    """The version is JSON; health is text and nothing else."""
+    async with Environment() as env:
+        call = Caller(env)
+        refused = await call("GET", "/version", accept="application/yaml")
+        assert refused.status == 406
+        assert b"Available representations: application/json\n" in refused.raw
+        assert (await call("GET", "/version", accept="text/html, */*;q=0.1")).status == 200
+        assert (await call("GET", "/healthz")).headers["x-content-type-options"] == "nosniff"

@@ -91,11 +91,7 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
         raise unrecognized(info.kind, f"{prefix}{error}", raw) from None
     tree = {} if parsed.tree is None else parsed.tree
     if not isinstance(tree, dict):
-        why = (
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(tree)}"
-            f" into Go value of type {_TYPE_META}"
-        )
-        raise unrecognized(info.kind, why, raw)
+        raise unrecognized(info.kind, _no_type(tree, f"Go value of type {_TYPE_META}"), raw)
     if info.raw_field and media == JSON:
         keep_text(tree, info.raw_field, raw)
     return replace(parsed, tree=tree, raw=raw)
@@ -109,17 +105,31 @@ def read_protobuf(served: Installed, raw: bytes) -> Tree:
         raise unrecognized(served.info.kind, str(error), raw) from None
 
 
+def _no_type(value: object, wanted: str) -> str:
+    return f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(value)} into {wanted}"
+
+
+def type_named(tree: object) -> tuple[str, str]:
+    """The apiVersion and the kind that a document says it has; a plain 400 where it cannot be read."""
+    if not isinstance(tree, dict):
+        raise problems.bad_request(_no_type(tree, f"Go value of type {_TYPE_META}"))
+    for key in ("apiVersion", "kind"):
+        if tree.get(key) is not None and not isinstance(tree[key], str):
+            raise problems.bad_request(_no_type(tree[key], f"Go struct field .{key} of type string"))
+    version = tree.get("apiVersion") or ""
+    if version.count("/") > 1:
+        raise problems.bad_request(f"unexpected GroupVersion string: {version}")
+    return version, tree.get("kind") or ""
+
+
 def check_kind(served: Installed, parsed: Parsed) -> None:
     """Fill in apiVersion and kind, or refuse other ones."""
     tree, info = parsed.tree, served.info
     wanted = info.kind_api_version
-    for key in ("apiVersion", "kind"):
-        if tree.get(key) is not None and not isinstance(tree[key], str):
-            text = f"json: cannot unmarshal {json_kind(tree[key])} into Go struct field .{key} of type string"
-            raise unrecognized(info.kind, f"couldn't get version/kind; json parse error: {text}", parsed.raw)
-    found, kind = tree.get("apiVersion") or "", tree.get("kind") or ""
-    if found.count("/") > 1:
-        raise unrecognized(info.kind, f"unexpected GroupVersion string: {found}", parsed.raw)
+    try:
+        found, kind = type_named(tree)
+    except ApiError as error:
+        raise unrecognized(info.kind, error.message, parsed.raw) from None
     if served.model.typed:
         found, kind = found or wanted, kind or info.kind
         if (found, kind) != (wanted, info.kind):

@@ -13,6 +13,7 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _SERVED = f"{JSON}, {YAML}, {PROTOBUF}"
+_STREAMED = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
 META_GROUP = "meta.k8s.io"
 _ANYTHING = ("*/*", "application/*")
 
@@ -60,18 +61,18 @@ def _clauses(header: str) -> Iterator[Accepted]:
             yield Accepted(media.lower(), params, quality)
 
 
-def nothing_fits() -> NotAcceptableError:
-    """The answer where the encoding is known and the rest of the clause is not."""
-    return NotAcceptableError(f"only the following media types are accepted: {_SERVED}")
+def nothing_fits(*, streams: bool = False) -> NotAcceptableError:
+    """The answer where the encoding is known and the rest of the clause is not; not all of them make `streams`."""
+    return NotAcceptableError(f"only the following media types are accepted: {_STREAMED if streams else _SERVED}")
 
 
-def not_acceptable(header: str, *, streams: bool = False) -> NotAcceptableError:
+def not_acceptable(header: str, *, streams: bool = False, served: str = _SERVED) -> NotAcceptableError:
     """The answer where nothing fits: no known encoding, or none with these parameters."""
-    listed = _SERVED
+    listed = served
     if streams:
-        listed = f"{listed}, {JSON};stream=watch, {PROTOBUF};stream=watch"
+        listed = f"{listed}, {_STREAMED}"
     if any(c.media in (JSON, YAML, PROTOBUF, "*/*") for c in clauses(header)):
-        return nothing_fits()
+        return nothing_fits(streams=streams)
     return NotAcceptableError(f"406: Not Acceptable\n\nAvailable representations: {listed}", details=EMPTY)
 
 

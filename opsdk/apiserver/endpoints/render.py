@@ -40,6 +40,17 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the shape of the hook
         return True
 
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Double quotes around what would be something else without them; several lines as they are."""
+        style = "|" if "\n" in text else None
+        if not style and self.resolve(yaml.ScalarNode, text, (True, False)) != _TEXT:  # type: ignore[no-untyped-call]
+            style = '"'
+        return self.represent_scalar(_TEXT, text, style=style)
+
+
+_TEXT = "tag:yaml.org,2002:str"
+_Dumper.add_representer(str, _Dumper.represent_text)
+
 
 def encode(value: Tree, accepted: Accepted, *, pretty: bool = False) -> bytes:
     """A body in the accepted encoding."""
@@ -85,11 +96,13 @@ def accepted_for(call: Call, served: Installed) -> Accepted:
     try:
         accepted = _preferred(call, binary, OBJECT_KINDS)
     except NotAcceptableError:
-        if typed:
+        if not served.custom:
             raise
         # Custom resources have one text for all cases.
         raise nothing_fits() from None
-    if typed and accepted.media == JSON and "application/*" in (header := call.http.header("accept")):
+    if accepted.media == YAML and call.info.verb == "watch":
+        raise nothing_fits(streams=True)
+    if not served.custom and accepted.media == JSON and "application/*" in (header := call.http.header("accept")):
         check_media(header)
     if accepted.media == PROTOBUF:
         return accepted
@@ -207,14 +220,18 @@ def _row_object(obj: Tree, include: str, version: str) -> Any:
 
 
 def negotiated_error(call: Call, error: ApiError, status: Tree | None = None) -> Response:
-    """An error in the form that the client prefers; in JSON where that would be a transformation."""
-    told = status or status_of(error)
-    accepted = PLAIN
-    with suppress(NotAcceptableError):
+    """An error in the form that the client prefers; in JSON where that would be a transformation.
+
+    Who takes no form that there is gets JSON to be read by people.
+    """
+    accepted, pretty = PLAIN, wants_pretty(call)
+    try:
         accepted = _preferred(call, NOTHING if call.protobuf is None else WHOLE)
+    except NotAcceptableError:
+        pretty = True
     response = error_response(error)
     response.headers[0] = ("content-type", accepted.media)
-    response.body = encode(told, accepted)
+    response.body = encode(status or status_of(error), accepted, pretty=pretty)
     return response
 
 

@@ -11,8 +11,8 @@ from opsdk.apiserver.endpoints.admit import Admission, Gate
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
-from opsdk.apiserver.endpoints.options import dry_run_problems, list_options, number
-from opsdk.apiserver.endpoints.render import accepted_for, body_response, list_response, object_response
+from opsdk.apiserver.endpoints.options import check_list, dry_run_problems, list_options, number
+from opsdk.apiserver.endpoints.render import accepted_for, body_response, list_response, object_response, wants_pretty
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.status import success
 from opsdk.apiserver.endpoints.verb_list import list_meta, list_query
@@ -37,16 +37,18 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     gate = Gate(admission, call, served, tree, dry_run=dry_run)
     deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, gate.remove)
     if not deleted.gone or served.storage.strategy.returns_deleted:
-        return object_response(call, served, deleted.obj, accepted)
+        status = 202 if not deleted.gone and tree.get("orphanDependents") is False else 200
+        return object_response(call, served, deleted.obj, accepted, status=status)
     meta = deleted.obj["metadata"]
-    status = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
-    return body_response(status, accepted)
+    told = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
+    return body_response(told, accepted, pretty=wants_pretty(call))
 
 
 async def handle_collection(call: Call, served: Installed, admission: Admission) -> Response:
     """Delete the selected ones; answers with the list of what was deleted."""
     accepted = accepted_for(call, served)
     selected = list_options(call.http.query)
+    check_list(selected)
     options, tree, dry_run = await delete_options(call, served)
     query = await list_query(call, served, selected)
     gate = Gate(admission, call, served, tree, dry_run=dry_run)
@@ -86,24 +88,37 @@ def _from_body(call: Call, served: Installed, raw: bytes) -> Tree:
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise problems.bad_request(f"{prefix}{error}") from None
-    if isinstance(parsed, dict) and parsed.get("kind", "DeleteOptions") != "DeleteOptions":
-        raise problems.bad_request(_UNKNOWN.format(kind=parsed["kind"], version=parsed.get("apiVersion", "")))
-    if not isinstance(parsed, dict):
-        raise body.unrecognized("DeleteOptions", "couldn't get version/kind; json parse error", raw)
-    _check_types(parsed, _TYPES, "DeleteOptions", "")
-    return parsed
+    found = {} if parsed is None else parsed
+    version, kind = body.type_named(found)
+    if version == "v1" and kind in _WITHOUT_VERSION:
+        raise problems.bad_request(f"converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion")
+    if kind not in ("", "DeleteOptions"):
+        raise problems.bad_request(_UNKNOWN.format(kind=kind, version=version))
+    _check_types(found, _TYPES, "DeleteOptions", "")
+    return dict(found)
+
+
+_WITHOUT_VERSION = ("Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
+"""Types that belong to every group."""
 
 
 _TYPES: Mapping[str, str] = {
     "gracePeriodSeconds": "int64",
-    "propagationPolicy": "string",
+    "propagationPolicy": "v1.DeletionPropagation",
     "orphanDependents": "bool",
     "dryRun": "[]string",
     "preconditions": "v1.Preconditions",
     "ignoreStoreReadErrorWithClusterBreakingPotential": "bool",
 }
-_PRECONDITION_TYPES: Mapping[str, str] = {"uid": "string", "resourceVersion": "string"}
-_JSON_TYPES: Mapping[str, type] = {"int64": int, "string": str, "bool": bool, "[]string": list}
+_PRECONDITION_TYPES: Mapping[str, str] = {"uid": "types.UID", "resourceVersion": "string"}
+_JSON_TYPES: Mapping[str, type] = {
+    "int64": int,
+    "string": str,
+    "types.UID": str,
+    "v1.DeletionPropagation": str,
+    "bool": bool,
+    "[]string": list,
+}
 
 
 def _check_types(found: Any, types: Mapping[str, str], struct: str, path: str) -> None:
@@ -134,13 +149,14 @@ def _from_query(call: Call) -> Tree:
     grace = number(query, "gracePeriodSeconds")
     if grace is not None:
         found["gracePeriodSeconds"] = grace
-    if query.get("propagationPolicy"):
+    if "propagationPolicy" in query:
         found["propagationPolicy"] = query.get("propagationPolicy")
-    if query.get("orphanDependents"):
+    if "orphanDependents" in query:
         found["orphanDependents"] = is_true(query.get("orphanDependents"))
-    if query.get("dryRun"):
+    if "dryRun" in query:
         found["dryRun"] = query.all("dryRun")
-    return found
+    asked = {key: query.get(key) for key in _PRECONDITION_TYPES if key in query}
+    return {**found, "preconditions": asked} if asked else found
 
 
 def _problems(found: Tree) -> list[Cause]:

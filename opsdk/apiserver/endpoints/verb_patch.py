@@ -69,7 +69,7 @@ class Patch:
 
 def patch_types(served: Installed) -> tuple[str, ...]:
     """The content types that a resource takes; custom ones have no strategic merge."""
-    return (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY) if served.model.typed else (JSON_PATCH, MERGE_PATCH, APPLY)
+    return (JSON_PATCH, MERGE_PATCH, APPLY) if served.custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY)
 
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
@@ -91,7 +91,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
 
 def _unsupported(served: Installed) -> ApiError:
     """Requests for built-in types do not get as far as a handler that could say more."""
-    if served.model.typed:
+    if not served.custom:
         return UnsupportedMediaTypeError("415: Unsupported Media Type")
     return body.unsupported_media(", ".join(patch_types(served)))
 

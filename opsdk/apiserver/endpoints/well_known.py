@@ -9,7 +9,7 @@ from opsdk.apiserver.endpoints import discovery
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.etag import cached
-from opsdk.apiserver.endpoints.negotiate import Accepted, negotiate
+from opsdk.apiserver.endpoints.negotiate import JSON, Accepted, clauses, negotiate, not_acceptable
 from opsdk.apiserver.endpoints.openapi import OpenApi
 from opsdk.apiserver.endpoints.render import encode, wants_pretty
 from opsdk.apiserver.storage.ports import Tree
@@ -143,6 +143,9 @@ class WellKnown:
         return json_response({"paths": sorted(paths)})
 
     def _show_version(self, call: Call, rest: Sequence[str]) -> Response:  # noqa: ARG002 - one shape for all
+        media = {clause.media for clause in clauses(call.http.header("accept"))}
+        if media and media.isdisjoint(("*/*", JSON)):
+            raise not_acceptable("", served=JSON)
         return json_response(self._version)
 
     def _health(self, call: Call, rest: Sequence[str]) -> Response | None:
@@ -153,19 +156,26 @@ class WellKnown:
         if rest:
             name = "/".join(rest)
             if self.stopping and name == _SHUTDOWN and name in checks:
-                return text_response("internal server error: process is shutting down\n", status=500)
-            return text_response("ok") if name in checks else None
+                return _plain("internal server error: process is shutting down\n", status=500)
+            return _plain("ok") if name in checks else None
         if "verbose" not in call.http.query and not failing:
-            return text_response("ok")
+            return _plain("ok")
         lines = [f"[+]{name} excluded: ok" if name in excluded else f"[+]{name} ok" for name in checks]
         if failing:
             lines[checks.index(_SHUTDOWN)] = f"[-]{_SHUTDOWN} failed: reason withheld"
-            return text_response("\n".join([*lines, f"{kind} check failed", ""]), status=500)
+            return _plain("\n".join([*lines, f"{kind} check failed", ""]), status=500)
         unknown = sorted(excluded - set(checks))
         if unknown:
             listed = ", ".join(f'"{name}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
-        return text_response("\n".join([*lines, f"{kind} check passed", ""]))
+        return _plain("\n".join([*lines, f"{kind} check passed", ""]))
+
+
+def _plain(text: str, *, status: int = 200) -> Response:
+    """What nobody is to take for anything but text."""
+    response = text_response(text, status=status)
+    response.add_header("x-content-type-options", "nosniff")
+    return response
 
 
 def _built_in(group: ServedGroup) -> bool:
