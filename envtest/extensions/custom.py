@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -127,12 +126,13 @@ class CustomStrategy(SchemaStrategy):
     allow_unconditional_update = False
 
     def __init__(
-        self, definition: Tree, version: Tree, schema: StructuralSchema, *, gone: Gone, refuse: Callable[[str], None]
+        self, definition: Tree, version: Tree, model: CustomModel, *, gone: Gone, refuse: Callable[[str], None]
     ) -> None:
         spec = definition["spec"]
         has_status = (version.get("subresources") or {}).get("status") is not None
-        super().__init__(schema, namespaced=spec["scope"] == "Namespaced", has_status=has_status)
+        super().__init__(model.schema, namespaced=spec["scope"] == "Namespaced", has_status=has_status)
         self._types = {"kind": spec["names"]["kind"], "apiVersion": f"{spec['group']}/{version['name']}"}
+        self._shown = model.from_storage
         self._gone = gone
         self._refuse_create = refuse
         self.selectable = {
@@ -170,8 +170,13 @@ class CustomStrategy(SchemaStrategy):
             raise problems.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), found)
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
-        """By the schema too, whose messages begin below the status."""
-        return [_below_status(cause) for cause in self.validate_update(context, obj, old)]
+        """Nothing else is said of objects of another kind."""
+        self._check_type(obj)
+        return super().validate_status(context, obj, old)
+
+    def as_read(self, obj: Tree) -> Tree:
+        """As the schema of now has it."""
+        return self._shown(obj)
 
     def canonicalize(self, obj: Tree) -> None:
         """Whole floats are written as integers, and so they are ever after."""
@@ -191,11 +196,6 @@ class CustomStrategy(SchemaStrategy):
     async def after_delete(self, context: Context, obj: Tree) -> None:
         """The definition may be waiting for this."""
         await self._gone(context)
-
-
-def _below_status(cause: Cause) -> Cause:
-    below = cause.field.removeprefix("status.")
-    return replace(cause, message=cause.message.replace(f"{cause.field} in body", f"{below} in body"))
 
 
 def _selectable(path: str) -> Callable[[Tree], str]:

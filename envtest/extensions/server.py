@@ -267,7 +267,7 @@ class ExtensionServer:
                 text = "create not allowed while custom resource definition is terminating"
                 raise problems.forbidden(info, created, text)
 
-        strategy = CustomStrategy(obj, version, model.schema, gone=gone, refuse=refuse)
+        strategy = CustomStrategy(obj, version, model, gone=gone, refuse=refuse)
         store = Store(self._definitions.storage, info, strategy, codec=codec)
         stored = next(v["name"] for v in spec["versions"] if v.get("storage"))
         yield (version["name"], ""), Installed(info, store, model, _VERBS, storage_version=stored, versions=owned)

@@ -85,3 +85,34 @@ async def test_rules_that_do_not_compile_are_no_definition() -> None:
         assert cause["field"] == "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
         assert "undefined field 'nope'" in cause["message"]
         assert (await call("GET", URL)).status == 404
+
+
+async def test_what_the_schema_no_longer_knows_does_not_count_as_a_change() -> None:
+    """Objects from before are compared as they are read now: pruned, so what is wrong with them stays allowed."""
+    loose: dict[str, Any] = {"type": "object", "properties": {"p": {"x-kubernetes-preserve-unknown-fields": True}}}
+    strict = with_rules(p={"type": "object", "required": ["c"], "properties": {"c": {"type": "string"}}}, q=INTEGER)
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("POST", CRDS, definition(loose, with_rules()))).status == 201
+        assert (await call("POST", URL, widget(p={"z": 1}))).status == 201
+        stored = (await call("GET", SPEC)).json
+        stored["spec"]["versions"][0]["schema"] = definition(strict, with_rules())["spec"]["versions"][0]["schema"]
+        assert (await call("PUT", SPEC, stored)).status == 200
+        labelled = await call("PATCH", f"{URL}/w", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+        assert labelled.status == 200
+        assert labelled.json["metadata"]["generation"] == 1
+        assert labelled.json["spec"] == {"p": {}}
+        assert (await call("PATCH", f"{URL}/w", {"spec": {"q": 2}}, content_type=MERGE)).status == 200
+        refused = await call("PATCH", f"{URL}/w", {"spec": {"p": {"c": 1}}}, content_type=MERGE)
+        assert refused.status == 422
+
+
+async def test_whole_floats_are_kept_as_integers() -> None:
+    """However a number was written, it is shown as the server writes it."""
+    spec = {"type": "object", "properties": {"n": {"type": "number"}}, "x-kubernetes-preserve-unknown-fields": True}
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("POST", CRDS, definition(spec, with_rules()))).status == 201
+        made = await call("POST", URL, widget(n=7.0, other=[1e3, 1.5]))
+        assert made.status == 201
+        assert repr(made.json["spec"]) == "{'n': 7, 'other': [1000, 1.5]}"

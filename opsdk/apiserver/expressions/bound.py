@@ -252,35 +252,43 @@ def _number(tree: Any) -> Any:
     return float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
 
 
+def _unparsed(text: str, layout: str) -> str:
+    return f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
+
+
 def _timestamp(text: str) -> Any:
     found = parse_timestamp(text.upper())
     if found is None:
-        raise CelEvaluationError(f'Invalid date-time format "{text}"')
+        raise CelEvaluationError(f"Invalid date-time formatted string {text}: {_unparsed(text, '2006-01-02T15:04:05')}")
     return found
 
 
 def _date(text: str) -> Any:
     found = parse_timestamp(f"{text}T00:00:00Z")
     if found is None:
-        raise CelEvaluationError(f'Invalid date format "{text}"')
+        raise CelEvaluationError(f"Invalid date formatted string {text}: {_unparsed(text, '2006-01-02')}")
     return found
 
 
-_WORDS: Final = re.compile(r"(?i)([0-9]+)\s*([a-zµ]+)")
+_WORDS: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _SECOND: Final = 10**9
 _LONGEST: Final = 1000
 """How long the text of a duration may be; more digits say nothing."""
 _UNITS: Final = (
-    ("nanoseconds nanosecond nanos nano ns", 1),
-    ("microseconds microsecond micros micro us µs", 10**3),
-    ("milliseconds millisecond millis milli ms", 10**6),
-    ("seconds second secs sec s", _SECOND),
-    ("minutes minute mins min m", 60 * _SECOND),
-    ("hours hour hrs hr h", 3600 * _SECOND),
-    ("days day d", 86400 * _SECOND),
-    ("weeks week wks wk w", 7 * 86400 * _SECOND),
+    (("ns",), "nano", 1),
+    (("us", "µs"), "micro", 10**3),
+    (("ms",), "milli", 10**6),
+    (("s",), "sec", _SECOND),
+    (("m",), "min", 60 * _SECOND),
+    (("h", "hr"), "hour", 3600 * _SECOND),
+    (("d",), "day", 86400 * _SECOND),
+    (("w", "wk"), "week", 7 * 86400 * _SECOND),
 )
-_UNIT: Final = {word: size for words, size in _UNITS for word in words.split()}
+"""Short names, how long ones begin, and nanoseconds."""
+
+
+def _unit(name: str) -> int:
+    return next((size for short, long, size in _UNITS if name in short or name.startswith(long)), 0)
 
 
 def _duration(text: str) -> Duration:
@@ -288,16 +296,23 @@ def _duration(text: str) -> Duration:
     if found is not None:
         return found
     pieces = _WORDS.findall(text) if len(text) <= _LONGEST else []
-    if not pieces or any(unit.lower() not in _UNIT for _, unit in pieces):
-        raise CelEvaluationError(f'Invalid duration format "{text}"')
-    return Duration(sum(int(count) * _UNIT[unit.lower()] for count, unit in pieces))
+    sizes = [(int(count), _unit(unit.lower())) for count, unit in pieces]
+    if not any(size for _, size in sizes):
+        raise CelEvaluationError(f"Invalid duration {text}: unable to parse {text} as duration")
+    return Duration(sum(count * size for count, size in sizes))
+
+
+_NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/]")
 
 
 def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise CelEvaluationError(f'Invalid byte formatted string "{text}"') from None
+        strange = _NO_BASE64.search(text)
+        at = strange.start() if strange else len(text) // 4 * 4
+        why = f"illegal base64 data at input byte {at}"
+        raise CelEvaluationError(f"Invalid byte formatted string {text}: {why}") from None
 
 
 _STRINGS: Final[dict[str, Convert]] = {
@@ -306,3 +321,42 @@ _STRINGS: Final[dict[str, Convert]] = {
     "date-time": _timestamp,
     "duration": _duration,
 }
+
+
+# ------------------------------------------------------------------ what was stored under another schema
+_GO_TYPES: Final = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+_SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
+    "string": ("string", (str,)),
+    "boolean": ("bool", (bool,)),
+    "integer": ("int", (int,)),
+    "number": ("float", (int, float)),
+}
+
+
+def misfit(tree: Any, schema: Schema) -> str:
+    """Why expressions cannot see a value, because it is not of the type that the schema says.
+
+    >>> misfit(True, {"type": "string"})
+    'invalid data, expected string, got bool'
+    """
+    kind = schema.get("type") or ""
+    if schema.get("x-kubernetes-int-or-string"):
+        if type(tree) not in (str, int):
+            return "invalid data, expected XIntOrString value to be either a string or integer"
+    elif kind == "object" and not isinstance(tree, dict):
+        return "invalid data, expected a map for the provided schema with type=object"
+    elif kind == "array" and not isinstance(tree, list):
+        return "invalid data, expected an array for the provided schema with type=array"
+    elif kind in _SCALARS:
+        wanted, allowed = _SCALARS[kind]
+        whole = kind == "integer" and isinstance(tree, float) and tree.is_integer()
+        if type(tree) not in allowed and not whole:
+            return f"invalid data, expected {wanted}, got {_GO_TYPES[type(tree)]}"
+    return ""

@@ -287,7 +287,7 @@ class Store:
             outcome = await (
                 self._step_create(context, name, wanted, validate)
                 if shown is None
-                else self._step_update(context, name, wanted, shown, validate)
+                else self._step_update(context, name, wanted, self.strategy.as_read(shown), validate)
             )
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)

@@ -81,6 +81,10 @@ class Strategy:
         """What is wrong with a changed one."""
         return self.validate(context, obj)
 
+    def as_read(self, obj: Tree) -> Tree:
+        """What is compared with a change of a stored object, if that is not how the object was stored."""
+        return obj
+
     def canonicalize(self, obj: Tree) -> None:
         """Give a valid object the form in which it is kept."""
 
@@ -178,6 +182,14 @@ class StatusStrategy(Strategy):
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The kind's rules for a status."""
         return self.main.validate_status(context, obj, old) if isinstance(self.main, HasStatusRules) else ()
+
+    def as_read(self, obj: Tree) -> Tree:
+        """As the main resource."""
+        return self.main.as_read(obj)
+
+    def canonicalize(self, obj: Tree) -> None:
+        """As the main resource."""
+        self.main.canonicalize(obj)
 
     def mark_deleted(self, context: Context, obj: Tree) -> None:
         """As for the main resource."""

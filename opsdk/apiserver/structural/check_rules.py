@@ -90,11 +90,10 @@ def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> l
 
 
 def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
-    atomic = schema.get("x-kubernetes-map-type") == "atomic"
     additional, items = schema.get("additionalProperties"), schema.get("items")
     if isinstance(additional, Mapping) and has_rules(additional):
         at = place.path.child("additionalProperties")
-        yield from _check(additional, place.below(at, schema, limit="maxProperties", correlated=not atomic), total)
+        yield from _check(additional, place.below(at, schema, limit="maxProperties"), total)
     for name, below in sorted((schema.get("properties") or {}).items()):
         if has_rules(below):
             at = place.path.child("properties").key(name)

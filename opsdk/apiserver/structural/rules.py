@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from opsdk.apiserver.expressions.bound import Convert, converter
+from opsdk.apiserver.expressions.bound import Convert, converter, misfit
 from opsdk.apiserver.expressions.kubernetes import PER_CALL_LIMIT, RUNTIME_BUDGET
 from opsdk.apiserver.expressions.schemas import Declared, Schema, declare
 from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErrorType, invalid
@@ -18,7 +18,7 @@ from opsdk.apiserver.structural.rule import Rule
 from opsdk.apiserver.structural.rule_places import RULES, has_rules
 from opsdk.cel.environment import Outcome
 from opsdk.cel.values import Optional
-from opsdk.errors import CelBudgetError
+from opsdk.errors import CelBudgetError, CelEvaluationError
 from opsdk.tree.equal import deep_equal
 from opsdk.tree.paths import FieldPath
 
@@ -59,9 +59,7 @@ class _Was:
 
     def key(self, name: str) -> _Was | None:
         """The value of an entry, if there was one."""
-        if self._schema.get("x-kubernetes-map-type") == "atomic" or not isinstance(self._old, dict):
-            return None
-        if name not in self._old:
+        if not isinstance(self._old, dict) or name not in self._old:
             return None
         below = (self._schema.get("properties") or {}).get(name) or self._schema.get("additionalProperties")
         return _Was(self._new[name], self._old[name], below if isinstance(below, Mapping) else {})
@@ -175,8 +173,7 @@ class RuleTree:
             self._visit_entries(value, old, path, before, run)
 
     def _visit_entries(self, value: dict[str, Any], old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
-        atomic = self._schema.get("x-kubernetes-map-type") == "atomic"
-        known = old if isinstance(old, dict) and not atomic else {}
+        known = old if isinstance(old, dict) else {}
         if self._additional is not None:
             for name, one in value.items():
                 self._additional._visit(one, known.get(name), path.key(name), before.key(name), run)  # noqa: SLF001
@@ -186,13 +183,23 @@ class RuleTree:
                 tree._visit(one, known.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
 
     def _apply(self, value: Any, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
-        bound = self._convert(value)
-        was = None if old is None else self._convert(old)
+        bound = self._bound(value)
+        was = None if old is None else self._bound(old)
         for rule in self.rules:
             variables: dict[str, Any] = {"self": bound}
             if was is not None:
                 variables["oldSelf"] = was
             _Evaluation(rule, value, path, before, run).apply(variables)
+
+    def _bound(self, value: Any) -> Any:
+        """What rules see of a value; an error, where it is not what the schema says."""
+        wrong = misfit(value, self._schema)
+        if wrong:
+            return CelEvaluationError(wrong)
+        try:
+            return self._convert(value)
+        except CelEvaluationError as error:
+            return error
 
 
 def _tree(schema: Any) -> RuleTree | None:
@@ -242,6 +249,10 @@ class _Evaluation:
             return
         if self.run.budget <= 0:
             self._stop(_SPENT)
+        unseen = next((one for one in variables.values() if isinstance(one, CelEvaluationError)), None)
+        if unseen is not None:
+            self._failed(Outcome(None, unseen, 0))
+            return
         asked = dict(variables)
         if rule.optional_old:
             asked["oldSelf"] = Optional.of(variables["oldSelf"]) if "oldSelf" in variables else Optional.none()

@@ -78,7 +78,20 @@ class StructuralSchema:
         `warn` is told of rules that were broken before, by values that stay.
         """
         before = ABSENT if old is None else old
-        errors = Validator().validate(tree, self._root, "", before).errors
+        return self._beyond(Validator().validate(tree, self._root, "", before).errors, tree, old, warn)
+
+    def validate_status(self, tree: Any, old: Any, *, warn: Callable[[str], None] | None = None) -> list[FieldError]:
+        """What is wrong with `tree` after a change of its status, which is looked at for itself."""
+        errors: list[FieldError] = []
+        node = self._root.entry("status")
+        if node is not None and "status" in tree:
+            errors = Validator("status").validate(tree["status"], node, "", old.get("status", ABSENT)).errors
+        return self._beyond(errors, tree, old, warn)
+
+    def _beyond(
+        self, errors: list[FieldError], tree: Any, old: Any, warn: Callable[[str], None] | None
+    ) -> list[FieldError]:
+        """With what keywords do not say: elements that are there twice, and rules."""
         if old is None or not self.check_lists(old):
             errors += self.check_lists(tree)
         if self._rules is not None:

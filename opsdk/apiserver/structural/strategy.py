@@ -42,5 +42,5 @@ class SchemaStrategy(HasStatusRules):
         return [error.cause for error in self._schema.validate(obj, old, warn=context.warn)]
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
-        """By the schema too."""
-        return self.validate_update(context, obj, old)
+        """By the schema of the status, and the rules of all."""
+        return [error.cause for error in self._schema.validate_status(obj, old, warn=context.warn)]

@@ -199,7 +199,54 @@ def test_transition_rules_follow_keys() -> None:
         "spec.m[a]: Invalid value: 2: failed rule: self == oldSelf"
     ]
     atomic = {**entries, "x-kubernetes-map-type": "atomic"}
-    assert check(obj(m=atomic), {"m": {"a": 2}}, {"m": {"a": 1}}) == []
+    assert check(obj(m=atomic), {"m": {"a": 2}}, {"m": {"a": 1}}) == [
+        "spec.m[a]: Invalid value: 2: failed rule: self == oldSelf"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "kind", "said"),
+    [
+        (STRING, True, "string", "invalid data, expected string, got bool"),
+        (STRING, [1], "string", "invalid data, expected string, got []interface {}"),
+        (INTEGER, 1.5, "integer", "invalid data, expected int, got float64"),
+        ({"type": "number"}, "x", "number", "invalid data, expected float, got string"),
+        ({"type": "boolean"}, {"a": 1}, "boolean", "invalid data, expected bool, got map[string]interface {}"),
+        (obj(), 1, "object", "invalid data, expected a map for the provided schema with type=object"),
+        (
+            {"type": "array", "items": STRING},
+            "x",
+            "array",
+            "invalid data, expected an array for the provided schema with type=array",
+        ),
+        (
+            {"x-kubernetes-int-or-string": True},
+            1.5,
+            "",
+            "invalid data, expected XIntOrString value to be either a string or integer",
+        ),
+        (
+            {**STRING, "format": "date"},
+            "x",
+            "string",
+            'Invalid date formatted string x: parsing time "x" as "2006-01-02": cannot parse "x" as "2006"',
+        ),
+        ({**STRING, "format": "duration"}, "x", "string", "Invalid duration x: unable to parse x as duration"),
+        (
+            {**STRING, "format": "byte"},
+            "zz!",
+            "string",
+            "Invalid byte formatted string zz!: illegal base64 data at input byte 2",
+        ),
+    ],
+)
+def test_what_was_stored_under_another_schema(schema: Tree, value: Any, kind: str, said: str) -> None:
+    """A value that stays may be of another type than rules expect: then they say so."""
+    whole = StructuralSchema({"type": "object", "properties": {"spec": obj(a=with_rules(schema, "self == self"))}})
+    tree = {"spec": {"a": value}}
+    assert [str(error) for error in whole.validate(tree, tree)] == [
+        f'spec.a: Invalid value: "{kind}": {said} evaluating rule: self == self'
+    ]
 
 
 def test_optional_old_values() -> None:

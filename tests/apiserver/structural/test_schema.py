@@ -389,3 +389,22 @@ def test_rules_run_on_what_the_schema_promises() -> None:
     assert texts(schema, {"a": 11})[1:] == ["spec: Invalid value: no ones"]
     assert texts(schema, {"a": "x"})[1:] == [str(RULES_SKIPPED)]
     assert str(RULES_SKIPPED).startswith("<nil>: Invalid value: null: some validation rules were not checked")
+
+
+def test_the_status_is_looked_at_for_itself() -> None:
+    """Messages begin below it, and nothing is said of the rest, which does not change."""
+    number = {"type": "integer", "maximum": 3}
+    one = {"oneOf": [{"required": ["a"]}]}
+    schema = StructuralSchema(
+        {
+            "type": "object",
+            "properties": {"spec": {**STRING}, "status": {"type": "object", "properties": {"x": number}, **one}},
+        }
+    )
+    old = {"spec": 5}
+    assert [str(error) for error in schema.validate_status({**old, "status": {"x": 5}}, old)] == [
+        'status: Invalid value: "": "" must validate one and only one schema (oneOf). Found none valid',
+        "status.a: Required value",
+        "status.x: Invalid value: 5: x in body should be less than or equal to 3",
+    ]
+    assert schema.validate_status(old, old) == []
