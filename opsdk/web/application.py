@@ -71,7 +71,7 @@ async def _upgrade(response: UpgradeResponse, request: Request) -> None:
         raise RuntimeError("this connection cannot be upgraded: look at request.upgrade first")
     headers = [("connection", "Upgrade"), ("upgrade", response.protocol), *response.headers]
     try:
-        tunnel = request.upgrade([(n.encode("latin-1"), v.encode("latin-1", "replace")) for n, v in headers])
+        tunnel = request.upgrade([(n.encode("latin-1"), v.encode("utf-8", "replace")) for n, v in headers])
         try:
             await response.run(tunnel)
         finally:

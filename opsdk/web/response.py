@@ -76,7 +76,7 @@ def text_response(text: str, *, status: int = 200, content_type: str = "text/pla
 
 async def send_start(response: Response, send: Send, *, length: int | None) -> None:
     """Send status line and headers; `length` None means chunked."""
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in response.headers]
+    headers = [(name.lower().encode("latin-1"), value.encode("utf-8", "replace")) for name, value in response.headers]
     if length is not None:
         headers.append((b"content-length", str(length).encode()))
     await send({"type": "http.response.start", "status": response.status, "headers": headers})

@@ -16,6 +16,7 @@ from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.render import negotiated_error
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.endpoints.verb_list import ExpiredListError
+from opsdk.apiserver.endpoints.warnings import warning_headers
 from opsdk.errors import ApiError, UnauthorizedError
 from opsdk.web.response import Response
 
@@ -92,15 +93,9 @@ async def headers(call: Call, handler: Handler) -> Response:
     response.headers += [("audit-id", call.audit_id), *call.headers]
     if not any(name == "cache-control" for name, _ in response.headers):
         response.add_header("cache-control", "no-cache, private")
-    for text in call.warnings:
-        response.add_header("warning", f'299 - "{_escaped(text)}"')
+    for value in warning_headers(call.warnings):
+        response.add_header("warning", value)
     return response
-
-
-def _escaped(text: str) -> str:
-    """For a quoted string in a header."""
-    plain = "".join(c for c in text if c.isprintable())
-    return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
 Hook = Callable[[Call, Response], None]

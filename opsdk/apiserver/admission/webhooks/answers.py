@@ -21,6 +21,8 @@ from opsdk.tree.json_patch import apply_json_patch
 
 GROUP = "admission.k8s.io"
 KNOWN_VERSIONS = ("v1", "v1beta1")
+_SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
+"""As the real server names what its webhooks' answers are read with."""
 
 
 class AnswerError(Exception):
@@ -87,7 +89,10 @@ def read_answer(answer: Tree, version: str) -> Tree | None:
     """The ``response`` part, its types checked; `AnswerError` where it is of another version or another shape."""
     found = answer.get("apiVersion") or ""
     kind = answer.get("kind") or ""
-    if found and found != f"{GROUP}/{version}" and kind in ("", "AdmissionReview"):
+    versions = [f"{GROUP}/{known}" for known in KNOWN_VERSIONS]
+    if kind and found and (kind != "AdmissionReview" or found not in versions):
+        raise AnswerError(f'no kind "{kind}" is registered for version "{found}" in scheme "{_SCHEME}"')
+    if found and found != f"{GROUP}/{version}":
         got = str(found).rpartition("/")[2]
         raise AnswerError(f"converting ({got}.AdmissionReview) to ({version}.AdmissionReview): unknown conversion")
     response = answer.get("response")
@@ -99,6 +104,7 @@ def read_answer(answer: Tree, version: str) -> Tree | None:
         value = response.get(key)
         if value is not None and not isinstance(value, kind_of):
             raise AnswerError(_mistyped(value, f"AdmissionResponse.response.{key}", name))
+    _decoded(response.get("patch") or "")
     return response
 
 

@@ -193,7 +193,8 @@ class MutatingWebhooks:
         try:
             operations = parse_patch(found.patch)
         except PatchError as error:
-            raise problems.internal(str(error)) from None
+            why = f"received undecodable patch in webhook response: {error}"
+            raise _failed(chosen.hook, why) from None
         if not operations:
             return False
         if before is None:
