@@ -237,3 +237,23 @@ async def test_a_status_is_lost_to_writes_in_another_version() -> None:
             owners = put.json["metadata"]["managedFields"]
             assert any(o.get("subresource") == "status" for o in owners) is kept
             assert put.json["status"] == {"word": "x"}
+
+
+async def test_applying_a_scale() -> None:
+    """The server cannot convert what an apply makes of the scale of a widget; one that changes nothing is fine."""
+    async with serving() as call:
+        scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "w"}, "spec": {"replicas": 3}}
+        url = f"{WIDGETS}/w/scale?force=true&fieldManager=m"
+        why = "proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+        live = "failed to create manager for existing fields: failed to convert live object"
+        assert refusal(await call("PATCH", url, scale, content_type=APPLY)) == (
+            500,
+            f"{live} (/; autoscaling/v1, Kind=Scale) to {why}",
+        )
+        await call("PATCH", f"{WIDGETS}/w", {"spec": {"size": 3}}, content_type=MERGE)
+        assert (await call("PATCH", url, scale, content_type=APPLY)).status == 200
+        scale["spec"] = {"replicas": 4}
+        assert refusal(await call("PATCH", url, scale, content_type=APPLY)) == (
+            500,
+            f"failed to convert new object (default/w; autoscaling/v1, Kind=Scale) to {why}",
+        )

@@ -51,6 +51,8 @@ class FieldManager:
         convert: gives an object in another apiVersion; by default only ``apiVersion`` differs.
         shapes: the shapes of the other served versions, by apiVersion. If given, owners by versions that are neither
             here nor `api_version` are dropped; if None, owners by other versions are kept as they are.
+        unconvertible: the server cannot convert what it makes itself of these objects: applies that change something
+            fail, as those to scales of custom resources do.
     """
 
     def __init__(
@@ -63,10 +65,12 @@ class FieldManager:
         reset_in: str | None = None,
         convert: Convert | None = None,
         shapes: Mapping[str, Shape] | None = None,
+        unconvertible: bool = False,
     ) -> None:
         self._shape = shape
         self._api_version = api_version
         self._subresource = subresource
+        self._unconvertible = unconvertible
         versions = Versions(shape, api_version, convert=convert, shapes=shapes)
         self._updater = Updater(versions, ignored=reset_fields, ignored_in=reset_in)
 
@@ -100,6 +104,8 @@ class FieldManager:
         managed = self._owners(live) if live is not None else {}
         before = without_entries(live) if live is not None else self._zero(config)
         if not managed and live is not None:
+            nameless = {**live, "metadata": {}}
+            self._check_convertible(nameless, "failed to create manager for existing fields: failed to convert live")
             managed = self._record(self._zero(live), before, {}, BEFORE_FIRST_APPLY, now)
         key = ManagerKey.of(manager, APPLY, self._api_version, self._subresource)
         result, owners = self._updater.apply(
@@ -108,6 +114,7 @@ class FieldManager:
         if result is None:
             applied = with_entries(before, owners)
         else:
+            self._check_convertible(result, "failed to convert new")
             if key in owners:
                 owners[key] = replace(owners[key], time=now)
             applied = with_entries(result, owners)
@@ -116,6 +123,12 @@ class FieldManager:
         return keep_times(live, applied) if live is not None else applied
 
     # -------------------------------------------------------------- pieces
+    def _check_convertible(self, obj: Object, prefix: str) -> None:
+        if self._unconvertible:
+            why = f"request to convert CR to an invalid group/version: {self._api_version}"
+            text = f"{prefix} object ({describe_object(obj)}) to proper version: {why}"
+            raise ApiError(text, code=500, reason="")
+
     def _exempt(self, live: Object, manager: str) -> FieldSet:
         """The fields about which this manager has no conflicts."""
         return (

@@ -47,7 +47,7 @@ class Versions:
             return obj
         converted = self._convert(obj, target) if self._convert else {**obj, "apiVersion": target}
         try:
-            check_typed(converted, self._shapes[target], allow_duplicates=True)
+            check_typed(converted, self._shapes[target])
         except PatchError as error:
             raise ApiError(f"failed to convert {what}: {error}", code=500, reason="") from error
         return converted

@@ -367,6 +367,22 @@ def test_what_another_version_cannot_hold_is_an_error() -> None:
     assert owners(versioned("g/v2").update(live, widget("g/v2", size=1, color="red"), manager="two", now=T1)) == []
 
 
+def test_elements_that_stand_twice_have_no_form_in_other_versions() -> None:
+    """In its own version, an object may have them (they were there before); converting it loses the owners."""
+    words = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
+    spec = {"type": "object", "properties": {"words": words}}
+    shape = shape_of_schema({"type": "object", "properties": {"spec": spec}})
+
+    def manager(version: str) -> FieldManager:
+        return FieldManager(shape=shape, api_version=version, shapes={"g/v1": shape, "g/v2": shape})
+
+    first = manager("g/v1").update(None, widget("g/v1", words=["a"]), manager="one", now=T1)
+    twice = widget("g/v1", words=["a", "a"])
+    assert owners(manager("g/v1").update(first, twice, manager="two", now=T1))
+    twice["apiVersion"] = "g/v2"
+    assert owners(manager("g/v2").update({**first, "apiVersion": "g/v2"}, twice, manager="two", now=T1)) == []
+
+
 def test_owners_by_unknown_versions() -> None:
     """They are kept when other versions are not known, and dropped when they are known to be gone."""
     live = versioned("g/v1").apply(None, widget("g/v1", size=1), manager="one", force=False, now=T1)
