@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.errors import Cause
+from opsdk.apiserver.structural.rule import follow_field_path
+from opsdk.errors import Cause, UsageError
 
 MAX_SELECTABLE: Final = 8
 """Selectable fields that one version may have."""
@@ -16,7 +16,6 @@ MAX_SELECTABLE: Final = 8
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _SELECTABLE_TYPES = ("string", "boolean", "integer")
-_SIMPLE = re.compile(r"(\.[A-Za-z_][\w-]*)+")
 
 
 def _simple(path: str, field: str) -> list[Cause]:
@@ -80,10 +79,12 @@ def validate_selectable(fields: Sequence[Tree] | None, schema: Tree | None, fiel
         if not path:
             yield problems.required(where)
             continue
-        target = _target(schema or {}, path)
-        if target is None:
-            yield problems.invalid_value(where, path, "is an invalid path: does not refer to a valid field")
-        elif path.startswith(".metadata"):
+        try:
+            target = _target(schema or {}, path)
+        except UsageError as error:
+            yield problems.invalid_value(where, path, f"is an invalid path: {error}")
+            continue
+        if path.startswith(".metadata."):
             yield problems.invalid_value(where, path, "must not point to fields in metadata")
         elif target.get("type") not in _SELECTABLE_TYPES:
             text = (
@@ -98,13 +99,8 @@ def validate_selectable(fields: Sequence[Tree] | None, schema: Tree | None, fiel
         yield problems.too_many(field, len(seen), MAX_SELECTABLE)
 
 
-def _target(schema: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-    """The schema that a path leads to; None where it leads nowhere."""
-    if not _SIMPLE.fullmatch(path):
-        return None
-    found: Mapping[str, Any] | None = schema
-    for key in path[1:].split("."):
-        if key == "metadata" and found is schema:
-            return {"type": "object"}
-        found = (found.get("properties") or {}).get(key) if found is not None else None
-    return found
+def _target(schema: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """The schema that a path leads to."""
+    if "[" in path:
+        raise UsageError("array notation is not allowed")
+    return follow_field_path(path, schema)[1]

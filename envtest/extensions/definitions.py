@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from envtest.extensions.conversion import bundle_is_bad, validate_conversion
@@ -44,6 +44,8 @@ def defaults(obj: Tree) -> None:
             if not spoken.get(key):
                 spoken[key] = value
     put(spec, conversion={"strategy": "None"})
+    if not any((spec["conversion"].get("webhook") or {}).values()):
+        spec["conversion"].pop("webhook", None)
     webhook = (spec["conversion"].get("webhook") or {}).get("clientConfig") or {}
     if isinstance(webhook.get("service"), dict):
         put(webhook["service"], port=443)
@@ -80,22 +82,25 @@ class DefinitionStrategy(TableStrategy):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """Names, versions, schemas, columns."""
-        return [*_validate_approval(obj, None), *_validate_name(obj), *self._rules(obj), *_conversion(obj, None)]
+        return [*_validate_name(obj), *self._rules(obj, None), *_validate_approval(obj, None)]
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
         """Formats that are none."""
         return format_warnings(obj, old)
 
     @staticmethod
-    def _rules(obj: Tree) -> list[Cause]:
-        """What holds for new and for changed ones."""
+    def _rules(obj: Tree, old: Tree | None) -> list[Cause]:
+        """What holds for new and for changed ones, in the server's order."""
         spec = obj["spec"]
         return [
             *_validate_group(spec),
             *_validate_scope(spec),
             *_validate_versions(spec),
             *_validate_names(spec.get("names") or {}),
+            *_validate_shared(spec.get("versions") or []),
+            *_conversion(obj, old),
             *_validate_stored(obj),
+            *_validate_preserving(spec),
         ]
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
@@ -111,7 +116,7 @@ class DefinitionStrategy(TableStrategy):
             for field, now, was in fixed
             if now != was
         ]
-        return [*self._rules(obj), *_conversion(obj, old), *found, *_validate_approval(obj, old)]
+        return [*self._rules(obj, old), *found, *_validate_approval(obj, old)]
 
     # -------------------------------------------------------------- deleting
     def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:
@@ -149,6 +154,10 @@ def _conversion(obj: Tree, old: Tree | None) -> Iterator[Cause]:
     """What an old definition got away with stays allowed."""
     before: Tree = {} if old is None else old["spec"].get("conversion") or {}
     known = (before.get("webhook") or {}).get("conversionReviewVersions")
+    strategy = (obj["spec"].get("conversion") or {}).get("strategy") or ""
+    if obj["spec"].get("preserveUnknownFields") and strategy != "None":
+        text = "must be None if spec.preserveUnknownFields is true"
+        yield problems.invalid_value("spec.conversion.strategy", strategy, text)
     yield from validate_conversion(
         obj["spec"].get("conversion") or {},
         "spec.conversion",
@@ -193,9 +202,11 @@ def _approval_state(approval: str) -> str:
 def _validate_name(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
-    if obj["metadata"].get("name") not in (None, "", wanted):
-        text = 'must be spec.names.plural+"."+spec.group'
-        yield problems.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
+    text = 'must be spec.names.plural+"."+spec.group'
+    for key in ("generateName", "name"):
+        found = obj["metadata"].get(key, "")
+        if found and found != wanted:
+            yield problems.invalid_value(f"metadata.{key}", found, text)
 
 
 def _validate_group(spec: Tree) -> Iterator[Cause]:
@@ -220,46 +231,84 @@ def _validate_scope(spec: Tree) -> Iterator[Cause]:
 def _validate_versions(spec: Tree) -> Iterator[Cause]:
     versions = spec.get("versions") or []
     field = "spec.versions"
+    if spec.get("preserveUnknownFields") and any(_has_defaults(_schema(v)) for v in versions):
+        text = "must be false in order to use defaults in the schema"
+        yield problems.invalid_value("spec.preserveUnknownFields", True, text)
     for index, version in enumerate(versions):
-        yield from _validate_version(version, f"{field}[{index}]", first=index == 0)
+        yield from _validate_version(version, f"{field}[{index}]", versions)
     seen = [v.get("name") for v in versions]
     if len(set(seen)) != len(seen):
         yield problems.invalid_value(field, _shown(versions), "must contain unique version names")
     if sum(1 for v in versions if v.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"
         yield problems.invalid_value(field, _shown(versions) if versions else None, text)
-    keeps = bool(spec.get("preserveUnknownFields"))
-    if keeps and any(_has_defaults(_schema(v)) for v in versions):
-        text = "must be false in order to use defaults in the schema"
-        yield problems.invalid_value("spec.preserveUnknownFields", True, text)
-    yield from _validate_paths(versions)
-    yield from _validate_schemas(versions)
-    if keeps:
+    if versions and versions[0].get("name"):
+        # The first version also stands where there was only one, once.
+        for text in names.dns_1035_label(versions[0]["name"]):
+            yield problems.invalid_value("spec.version", versions[0]["name"], text)
+
+
+def _validate_preserving(spec: Tree) -> Iterator[Cause]:
+    if spec.get("preserveUnknownFields"):
         text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         yield problems.invalid_value("spec.preserveUnknownFields", True, text)
 
 
-def _validate_version(version: Tree, where: str, *, first: bool) -> Iterator[Cause]:
+def _validate_version(version: Tree, where: str, versions: Sequence[Tree]) -> Iterator[Cause]:
     for text in names.dns_1035_label(version.get("name", "")):
         yield problems.invalid_value(f"{where}.name", version.get("name", ""), text)
-        if first and version.get("name"):
-            # The first version also stands where there was only one, once.
-            yield problems.invalid_value("spec.version", version["name"], text)
     yield from _validate_deprecation(version, where)
     if _schema(version) is None:
         yield problems.required(f"{where}.schema.openAPIV3Schema")
+    for part, check, place in _PARTS:
+        if _is_shared(part, versions):
+            continue
+        if part == "selectableFields" and version.get(part) and _is_shared("schema", versions):
+            # The schema has gone to the top, where the server does not look for it.
+            text = "may only be set when `version.schema.openAPIV3Schema` is not included"
+            yield problems.invalid_value(f"{where}.{part}", "", text)
+        else:
+            yield from check(version, f"{where}.{place[0]}")
 
 
-def _validate_schemas(versions: Sequence[Tree]) -> Iterator[Cause]:
-    alike = all(_schema(v) == _schema(versions[0]) for v in versions) if versions else False
-    for index, version in enumerate(versions[:1] if alike else versions):
-        # Schemas that all versions share stand at the top in the server's own form.
-        at = ("spec", "validation") if alike else ("spec", f"versions[{index}]", "schema")
-        schema = _schema(version)
-        if schema is not None:
-            path = FieldPath(*at, "openAPIV3Schema")
-            has_status = (version.get("subresources") or {}).get("status") is not None
-            yield from (error.cause for error in check_structural(schema, path, has_status=has_status))
+def _validate_shared(versions: Sequence[Tree]) -> Iterator[Cause]:
+    """What all versions say alike stands at the top in the server's own form."""
+    for part, check, place in _PARTS:
+        if versions and _is_shared(part, versions):
+            yield from check(versions[0], f"spec.{place[1]}")
+
+
+def _is_shared(part: str, versions: Sequence[Tree]) -> bool:
+    return all((v.get(part) or None) == (versions[0].get(part) or None) for v in versions)
+
+
+def _check_schema(version: Tree, at: str) -> Iterator[Cause]:
+    schema = _schema(version)
+    if schema is not None:
+        has_status = (version.get("subresources") or {}).get("status") is not None
+        errors = check_structural(schema, FieldPath(at, "openAPIV3Schema"), has_status=has_status)
+        yield from (error.cause for error in errors)
+
+
+def _check_scale(version: Tree, at: str) -> Iterator[Cause]:
+    yield from validate_scale(version.get("subresources"), at)
+
+
+def _check_columns(version: Tree, at: str) -> Iterator[Cause]:
+    yield from validate_columns(version.get("additionalPrinterColumns"), at)
+
+
+def _check_selectable(version: Tree, at: str) -> Iterator[Cause]:
+    yield from validate_selectable(version.get("selectableFields"), _schema(version), at)
+
+
+_PARTS: Final[Sequence[tuple[str, Callable[[Tree, str], Iterator[Cause]], tuple[str, str]]]] = (
+    ("schema", _check_schema, ("schema", "validation")),
+    ("subresources", _check_scale, ("subresources", "subresources")),
+    ("additionalPrinterColumns", _check_columns, ("additionalPrinterColumns", "additionalPrinterColumns")),
+    ("selectableFields", _check_selectable, ("selectableFields", "selectableFields")),
+)
+"""What may differ between versions: how it is checked, and where it stands in a version or at the top."""
 
 
 def _has_defaults(schema: object) -> bool:
@@ -273,24 +322,6 @@ def _has_defaults(schema: object) -> bool:
 
 
 _INSIDE = ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")
-
-
-def _places(versions: Sequence[Tree], key: str) -> Iterator[tuple[Tree, str]]:
-    """The versions with the paths of what they say of `key`; what all say alike stands at the top."""
-    if versions and all(v.get(key) == versions[0].get(key) for v in versions):
-        yield versions[0], "spec"
-        return
-    for index, version in enumerate(versions):
-        yield version, f"spec.versions[{index}]"
-
-
-def _validate_paths(versions: Sequence[Tree]) -> Iterator[Cause]:
-    for version, at in _places(versions, "subresources"):
-        yield from validate_scale(version.get("subresources"), f"{at}.subresources")
-    for version, at in _places(versions, "additionalPrinterColumns"):
-        yield from validate_columns(version.get("additionalPrinterColumns"), f"{at}.additionalPrinterColumns")
-    for version, at in _places(versions, "selectableFields"):
-        yield from validate_selectable(version.get("selectableFields"), _schema(version), f"{at}.selectableFields")
 
 
 def _schema(version: Tree) -> Tree | None:
@@ -332,13 +363,17 @@ def _validate_names(spoken: Tree) -> Iterator[Cause]:
         yield from _label(spoken.get(key, ""), f"{field}.{key}")
     for key in ("kind", "listKind"):
         yield from _mixed(spoken.get(key, ""), f"{field}.{key}")
-    for key in ("shortNames", "categories"):
-        for index, name in enumerate(spoken.get(key) or ()):
-            for text in names.dns_1035_label(name):
-                yield problems.invalid_value(f"{field}.{key}[{index}]", name, text)
+    yield from _labels(spoken, "shortNames")
     if spoken.get("kind") and spoken.get("kind") == spoken.get("listKind"):
         text = "kind and listKind may not be the same"
         yield problems.invalid_value(f"{field}.listKind", spoken["listKind"], text)
+    yield from _labels(spoken, "categories")
+
+
+def _labels(spoken: Tree, key: str) -> Iterator[Cause]:
+    for index, name in enumerate(spoken.get(key) or ()):
+        for text in names.dns_1035_label(name):
+            yield problems.invalid_value(f"spec.names.{key}[{index}]", name, text)
 
 
 def _label(name: str, field: str) -> Iterator[Cause]:

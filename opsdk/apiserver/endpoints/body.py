@@ -23,6 +23,8 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
 
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+_SCHEMES = {"apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55"}
+"""Where the types of groups are registered that have a server of their own."""
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 LIMIT = 3 * 1024 * 1024
 """Bytes that a request body may have."""
@@ -153,7 +155,7 @@ def _refuse_type(served: Installed, found: str, kind: str) -> None:
     group = info.kind_api_version.rpartition("/")[0]
     if known and kind == info.kind and found.rpartition("/")[0] == group:
         return
-    why = f'no kind "{kind}" is registered for version "{found}" in scheme "{_SCHEME}"'
+    why = f'no kind "{kind}" is registered for version "{found}" in scheme "{_SCHEMES.get(group, _SCHEME)}"'
     if known:
         why = f"converting ({known}) to ({group.partition('.')[0] or 'core'}.{info.kind}): unknown conversion"
     version = found.rpartition("/")[2]

@@ -157,6 +157,11 @@ def parse_field_path(text: str, schema: Mapping[str, Any]) -> FieldPath:
     >>> str(parse_field_path(".a['b.c']", {"properties": {"a": {"properties": {"b.c": {}}}}}))
     'a.b.c'
     """
+    return follow_field_path(text, schema)[0]
+
+
+def follow_field_path(text: str, schema: Mapping[str, Any]) -> tuple[FieldPath, Mapping[str, Any]]:
+    """As `parse_field_path`, and the schema that it leads to."""
     path = FieldPath()
     for name in _names(text):
         properties, additional = schema.get("properties"), schema.get("additionalProperties")
@@ -168,7 +173,7 @@ def parse_field_path(text: str, schema: Mapping[str, Any]) -> FieldPath:
             path, schema = path.key(name), additional
         else:
             raise UsageError("does not refer to a valid field")
-    return path
+    return path, schema
 
 
 def _names(text: str) -> Iterator[str]:

@@ -1,0 +1,177 @@
+"""What definitions may say besides their schemas, and in which order one is told of what they may not."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from server_client import Caller
+
+from envtest.environment import Environment
+
+Tree = dict[str, Any]
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All"
+SPEC: Tree = {
+    "type": "object",
+    "properties": {
+        "s": {"type": "string"},
+        "n": {"type": "number"},
+        "l": {"type": "array", "items": {"type": "string"}},
+        "m": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
+SCHEMA: Tree = {"type": "object", "properties": {"spec": SPEC}}
+
+
+def version(name: str = "v1", **more: Any) -> Tree:
+    """One version, the stored one if it is the first."""
+    schema = {"openAPIV3Schema": copy.deepcopy(SCHEMA)}
+    return {"name": name, "served": True, "storage": name == "v1", "schema": schema, **more}
+
+
+def definition(*versions: Tree, **spec: Any) -> Tree:
+    """A definition of widgets."""
+    names = {"plural": "widgets", "kind": "Widget"}
+    whole = {"group": "demo.io", "scope": "Namespaced", "names": names, "versions": list(versions), **spec}
+    return {"metadata": {"name": "widgets.demo.io"}, "spec": whole}
+
+
+async def told(body: Tree) -> list[tuple[str, str]]:
+    """The fields that are wrong, and why."""
+    async with Environment() as env:
+        answer = await Caller(env)("POST", CRDS, body)
+    details = answer.json.get("details") or {}
+    return [(cause["field"], cause["message"]) for cause in details.get("causes") or ()]
+
+
+SELECTABLE = "spec.selectableFields[0].jsonPath"
+SCALAR = (
+    "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (".spec.s", ""),
+        (".spec.m.a", ""),
+        (".spec.n", SCALAR),
+        (".spec.l", SCALAR),
+        ("spec.s", "is an invalid path: expected [ or . but got: spec"),
+        (".", "is an invalid path: unexpected end of JSON path"),
+        (".spec.", "is an invalid path: unexpected end of JSON path"),
+        (".spec.zz", "is an invalid path: does not refer to a valid field"),
+        (".metadata", "is an invalid path: does not refer to a valid field"),
+        (".spec.l[0]", "is an invalid path: array notation is not allowed"),
+        (".spec['s']", "is an invalid path: array notation is not allowed"),
+    ],
+)
+async def test_selectable_fields_are_scalars_that_the_schema_knows(path: str, why: str) -> None:
+    """Paths may lead into maps, but neither into lists nor anywhere else."""
+    expected = [(SELECTABLE, f'Invalid value: "{path}": {why}')] if why else []
+    assert await told(definition(version(selectableFields=[{"jsonPath": path}]))) == expected
+
+
+async def test_versions_share_their_selectable_fields_with_their_schema() -> None:
+    """A schema that all versions have stands at the top, and so must what is said of its fields."""
+    fields = [{"jsonPath": ".spec.s"}]
+    text = 'Invalid value: "": may only be set when `version.schema.openAPIV3Schema` is not included'
+    assert await told(definition(version(selectableFields=fields), version("v2"))) == [
+        ("spec.versions[0].selectableFields", text)
+    ]
+    assert await told(definition(version(selectableFields=fields), version("v2", selectableFields=fields))) == []
+
+
+WRONG: Tree = {
+    "deprecationWarning": "",
+    "additionalPrinterColumns": [{}],
+    "selectableFields": [{}],
+    "subresources": {"scale": {}},
+}
+
+
+async def test_the_order_with_one_version() -> None:
+    """Version, names, what all versions share, conversion, what is stored."""
+    names = {
+        "plural": "Foos",
+        "kind": "X Y",
+        "listKind": "X Y",
+        "singular": "_",
+        "shortNames": ["_"],
+        "categories": ["_"],
+    }
+    body = definition(
+        version("V", **WRONG), group="ex", names=names, conversion={"strategy": "x"}, preserveUnknownFields=True
+    )
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {"type": "string"}
+    columns = "spec.additionalPrinterColumns[0]"
+    assert [field for field, _ in await told(body)] == [
+        "metadata.name",
+        "spec.group",
+        "spec.versions[0].name",
+        "spec.versions[0].deprecationWarning",
+        "spec.versions",
+        "spec.version",
+        "spec.names.plural",
+        "spec.names.singular",
+        "spec.names.kind",
+        "spec.names.listKind",
+        "spec.names.shortNames[0]",
+        "spec.names.listKind",
+        "spec.names.categories[0]",
+        "spec.validation.openAPIV3Schema.type",
+        "spec.subresources.scale.specReplicasPath",
+        "spec.subresources.scale.statusReplicasPath",
+        f"{columns}.name",
+        f"{columns}.type",
+        f"{columns}.JSONPath",
+        "spec.selectableFields[0].jsonPath",
+        "spec.conversion.strategy",
+        "spec.conversion.strategy",
+        "status.storedVersions",
+        "spec.preserveUnknownFields",
+    ]
+
+
+async def test_what_only_one_version_says_is_told_with_it() -> None:
+    """Before anything is said of all of them."""
+    other = version("v2", schema={"openAPIV3Schema": {"type": "string"}}, **WRONG)
+    fields = [field for field, _ in await told(definition(version(), other))]
+    assert fields[0] == "spec.versions[1].deprecationWarning"
+    assert fields[1] == "spec.versions[1].schema.openAPIV3Schema.type"
+    assert fields[-1] == "spec.versions[1].selectableFields[0].jsonPath"
+
+
+async def test_names_that_the_server_would_make_up_do_not_fit() -> None:
+    """The name is made of the plural and the group, so a prefix is as wrong as another name."""
+    body = definition(version())
+    body["metadata"]["generateName"] = "a-"
+    text = 'Invalid value: "a-": must be spec.names.plural+"."+spec.group'
+    assert await told(body) == [("metadata.generateName", text)]
+
+
+async def test_unknown_fields_have_the_names_of_what_they_are_in() -> None:
+    """Except below lists and arbitrary entries, where nobody is told of them."""
+    inside = {"type": "object", "properties": {"a": {"type": "string", "bogus": 1}}}
+    hidden = {"type": "array", "items": {"type": "string", "bogus": 1}}
+    body = definition(version())
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = {"x": inside, "y": hidden}
+    async with Environment() as env:
+        answer = await Caller(env)("POST", f"{CRDS}&fieldValidation=Strict", body)
+    path = "spec.versions[0].schema.openAPIV3Schema.properties.x.properties.a.bogus"
+    assert answer.status == 400
+    assert answer.json["message"].endswith(f'strict decoding error: unknown field "{path}"')
+
+
+@pytest.mark.parametrize("default", ["", [], 0, False, {}])
+async def test_empty_defaults_are_defaults(default: Any) -> None:
+    """What is there stays there, be it empty."""
+    kind = {str: "string", list: "array", int: "integer", bool: "boolean", dict: "object"}[type(default)]
+    field = {"type": kind, "default": default, **({"items": {"type": "string"}} if kind == "array" else {})}
+    body = definition(version())
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["d"] = field
+    async with Environment() as env:
+        answer = await Caller(env)("POST", CRDS, body)
+    schema = answer.json["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert schema["properties"]["spec"]["properties"]["d"]["default"] == default
