@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from envtest.kinds.arrange import arranger
 from envtest.kinds.autoscaler_rules import validate_autoscaler
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.pod_defaults import put
@@ -50,7 +51,7 @@ class OldAutoscalerModel(TypedModel):
 
     def from_storage(self, obj: Tree) -> Tree:
         """See `Model`."""
-        return to_old(obj)
+        return dict(arranger(self.name)(to_old(obj)))
 
 
 def to_new(obj: Tree) -> Tree:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.tables.load import Row
+from envtest.kinds.arrange import Arrange, arranger
+from envtest.tables.load import Row, types
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import FieldGetter, HasStatusRules
@@ -58,6 +59,7 @@ class TableStrategy(HasStatusRules):
         self.allow_create_on_update = resource in _CREATE_ON_UPDATE
         self.allow_unconditional_update = resource not in _VERSION_REQUIRED
         self.selectable: Mapping[str, FieldGetter] = {}
+        self._arrange: Arrange | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.info.resource}>"
@@ -66,6 +68,13 @@ class TableStrategy(HasStatusRules):
         """Subdomains, or path segments for roles."""
         rule = names.path_segment if self.info.resource in _PATH_NAMES else names.dns_subdomain
         return rule(name, prefix=prefix)
+
+    def arrange(self, obj: Tree) -> Tree:
+        """In the order of the server's own type."""
+        if self._arrange is None:
+            self._arrange = arranger(types().name_of(self.info.group, self.info.version, self.info.kind) or "")
+        made: Tree = self._arrange(obj)
+        return made
 
     def initial_status(self, obj: Tree) -> Tree:
         """The status of a new object; what the client sent does not count."""

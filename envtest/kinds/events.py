@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from envtest.kinds.arrange import arranger
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.typed import TypedModel
 from envtest.tables.load import Row
@@ -182,12 +183,13 @@ class EventModel(TypedModel):
             ("involvedObject", {}),
         ):
             made.setdefault(key, empty)
+        arrange = arranger(self.name)
         if not self.name.startswith("io.k8s.api.events"):
-            return made
+            return dict(arrange(made))
         for key in ("reportingComponent", "reportingInstance", "involvedObject"):
             if not made[key]:
                 del made[key]
-        return _renamed(made, _NEW_OF_OLD, _NEW)
+        return dict(arrange(_renamed(made, _NEW_OF_OLD, _NEW)))
 
 
 def _renamed(obj: Tree, names: dict[str, str], version: str) -> Tree:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import yaml
 
 from opsdk.apiserver import problems
@@ -52,8 +53,28 @@ _TEXT = "tag:yaml.org,2002:str"
 _Dumper.add_representer(str, _Dumper.represent_text)
 
 
-def encode(value: Tree, accepted: Accepted, *, pretty: bool = False) -> bytes:
-    """A body in the accepted encoding."""
+_SORTED = msgspec.json.Encoder(order="sorted")
+_SPELT = (
+    (b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"),
+)  # fmt: skip
+"""What Go's encoder does not leave as it is, lest browsers stumble."""
+
+
+def _spelt(raw: bytes) -> bytes:
+    for letter, code in _SPELT:
+        if letter in raw:
+            raw = raw.replace(letter, code)
+    return raw
+
+
+def compact(value: Tree, *, ordered: bool = False) -> bytes:
+    """JSON without white space; `ordered` sorts the keys of all objects, as custom resources have them."""
+    return _spelt(_SORTED.encode(value) if ordered else encode_json(value))
+
+
+def encode(value: Tree, accepted: Accepted, *, pretty: bool = False, ordered: bool = False) -> bytes:
+    """A body in the accepted encoding; JSON for machines ends its line."""
     if accepted.write is not None:
         return accepted.write(value)
     if accepted.media == YAML:
@@ -62,13 +83,20 @@ def encode(value: Tree, accepted: Accepted, *, pretty: bool = False) -> bytes:
     if pretty:
         import json  # noqa: PLC0415 - for people with curl only
 
-        return json.dumps(value, indent=2, ensure_ascii=False).encode()
-    return encode_json(value)
+        return _spelt(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=ordered).encode())
+    return compact(value, ordered=ordered) + b"\n"
 
 
-def body_response(value: Tree, accepted: Accepted, *, status: int = 200, pretty: bool = False) -> Response:
+def body_response(
+    value: Tree, accepted: Accepted, *, status: int = 200, pretty: bool = False, ordered: bool = False
+) -> Response:
     """A whole answer; the content type repeats what was negotiated."""
-    return Response(status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty))
+    return Response(status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty, ordered=ordered))
+
+
+def in_order(served: Installed, accepted: Accepted) -> bool:
+    """Whether the keys of the answer are sorted: untyped objects are nothing but maps, unless they are transformed."""
+    return not (served.model.typed or accepted.kind)
 
 
 def wants_pretty(call: Call) -> bool:
@@ -131,9 +159,8 @@ def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
 def object_response(call: Call, served: Installed, obj: Tree, accepted: Accepted, *, status: int = 200) -> Response:
     """One stored object."""
     visible = served.model.from_storage(obj)
-    return body_response(
-        shape_object(call, served, visible, accepted), accepted, status=status, pretty=wants_pretty(call)
-    )
+    shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
+    return body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
 
 
 def shape_object(call: Call, served: Installed, visible: Tree, accepted: Accepted) -> Tree:
@@ -150,7 +177,8 @@ def shape_object(call: Call, served: Installed, visible: Tree, accepted: Accepte
 def list_response(call: Call, served: Installed, items: Sequence[Tree], meta: Tree, accepted: Accepted) -> Response:
     """A list of stored objects."""
     visible = [served.model.from_storage(obj) for obj in items]
-    return body_response(shape_list(call, served, visible, meta, accepted), accepted, pretty=wants_pretty(call))
+    shaped, ordered = shape_list(call, served, visible, meta, accepted), in_order(served, accepted)
+    return body_response(shaped, accepted, pretty=wants_pretty(call), ordered=ordered)
 
 
 def shape_list(call: Call, served: Installed, visible: Sequence[Tree], meta: Tree, accepted: Accepted) -> Tree:

@@ -12,7 +12,7 @@ from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.negotiate import Accepted
 from opsdk.apiserver.endpoints.options import ListOptions, check_watch, list_options, resource_version
-from opsdk.apiserver.endpoints.render import PLAIN, accepted_for, encode, partial, table
+from opsdk.apiserver.endpoints.render import accepted_for, compact, in_order, partial, table
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.endpoints.watch_socket import watch_socket
 from opsdk.apiserver.protobuf_writer import watch_frame
@@ -199,7 +199,11 @@ class _Stream:
         write = self._accepted.write
         if write is not None:
             return watch_frame(kind, _FRAMES.once(obj, write) if once else write(obj))
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), _BODIES.once(obj, _plain) if once else _plain(obj))
+        made = _BODIES.once(obj, self._plain) if once else self._plain(obj)
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), made)
+
+    def _plain(self, obj: Tree) -> bytes:
+        return compact(obj, ordered=in_order(self._served, self._accepted))
 
     def _shaped(self, kind: str, obj: Tree) -> Tree:
         accepted = self._accepted
@@ -219,10 +223,6 @@ _LIMIT = 256
 _BODIES = IdentityCache[bytes](limit=_LIMIT)
 _FRAMES = IdentityCache[bytes](limit=_LIMIT)
 """Objects as JSON and as protobuf: made for the first watcher and shared by all."""
-
-
-def _plain(obj: Tree) -> bytes:
-    return encode(obj, PLAIN)
 
 
 async def _next(watch: Watch) -> Change | None:

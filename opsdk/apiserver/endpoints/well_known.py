@@ -11,7 +11,7 @@ from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.etag import cached
 from opsdk.apiserver.endpoints.negotiate import JSON, Accepted, clauses, negotiate, not_acceptable
 from opsdk.apiserver.endpoints.openapi import OpenApi
-from opsdk.apiserver.endpoints.render import encode, wants_pretty
+from opsdk.apiserver.endpoints.render import PLAIN, encode, wants_pretty
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.web.response import Response, json_response, text_response
 
@@ -46,7 +46,7 @@ class WellKnown:
         self.stopping = False
         self._pages = dict(pages or {})
         self._groups = groups
-        self._version = dict(version or {})
+        self._version: Tree = dict(version or {})
         self._openapi = openapi
         self._checks = checks
 
@@ -146,7 +146,8 @@ class WellKnown:
         media = {clause.media for clause in clauses(call.http.header("accept"))}
         if media and media.isdisjoint(("*/*", JSON)):
             raise not_acceptable("", served=JSON)
-        return json_response(self._version)
+        # Always for people.
+        return Response(200, [("content-type", "application/json")], encode(self._version, PLAIN, pretty=True))
 
     def _health(self, call: Call, rest: Sequence[str]) -> Response | None:
         kind = call.info.path.strip("/").partition("/")[0]

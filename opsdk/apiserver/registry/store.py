@@ -98,7 +98,8 @@ class Store:
         return obj if self.codec is None else (await self.codec.read([obj]))[0]
 
     async def _write(self, obj: Tree) -> Tree:
-        return obj if self.codec is None else await self.codec.write(obj)
+        arranged = self.strategy.arrange(obj)
+        return arranged if self.codec is None else await self.codec.write(arranged)
 
     # -------------------------------------------------------------- reading
     async def get(self, context: Context, name: str) -> Tree:

@@ -67,6 +67,10 @@ class Strategy:
         )
 
     # -------------------------------------------------------------- writing
+    def arrange(self, obj: Tree) -> Tree:
+        """The object with its fields in the order in which they are to be shown, before it is kept."""
+        return obj
+
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """Set what the server decides."""
 
@@ -190,6 +194,10 @@ class StatusStrategy(Strategy):
     def canonicalize(self, obj: Tree) -> None:
         """As the main resource."""
         self.main.canonicalize(obj)
+
+    def arrange(self, obj: Tree) -> Tree:
+        """As for the main resource."""
+        return self.main.arrange(obj)
 
     def mark_deleted(self, context: Context, obj: Tree) -> None:
         """As for the main resource."""

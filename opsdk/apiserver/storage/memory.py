@@ -58,7 +58,16 @@ def bucket_of(key: str) -> str:
 
 def with_revision(value: Tree, revision: int) -> Tree:
     """A copy whose ``metadata.resourceVersion`` is `revision`; the rest is shared."""
-    meta = {**(value.get("metadata") or {}), "resourceVersion": str(revision)}
+    old = value.get("metadata") or {}
+    if "resourceVersion" in old:
+        return {**value, "metadata": {**old, "resourceVersion": str(revision)}}
+    meta: Tree = {}
+    for key, part in old.items():
+        meta[key] = part
+        if key == "uid":
+            # Its place on the wire.
+            meta["resourceVersion"] = str(revision)
+    meta.setdefault("resourceVersion", str(revision))
     return {**value, "metadata": meta}
 
 
