@@ -62,7 +62,10 @@ def test_an_object_is_no_change_of_itself(row: Row, seed: int) -> None:
         strategy.prepare_for_create(call, obj)
     except ApiError:
         return
-    before = {cause.field for cause in strategy.validate(call, obj)}
+    found = list(strategy.validate(call, obj))
+    if any(cause.reason == "FieldValueDuplicate" for cause in found):
+        return  # Which of two of the same name was which cannot be told.
+    before = {cause.field for cause in found}
     again = copy_tree(obj)
     strategy.prepare_for_update(call, again, obj)
     after = {cause.field for cause in strategy.validate_update(call, again, obj)}
