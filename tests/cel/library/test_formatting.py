@@ -9,28 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.cel.environment import Environment
 from opsdk.cel.library.formatting import format_string
-from opsdk.cel.library.quantities import QUANTITY_LIBRARY
-from opsdk.cel.library.standard import STANDARD_LIBRARY
-from opsdk.cel.library.strings import STRINGS_LIBRARY
-from opsdk.cel.types import DOUBLE, DYN, INT, STRING
 from opsdk.cel.values import Duration, Timestamp, UInt
-from opsdk.errors import CelCompileError, CelEvaluationError
+from opsdk.errors import CelEvaluationError
 
 ONLY = "error during formatting: {}, was given "
 DECIMAL = ONLY.format("decimal clause can only be used on integers")
 SCIENTIFIC = ONLY.format("scientific clause can only be used on doubles")
 FIXED = ONLY.format("fixed-point clause can only be used on doubles")
-BINARY = ONLY.format("only integers and bools can be formatted as binary")
 HEX = ONLY.format("only integers, byte buffers, and strings can be formatted as hex")
-TEXTS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
-TEXT = ONLY.format(f"string clause can only be used on {TEXTS}")
 PRECISION = "could not parse formatting clause: error while parsing precision: "
 NO_NUMBER = 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
-ENVIRONMENT = Environment(
-    libraries=(STANDARD_LIBRARY, STRINGS_LIBRARY), variables={"i": INT, "s": STRING, "q": DOUBLE, "d": DYN}
-)
 
 
 @pytest.mark.parametrize(
@@ -89,34 +78,6 @@ def test_what_cannot_be_shown_is_refused(form: str, args: list[Any], why: str) -
     with pytest.raises(CelEvaluationError) as caught:
         format_string(form, args)
     assert str(caught.value) == why
-
-
-@pytest.mark.parametrize(
-    ("text", "at", "why"),
-    [
-        ("'%q'.format([i])", 12, 'could not parse formatting clause: unrecognized formatting clause "q"'),
-        ("'%s %s'.format([i])", 15, "index 1 out of range"),
-        ("'%s'.format([i, i])", 12, "too many arguments supplied to string.format (expected 1, got 2)"),
-        ("''.format([1])", 10, "too many arguments supplied to string.format (expected 0, got 1)"),
-        ("'%d'.format([s])", 14, DECIMAL + "string"),
-        ("'%e'.format([i])", 14, SCIENTIFIC + "int"),
-        ("'%b'.format([q])", 14, BINARY + "double"),
-        ("'%d'.format([null])", 14, DECIMAL + "null_type"),
-        ("'%s'.format([[quantity('1')]])", 23, TEXT + "kubernetes.Quantity"),
-    ],
-)  # fmt: skip
-def test_constant_forms_are_checked_with_the_types(text: str, at: int, why: str) -> None:
-    """At the place of the argument, else of the call."""
-    environment = ENVIRONMENT.extend(libraries=[QUANTITY_LIBRARY])
-    with pytest.raises(CelCompileError) as caught:
-        environment.compile(text)
-    assert str(caught.value).startswith(f"ERROR: <input>:1:{at}: {why}\n")
-
-
-@pytest.mark.parametrize("text", ["'%d'.format([d])", "'%f'.format([s])", "s.format([i, i])", "'%s'.format(d)"])
-def test_what_types_do_not_tell_is_left_to_the_evaluation(text: str) -> None:
-    """Values of any type, texts that may be numbers, forms that are not constant."""
-    ENVIRONMENT.compile(text)
 
 
 @given(st.text(), st.lists(st.one_of(st.integers(), st.floats(), st.text(), st.none(), st.booleans(), st.binary())))
