@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from envtest.extensions.jsonpath import find, valid
@@ -11,6 +11,7 @@ from envtest.kinds.printing import seconds_of, since
 from envtest.tables.columns import AGE, NAME
 from opsdk.apiserver.resources import Column, Printer
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.tree.go_text import go_json
 
 _AGE: Tree = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE.description}
 
@@ -21,9 +22,8 @@ class ColumnPrinter(Printer):
     columns: Sequence[Column] = (NAME,)
 
     def __init__(self, columns: Sequence[Tree]) -> None:
-        readable = all(valid(column["jsonPath"]) for column in columns)
-        # One column that cannot be read spoils them all.
-        self._definitions = (list(columns) if readable else []) or [_AGE]
+        # A column that cannot be read hides itself and those behind it.
+        self._definitions = list(takewhile(lambda column: valid(column["jsonPath"]), columns or [_AGE]))
         self.columns = [
             NAME,
             *(
@@ -75,4 +75,4 @@ def text(value: Any) -> str:
         return value
     if value is None:
         return "<no value>"
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return go_json(value)

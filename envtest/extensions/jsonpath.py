@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-_QUOTED = r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")"""
+_NAME = r"""'(?:\\.|[^'\\])*'"""
+_QUOTED = rf"""(?:{_NAME}|"(?:\\.|[^"\\])*")"""
 _STEP = re.compile(
     rf"""(?P<deep>\.)?\.(?P<field>(?:\\.|[^.\[\]\s,(){{}}\\])+)         # .field, ..field, .*, with escaped dots
     | \[\s*(?P<all>\*)\s*\]                                           # [*]
     | \[\s*(?P<slice>-?\d*:-?\d*(?::-?\d*)?)\s*\]                     # [1:], [0:4:2]
     | \[\s*(?P<indices>-?\d+(?:\s*,\s*-?\d+)*)\s*\]                   # [0], [0,2]
-    | \[\s*(?P<names>{_QUOTED}(?:\s*,\s*{_QUOTED})*)\s*\]             # ['a'], ['a','b']
+    | \[\s*(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s*\]                 # ['a'], ['a','b']
     | \[\?\(\s*@(?P<left>[^=!<>]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>{_QUOTED}|[^)]*?)\s*)?\)\]
     """,
     re.VERBOSE,
@@ -55,7 +56,7 @@ def _split(path: str) -> Steps | None:
 
 
 def find(tree: Any, path: str) -> list[Any]:
-    """Every value that `path` leads to; nothing where it leads nowhere.
+    """Every value that `path` leads to; nothing where it leads nowhere, or anywhere beyond the end of a list.
 
     >>> find({"status": {"c": [{"type": "Ready", "status": "True"}]}}, '.status.c[?(@.type=="Ready")].status')
     ['True']
@@ -63,8 +64,11 @@ def find(tree: Any, path: str) -> list[Any]:
     ([2, 3], [4])
     """
     values = [tree]
-    for step in _split(path) or ():
-        values = [found for value in values for found in _walk(value, step)]
+    try:
+        for step in _split(path) or ():
+            values = [found for value in values for found in _walk(value, step)]
+    except IndexError:
+        return []
     return values
 
 
@@ -103,13 +107,21 @@ def _everything(value: Any) -> Iterator[Any]:
 def _elements(value: list[Any], step: re.Match[str]) -> Iterator[Any]:
     if step["slice"] is not None:
         first, last, *by = (int(part) if part else None for part in step["slice"].split(":"))
-        if by != [0]:
-            yield from value[slice(first, last, *by)]
+        yield from _sliced(value, first, last, 1 if not by or by[0] is None else by[0])
     elif step["indices"] is not None:
-        indices = [int(part) for part in step["indices"].split(",")]
-        yield from (value[i] for i in indices if -len(value) <= i < len(value))
+        yield from (value[int(part)] for part in step["indices"].split(","))
     else:
         yield from (element for element in value if _passes(element, step))
+
+
+def _sliced(value: list[Any], first: int | None, last: int | None, by: int) -> list[Any]:
+    """Both ends must be there, unless nothing is asked for."""
+    size = len(value)
+    start = 0 if first is None else first + size if first < 0 else first
+    end = size if last is None else last + size if last < 0 else last
+    if by < 1 or (start != end and not 0 <= start < end <= size):
+        raise IndexError(start)
+    return value[start:end:by]
 
 
 def _passes(element: Any, step: re.Match[str]) -> bool:

@@ -131,7 +131,9 @@ class ScaleStore:
             return
         info = self.main.info
         if self.main.strategy.custom:
-            cause = problems.invalid_value(".spec.replicas", replicas, "should be a non-negative integer")
+            at = self._replicas.get(info.api_version, _REPLICAS)
+            path = "".join(f".{part.removeprefix('f:')}" for part in at)
+            cause = problems.invalid_value(path, replicas, "should be a non-negative integer")
             raise problems.invalid(info.kind, info.group, name, [cause])
         cause = problems.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise problems.invalid("Scale", "autoscaling", wanted["metadata"].get("name", name), [cause])

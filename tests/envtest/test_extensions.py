@@ -8,6 +8,7 @@ import pytest
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from envtest.extensions.columns import ColumnPrinter
 from envtest.extensions.jsonpath import find, valid
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -129,6 +130,25 @@ async def test_deleting_a_definition_deletes_its_objects() -> None:
         await call("PATCH", f"{URL}/held", {"metadata": {"finalizers": None}}, content_type=MERGE)
         assert (await call("GET", f"{CRDS}/widgets.demo.io")).status == 404
         assert (await call("GET", URL)).raw == b"404 page not found\n"
+
+
+def shown(*paths: str) -> list[str]:
+    """The names of the columns of a definition with these paths."""
+    columns = [{"name": path, "type": "string", "jsonPath": path} for path in paths]
+    return [column.name for column in ColumnPrinter(columns).columns]
+
+
+def test_a_column_that_cannot_be_read_hides_those_behind_it() -> None:
+    """Those before it stay, and without any columns the age is shown."""
+    assert shown() == ["Name", "Age"]
+    assert shown(".spec.a", ".spec[", ".spec.b") == ["Name", ".spec.a"]
+    assert shown(".spec[") == ["Name"]
+
+
+def test_cells_of_objects_are_json_with_sorted_keys() -> None:
+    """As the server writes it, with what browsers could take for markup escaped."""
+    printer = ColumnPrinter([{"name": "o", "type": "string", "jsonPath": ".o"}])
+    assert printer.cells({"metadata": {"name": "x"}, "o": {"b": "<", "a": [1.0]}}, 0.0)[1] == '{"a":[1],"b":"\\u003c"}'
 
 
 async def test_columns_of_a_table() -> None:
