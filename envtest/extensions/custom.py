@@ -13,14 +13,15 @@ from envtest.kinds.plan import Plans, Reading
 from envtest.kinds.scale import scale_of
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.body import unsupported_media
+from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.apiserver.endpoints.negotiate import JSON, YAML
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import Decoded, Printer
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
-from opsdk.errors import ApiError, Cause
-from opsdk.tree.go_text import whole_numbers
+from opsdk.errors import ApiError, Cause, DecodeError
+from opsdk.tree.go_text import go_json, whole_numbers
 from opsdk.tree.identity import IdentityCache
 from opsdk.tree.shape import Shape, shape_of_schema
 
@@ -74,7 +75,29 @@ class CustomModel:
         found = body.get("metadata")
         meta = self._plans.struct(_META)({} if found is None else found, reading)
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
-        return Decoded(pruned, [*reading.problems, *(f'unknown field "{path}"' for path in unknown)])
+        inner: list[str] = []
+        made = self.schema.change_embedded(pruned, lambda obj, place: self._decode_inner(obj, place, inner))
+        told = sorted([*(f'unknown field "{path}"' for path in unknown), *inner])
+        return Decoded(made, [*reading.problems, *told])
+
+    def _decode_inner(self, obj: Tree, place: str, told: list[str]) -> Tree:
+        """An object inside of another: its metadata has the one form that metadata has."""
+        for key in ("apiVersion", "kind"):
+            if obj.get(key) is not None and not isinstance(obj[key], str):
+                raise DecodeError(f"{place}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
+        if "metadata" not in obj:
+            return obj
+        found = {} if obj["metadata"] is None else obj["metadata"]
+        at = f"{place}.metadata: Invalid value: {go_json(found)}"
+        if not isinstance(found, dict):
+            raise DecodeError(f"{at}: json: cannot unmarshal {json_kind(found)} into Go value of type v1.ObjectMeta")
+        reading = Reading(path=[place, "metadata"], above=2, struct="ObjectMeta")
+        try:
+            meta = self._plans.struct(_META)(found, reading)
+        except DecodeError as error:
+            raise DecodeError(f"{at}: {error}") from error
+        told += reading.problems
+        return {**obj, "metadata": meta}
 
     def from_protobuf(self, body: bytes) -> Tree:
         """See `Model`: schemas have no numbers."""

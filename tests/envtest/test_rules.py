@@ -116,3 +116,35 @@ async def test_whole_floats_are_kept_as_integers() -> None:
         made = await call("POST", URL, widget(n=7.0, other=[1e3, 1.5]))
         assert made.status == 201
         assert repr(made.json["spec"]) == "{'n': 7, 'other': [1000, 1.5]}"
+
+
+async def test_objects_inside_have_metadata_like_others() -> None:
+    """What cannot be metadata is refused before anything is validated; what says nothing is dropped."""
+    inner = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    async with Environment() as env:
+        call = Caller(env)
+        assert (await call("POST", CRDS, definition(with_rules(a=inner), with_rules()))).status == 201
+        typed = {"apiVersion": "v1", "kind": "K"}
+        wrong, field = "json: cannot unmarshal", "ObjectMeta.name of type string"
+        for obj, said in (
+            ({**typed, "kind": 5}, "spec.a.kind: Invalid value: 5: must be a string"),
+            (
+                {**typed, "metadata": {"name": 1}},
+                f'spec.a.metadata: Invalid value: {{"name":1}}: {wrong} number into Go struct field {field}',
+            ),
+            (
+                {**typed, "metadata": "x"},
+                f'spec.a.metadata: Invalid value: "x": {wrong} string into Go value of type v1.ObjectMeta',
+            ),
+        ):
+            refused = await call("POST", URL, widget(a=obj))
+            assert (refused.status, refused.json["message"]) == (
+                400,
+                f'Widget in version "v1" cannot be handled as a Widget: {said}',
+            )
+        made = await call("POST", URL, widget(a={**typed, "metadata": {"labels": None, "annotations": {}}}))
+        assert made.json["spec"]["a"] == {**typed, "metadata": {}}

@@ -39,6 +39,18 @@ def _validate_common(strategy: Strategy, meta: Tree) -> list[Cause]:
     return [*_validate_shared(meta), *_finalizers(finalizers), *known]
 
 
+def validate_embedded(meta: Tree) -> list[Cause]:
+    """What is wrong with the metadata of an object inside of another, whose name may be anything."""
+    found: list[Cause] = []
+    if meta.get("namespace"):
+        wrong = names.dns_label(meta["namespace"])
+        found += [problems.invalid_value("metadata.namespace", meta["namespace"], text) for text in wrong]
+    if meta.get("generation", 0) < 0:
+        text = "must be greater than or equal to 0"
+        found.append(problems.invalid_value("metadata.generation", meta["generation"], text))
+    return [*found, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or [])]
+
+
 def _validate_shared(meta: Tree) -> list[Cause]:
     return [
         *_labels(meta.get("labels") or {}, "metadata.labels"),

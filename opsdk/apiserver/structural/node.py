@@ -24,6 +24,7 @@ class Node:
         items: the schema of list elements.
         preserve: whether unknown fields stay.
         embedded: whether the value is an object with apiVersion, kind and metadata.
+        nests: whether such an object is here or anywhere below.
         logical: whether it says anything by allOf, anyOf, oneOf or not.
         fills: whether there is a default here or anywhere below.
         unique: whether there is a set or a map of list elements here or anywhere below.
@@ -45,6 +46,7 @@ class Node:
         "list_type",
         "logical",
         "map_type",
+        "nests",
         "not_",
         "nullable",
         "one_of",
@@ -83,6 +85,7 @@ class Node:
         self.default: Any = default
         below = [node for node in (*self.properties.values(), self.additional, self.items) if node is not None]
         self.fills: bool = self.has_default or any(node.fills for node in below)
+        self.nests: bool = self.embedded or any(node.nests for node in below)
         self.unique: bool = self.list_type in ("set", "map") or any(node.unique for node in below)
         self.all_of = [Node(below) for below in schema.get("allOf") or ()]
         self.any_of = [Node(below) for below in schema.get("anyOf") or ()]

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from opsdk.apiserver.field_errors import NO_PATH, FieldError, invalid
 from opsdk.apiserver.structural.defaulting import apply_defaults, drop_nulls
+from opsdk.apiserver.structural.embedded import Change, change_embedded, check_embedded
 from opsdk.apiserver.structural.list_types import check_lists
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_places import has_rules
 from opsdk.apiserver.structural.validation import BLOCKING, Validator
+from opsdk.errors import Cause
 from opsdk.tree.paths import FieldPath
 from opsdk.tree.typed import ABSENT
 
@@ -103,6 +105,14 @@ class StructuralSchema:
                 for warning in broken.warnings:
                     warn(str(warning))
         return errors
+
+    def change_embedded(self, tree: Any, change: Change) -> Any:
+        """`tree` with other objects in it, where the schema has objects."""
+        return change_embedded(tree, self._root, change)
+
+    def check_embedded(self, tree: Any) -> list[Cause]:
+        """What is wrong with what objects in `tree` say of themselves."""
+        return check_embedded(tree, self._root) if self._root.nests else []
 
     def check_lists(self, tree: Any) -> list[FieldError]:
         """The elements that sets and maps have twice."""

@@ -35,11 +35,12 @@ class SchemaStrategy(HasStatusRules):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
         """By the schema."""
-        return [error.cause for error in self._schema.validate(obj)]
+        return [*(error.cause for error in self._schema.validate(obj)), *self._schema.check_embedded(obj)]
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema; what was wrong before may stay wrong."""
-        return [error.cause for error in self._schema.validate(obj, old, warn=context.warn)]
+        errors = self._schema.validate(obj, old, warn=context.warn)
+        return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema of the status, and the rules of all."""

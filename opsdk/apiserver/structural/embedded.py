@@ -1,0 +1,69 @@
+"""Objects inside of objects: what holds for every object holds for them, too. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from operator import is_
+from typing import Any
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import metadata, names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.structural.node import Node
+from opsdk.errors import Cause
+
+Change = Callable[[Tree, str], Tree]
+"""An object at a place, and what it becomes."""
+
+
+def change_embedded(value: Any, node: Node | None, change: Change, place: str = "") -> Any:
+    """`value` with other objects in it, from the innermost outwards; what stays is shared."""
+    if node is None or not node.nests:
+        return value
+    if isinstance(value, list):
+        items = [change_embedded(one, node.items, change, f"{place}[{at}]") for at, one in enumerate(value)]
+        return value if all(map(is_, items, value)) else items
+    if not isinstance(value, dict):
+        return value
+    made = {key: change_embedded(one, node.entry(key), change, _below(place, key, node)) for key, one in value.items()}
+    kept = value if all(map(is_, made.values(), value.values())) else made
+    return change(kept, place) if node.embedded and place else kept
+
+
+def _below(place: str, key: str, node: Node) -> str:
+    if key not in node.properties:
+        return f"{place}[{key}]"
+    return f"{place}.{key}" if place else key
+
+
+def check_embedded(value: Any, node: Node) -> list[Cause]:
+    """What is wrong with the types and the metadata of objects in `value`."""
+    found: list[Cause] = []
+
+    def look(obj: Tree, place: str) -> Tree:
+        found.extend(_check(obj, place))
+        return obj
+
+    change_embedded(value, node, look)
+    return found
+
+
+def _check(obj: Tree, place: str) -> Iterator[Cause]:
+    for key, rule in (("apiVersion", _version), ("kind", _kind)):
+        if isinstance(obj.get(key), str):
+            text = rule(obj[key]) if obj[key] else "must not be empty"
+            if text:
+                yield problems.invalid_value(f"{place}.{key}", obj[key], text)
+    meta = obj.get("metadata")
+    if isinstance(meta, dict):
+        yield from (replace(cause, field=f"{place}.{cause.field}") for cause in metadata.validate_embedded(meta))
+
+
+def _version(text: str) -> str:
+    return f"unexpected GroupVersion string: {text}" if text.count("/") > 1 else ""
+
+
+def _kind(text: str) -> str:
+    wrong = names.dns_1035_label(text.lower())
+    return f"may have mixed case, but should otherwise match: {wrong[0]}" if wrong else ""

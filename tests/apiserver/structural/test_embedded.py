@@ -1,0 +1,74 @@
+"""Objects inside of objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opsdk.apiserver.structural.embedded import change_embedded, check_embedded
+from opsdk.apiserver.structural.node import Node
+
+Tree = dict[str, Any]
+OBJECT: Tree = {
+    "type": "object",
+    "x-kubernetes-embedded-resource": True,
+    "x-kubernetes-preserve-unknown-fields": True,
+}
+NODE = Node(
+    {
+        "type": "object",
+        "properties": {
+            "a": {**OBJECT, "properties": {"inner": OBJECT}},
+            "l": {"type": "array", "items": OBJECT},
+            "m": {"type": "object", "additionalProperties": OBJECT},
+            "x": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+)
+
+
+def test_every_object_is_found_at_its_place() -> None:
+    """In fields, lists, maps and other objects, from the innermost outwards; nothing else is one."""
+    seen: list[str] = []
+
+    def note(obj: Tree, place: str) -> Tree:
+        seen.append(place)
+        return obj
+
+    tree = {"a": {"inner": {}}, "l": [{}, 5, {}], "m": {"k": {}}, "x": {"kind": "K"}}
+    assert change_embedded(tree, NODE, note) is tree
+    assert seen == ["a.inner", "a", "l[0]", "l[2]", "m[k]"]
+
+
+def test_what_changes_is_copied_and_the_rest_is_shared() -> None:
+    """The tree itself stays as it was."""
+    tree: Tree = {"a": {"inner": {}}, "x": {}}
+    made = change_embedded(tree, NODE, lambda obj, place: {**obj, "at": place})
+    assert made == {"a": {"inner": {"at": "a.inner"}, "at": "a"}, "x": {}}
+    assert tree == {"a": {"inner": {}}, "x": {}}
+    assert made["x"] is tree["x"]
+
+
+@pytest.mark.parametrize(
+    ("obj", "field", "start"),
+    [
+        ({"apiVersion": "", "kind": "K"}, "a.apiVersion", 'Invalid value: "": must not be empty'),
+        ({"apiVersion": "a/b/c"}, "a.apiVersion", 'Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c'),
+        ({"kind": "_"}, "a.kind", 'Invalid value: "_": may have mixed case, but should otherwise match: a DNS-1035'),
+        ({"metadata": {"generation": -1}}, "a.metadata.generation", "Invalid value: -1: must be greater"),
+        ({"metadata": {"namespace": "_"}}, "a.metadata.namespace", 'Invalid value: "_": a lowercase RFC 1123 label'),
+        ({"metadata": {"labels": {"a": "_"}}}, "a.metadata.labels", 'Invalid value: "_": a valid label must be'),
+        ({"metadata": {"finalizers": ["_"]}}, "a.metadata.finalizers", 'Invalid value: "_": name part must consist'),
+    ],
+)
+def test_what_holds_for_every_object(obj: Tree, field: str, start: str) -> None:
+    """What an object says of itself is judged inside of another as well."""
+    (cause,) = check_embedded({"a": obj}, NODE)
+    assert cause.field == field
+    assert cause.message.startswith(start)
+
+
+def test_names_inside_may_be_anything() -> None:
+    """Nobody knows the rules for names of such objects."""
+    assert check_embedded({"a": {"apiVersion": "v1", "kind": "K", "metadata": {"name": "_"}}}, NODE) == []
