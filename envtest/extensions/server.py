@@ -309,7 +309,7 @@ class ExtensionServer:
             return await self._delegate.handle(call)
         served = defined.served.get((info.version, info.subresource))
         if served is None:
-            raise problems.no_such_resource()
+            raise problems.not_found(defined.served[info.version, ""].info, info.name)
         self._warn(call, defined)
         return await director.direct(call, served, self._admission)
 

@@ -155,7 +155,9 @@ def _array(item: Plan, go_type: str) -> Plan:
         made = []
         for index, part in enumerate(value):
             reading.path.append(f"[{index}]")
-            made.append(item({} if part is None and item is not _json and go_type != "string" else part, reading))
+            if part is None and item is not _json:
+                part = "" if go_type == "string" else {}  # noqa: PLW2901 - what Go's decoder leaves there
+            made.append(item(part, reading))
             reading.path.pop()
         return made
 

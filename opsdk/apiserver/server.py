@@ -58,7 +58,9 @@ class NotFound:
 
     async def handle(self, call: Call) -> Response:  # noqa: ARG002 - the shape of Delegate
         """A plain 404, not a Status: clients tell unknown paths from missing objects by it."""
-        return text_response("404 page not found\n", status=404)
+        response = text_response("404 page not found\n", status=404)
+        response.add_header("x-content-type-options", "nosniff")
+        return response
 
     def groups(self) -> Sequence[ServedGroup]:
         """Nothing."""

@@ -183,6 +183,8 @@ class FieldSet:
         Raises:
             DecodeError: an element is malformed.
         """
+        if not isinstance(fields, Mapping):
+            raise DecodeError("fieldsV1 is no object")
         known = _WIRES.get(fields)
         return cls._decode(fields) if known is None else known
 

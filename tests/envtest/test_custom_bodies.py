@@ -257,3 +257,58 @@ async def test_applying_a_scale() -> None:
             500,
             f"failed to convert new object (default/w; autoscaling/v1, Kind=Scale) to {why}",
         )
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        ({"generateName": "X-"}, 201),
+        ({"generateName": "-"}, 422),
+        ({"resourceVersion": "0"}, 201),
+        ({"resourceVersion": "x"}, 201),
+        ({"resourceVersion": "1"}, 500),
+        ({"finalizers": [None]}, 422),
+        ({"ownerReferences": [{"apiVersion": "a/b/c", "kind": "A", "name": "n", "uid": "u"}]}, 422),
+        ({"managedFields": [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": "x"}]}, 201),
+    ],
+)
+async def test_odd_metadata(metadata: dict[str, Any], code: int) -> None:
+    """What of it is looked at, and what is passed over."""
+    async with serving() as call:
+        assert (await call("POST", WIDGETS, {**widget(), "metadata": {"name": "m", **metadata}})).status == code
+
+
+async def test_an_apply_without_a_manager_hears_of_that_first() -> None:
+    """Then of what else is wrong with its options."""
+    async with serving() as call:
+        found = refusal(await call("PATCH", f"{WIDGETS}/w?dryRun=x", widget(), content_type=APPLY))
+        first = "fieldManager: Required value: is required for apply patch"
+        second = 'dryRun: Unsupported value: ["x"]: supported values: "All"'
+        assert found == (422, f'PatchOptions.meta.k8s.io "" is invalid: [{first}, {second}]')
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "message"),
+    [
+        ("PUT", "", 400, "name must be provided"),
+        ("PATCH", "", 400, "name must be provided"),
+        ("OPTIONS", "", 405, ' is not supported on resources of kind "widgets.demo.io"'),
+        ("OPTIONS", "/w/scale", 405, ' is not supported on resources of kind "widgets.demo.io"'),
+        ("POST", "/w/scale", 405, 'create is not supported on resources of kind "widgets.demo.io"'),
+        ("GET", "/w/nope", 404, 'widgets.demo.io "w" not found'),
+        ("GET", "/w/status/more", 200, ""),
+        ("POST", "/other", 201, ""),
+    ],
+)
+async def test_paths_and_methods(method: str, path: str, code: int, message: str) -> None:
+    """One handler takes all requests for custom resources, and goes by verbs where built-in kinds go by routes."""
+    async with serving() as call:
+        answer = await call(method, f"{WIDGETS}{path}", widget("x"), content_type=MERGE if method == "PATCH" else "")
+        assert refusal(answer) == (code, message)
+
+
+async def test_pages_that_are_not_there() -> None:
+    """They are text, and to be taken for nothing else."""
+    async with serving() as call:
+        answer = await call("GET", f"{WIDGETS}s")
+        assert (answer.status, answer.headers["x-content-type-options"]) == (404, "nosniff")

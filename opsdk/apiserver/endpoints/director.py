@@ -34,9 +34,9 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
             raise problems.method_not_allowed()
         return await verb_connect.handle(call, served, admission)
     # The routes of built-in kinds are for one method each; those of custom ones go by the verb.
-    unrouted = info.method == "HEAD" and served.model.typed
+    unrouted = info.method == "HEAD" and not served.custom
     if not info.verb or info.verb not in served.verbs or unrouted:
-        if not served.model.typed and info.verb:
+        if served.custom:
             raise problems.method_not_supported(served.info, info.verb)
         raise problems.method_not_allowed()
     reading = _READING.get(info.verb)
@@ -72,14 +72,17 @@ def check_route(info: RequestInfo, served: Installed) -> None:
     own_namespace = info.resource == "namespaces" and not info.group
     if not namespaced and info.namespace and not own_namespace:
         raise problems.no_such_resource()
-    if len(info.parts) > 3 and not _connects(served.storage):
+    if len(info.parts) > 3 and not served.custom and not _connects(served.storage):
         raise problems.no_such_resource()
     if namespaced and not info.namespace:
         if info.name and not info.deprecated_watch:
             raise problems.no_such_resource()
         if info.verb not in ("list", "watch"):
             raise problems.method_not_allowed()
-    if not info.subresource:
+    if served.custom:
+        if info.verb in ("update", "patch") and not info.name:
+            raise problems.bad_request("name must be provided")
+    elif not info.subresource:
         # POST goes to collections, PUT and PATCH to objects.
         on_object = info.verb in ("update", "patch")
         if bool(info.name) != on_object and info.verb in ("create", "update", "patch"):

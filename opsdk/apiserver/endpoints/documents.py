@@ -6,19 +6,20 @@ an escape needs care) a slower look finds out what exactly there is to say.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
 
 from opsdk.apiserver.endpoints.json_syntax import first_fault
 from opsdk.apiserver.endpoints.yaml_faults import utf8_words, yaml_words
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.tree.go_text import go_scalar, whole_numbers
+from opsdk.tree.go_text import go_float, go_scalar, go_syntax, whole_numbers
 
 MAX_DEPTH: Final = 200
 """Objects and lists inside one another. The real server goes deeper; no API has such objects."""
@@ -203,6 +204,8 @@ def _yaml_text(raw: bytes) -> str:
 class _Loader(yaml.SafeLoader):
     """Timestamps are strings in JSON; keys that stand twice are remembered."""
 
+    bool_values: ClassVar[dict[str, bool]] = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.repeated: list[str] = []
@@ -223,23 +226,83 @@ class _Loader(yaml.SafeLoader):
         self.flatten_mapping(node)
         made: dict[Any, Any] = {}
         for key_node, value_node in node.value:
-            key = self._key(key_node)
+            key = self._key(key_node, value_node)
             if key in made:
                 self.repeated.append(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} already set in map")
             made[key] = self.construct_object(value_node, deep=deep)
         return made
 
-    def _key(self, node: yaml.Node) -> str:
-        key = self.construct_object(node, deep=True) if isinstance(node, yaml.ScalarNode) else None
-        if not isinstance(key, (str, bool, int, float)):
-            raise yaml.constructor.ConstructorError(None, None, "unsupported map key", node.start_mark)
+    def _key(self, node: yaml.Node, value: yaml.Node) -> str:
+        key = self.construct_object(node, deep=True)
+        if isinstance(key, (dict, list)):
+            raise yaml.YAMLError(f"invalid map key: {go_syntax(key)}")
+        if key is None:
+            shown = go_syntax(self.construct_object(value, deep=True))
+            text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {shown}"
+            raise SyntaxProblemError(text)
         return key if isinstance(key, str) else go_scalar(key)
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """With octal numbers of both kinds."""
+        text = str(self.construct_scalar(node)).replace("_", "")
+        sign, digits = (-1 if text[:1] == "-" else 1), text.lstrip("+-")
+        base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits[0] == "0" else 10)
+        return sign * int(digits, base)
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    def construct_text(self, node: yaml.ScalarNode) -> str:
+        """The text that ``!!binary`` stands for."""
+        try:
+            return base64.b64decode(str(self.construct_scalar(node)), validate=True).decode("utf-8", "replace")
+        except ValueError:
+            raise yaml.YAMLError("!!binary value contains invalid base64 data") from None
+
+    def construct_untagged(self, node: yaml.Node) -> Any:
+        """A tag that nobody knows means nothing."""
+        if isinstance(node, yaml.ScalarNode):
+            tag = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
+            return self.construct_object(yaml.ScalarNode(tag, node.value, node.start_mark, node.end_mark), deep=True)
+        if isinstance(node, yaml.SequenceNode):
+            return self.construct_sequence(node, deep=True)
+        return self.construct_mapping(node, deep=True) if isinstance(node, yaml.MappingNode) else None
+
+
+def _resolvers(loader: type[yaml.SafeLoader]) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """Which plain scalars are what: numbers and truth values as the server reads them; times are text."""
+    changed = {f"{_TAG}{name}" for name in ("timestamp", *(name for name, _, _ in _SCALARS))}
+    made = {
+        first: [(tag, pattern) for tag, pattern in found if tag not in changed]
+        for first, found in loader.yaml_implicit_resolvers.items()
+    }
+    for name, firsts, pattern in _SCALARS:
+        for first in firsts:
+            made.setdefault(first, []).append((f"{_TAG}{name}", pattern))
+    return made
+
+
+_TAG: Final = "tag:yaml.org,2002:"
+_SCALARS: Final = (
+    (
+        "bool",
+        "yYnNtTfFoO",
+        re.compile(
+            r"(?:y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)\Z",
+        ),
+    ),
+    ("int", "-+0123456789", re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)\Z")),
+    (
+        "float",
+        "-+.0123456789",
+        re.compile(
+            r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+        ),
+    ),
+)
+_Loader.yaml_implicit_resolvers = _resolvers(yaml.SafeLoader)
+_Loader.add_constructor(f"{_TAG}int", _Loader.construct_yaml_int)
+_Loader.add_constructor(f"{_TAG}binary", _Loader.construct_text)
+_Loader.add_constructor(None, _Loader.construct_untagged)
+AMBIGUOUS: Final = _SCALARS
+"""Scalars, with their first characters, that a text is taken for where it is written without quotes."""
 
 
 class _Plain:
@@ -257,6 +320,8 @@ class _Plain:
             return {key: self.of(part) for key, part in value.items()}
         if isinstance(value, str) and not value.isascii():
             _refuse_halves(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SyntaxProblemError(f"json: unsupported value: {go_float(value)}")
         return [self.of(part) for part in value] if isinstance(value, list) else value
 
 

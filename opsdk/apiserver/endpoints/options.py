@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opsdk.apiserver import problems
@@ -201,9 +202,9 @@ class WriteOptions:
     """The options object, as admission sees it."""
 
 
-def write_options(query: Query, kind: str) -> WriteOptions:
-    """Read and check; `kind` is that of the options object, for messages."""
-    found: list[Cause] = []
+def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> WriteOptions:
+    """Read and check; `kind` is that of the options object, for messages. `wrong` is what is so in any case."""
+    found = list(wrong)
     dry_runs = query.all("dryRun")
     found.extend(dry_run_problems(dry_runs))
     manager = query.get("fieldManager")

@@ -12,6 +12,7 @@ import yaml
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.documents import AMBIGUOUS
 from opsdk.apiserver.endpoints.negotiate import (
     JSON,
     META_GROUP,
@@ -51,6 +52,8 @@ class _Dumper(yaml.SafeDumper):
 
 _TEXT = "tag:yaml.org,2002:str"
 _Dumper.add_representer(str, _Dumper.represent_text)
+for _name, _firsts, _pattern in AMBIGUOUS:
+    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, list(_firsts))
 
 
 _SORTED = msgspec.json.Encoder(order="sorted")

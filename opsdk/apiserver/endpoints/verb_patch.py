@@ -97,14 +97,13 @@ def _unsupported(served: Installed) -> ApiError:
 
 
 def _options(call: Call, *, apply: bool) -> WriteOptions:
-    options = write_options(call.http.query, "PatchOptions")
-    if apply and not options.field_manager:
-        cause = problems.required("fieldManager", "is required for apply patch")
-        raise problems.invalid_options("PatchOptions", (cause,))
-    if not apply and options.force is not None:
-        cause = problems.not_allowed("force", "may not be specified for non-apply patch")
-        raise problems.invalid_options("PatchOptions", (cause,))
-    return options
+    query = call.http.query
+    wrong = []
+    if apply and not query.get("fieldManager"):
+        wrong.append(problems.required("fieldManager", "is required for apply patch"))
+    if not apply and query.get("force"):
+        wrong.append(problems.not_allowed("force", "may not be specified for non-apply patch"))
+    return write_options(query, "PatchOptions", wrong=wrong)
 
 
 def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> Parsed:

@@ -104,8 +104,9 @@ def _owners(owners: list[Tree]) -> Iterator[Cause]:
     controllers: list[Tree] = []
     for owner in owners:
         field = "metadata.ownerReferences"
-        if not owner.get("apiVersion"):
-            yield problems.invalid_value(f"{field}.apiVersion", "", "version must not be empty")
+        version = owner.get("apiVersion") or ""
+        if version.count("/") > 1 or not version.rpartition("/")[2]:
+            yield problems.invalid_value(f"{field}.apiVersion", version, "version must not be empty")
         for key in ("kind", "name", "uid"):
             if not owner.get(key):
                 yield problems.invalid_value(f"{field}.{key}", "", "must not be empty")

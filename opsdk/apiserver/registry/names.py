@@ -40,8 +40,8 @@ _VALUE_TEXT = (
 
 
 def _masked(name: str, *, prefix: bool) -> str:
-    """A prefix may end with a dash: something follows it."""
-    return f"{name[:-1]}a" if prefix and name.endswith("-") else name
+    """A prefix may end with a dash: something follows it. What stands before the dash is not looked at."""
+    return f"{name[:-2]}a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
 def _check(name: str, limit: int, pattern: str, text: str, unit: str = "characters") -> list[str]:

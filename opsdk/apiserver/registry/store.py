@@ -241,7 +241,8 @@ class Store:
 
     async def _insert(self, context: Context, obj: Tree) -> Tree:
         meta = obj["metadata"]
-        if meta.get("resourceVersion"):
+        version = meta.get("resourceVersion") or "0"
+        if version.isdecimal() and int(version):
             raise problems.plain("resourceVersion should not be set on objects to be created")
         meta.pop("resourceVersion", None)
         key = self.key(context.namespace, meta["name"])

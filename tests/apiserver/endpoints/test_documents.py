@@ -2,13 +2,15 @@
 
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.endpoints.documents import MAX_DEPTH, Parsed, SyntaxProblemError, parse_json, parse_yaml
+from opsdk.apiserver.endpoints.negotiate import YAML, Accepted
+from opsdk.apiserver.endpoints.render import encode
 
 KEYS = st.text("abcxyz", min_size=1, max_size=3)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8"))
@@ -25,8 +27,8 @@ def test_json_is_read_as_it_was_written(tree: object) -> None:
 
 @given(TREES)
 def test_yaml_is_read_as_it_was_written(tree: object) -> None:
-    """The same for YAML."""
-    assert parse_yaml(yaml.safe_dump(tree).encode()).tree == tree
+    """The same for YAML, as the server writes it."""
+    assert parse_yaml(encode({"tree": tree}, Accepted(YAML))).tree == {"tree": tree}
 
 
 @given(st.binary(max_size=60))
@@ -116,3 +118,60 @@ def test_what_json_cannot_hold(raw: bytes) -> None:
     """Keys that are no text, and documents that contain themselves."""
     with pytest.raises(SyntaxProblemError):
         parse_yaml(raw)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("y", True),
+        ("n", False),
+        ("Off", False),
+        ("yEs", "yEs"),
+        ("0x10", 16),
+        ("0o10", 8),
+        ("010", 8),
+        ("-0b11", -3),
+        ("1_000", 1000),
+        ("1e3", 1000),
+        ("1.50", 1.5),
+        ("08", 8),
+        ("12:30:45", "12:30:45"),
+        ("2001-01-01", "2001-01-01"),
+        ("!!binary aGk=", "hi"),
+        ("!foo x", "x"),
+        ("!foo 1", 1),
+        ("!foo [1, {a: b}]", [1, {"a": "b"}]),
+        ("~", None),
+        ("'y'", "y"),
+    ],
+)
+def test_plain_scalars(text: str, value: Any) -> None:
+    """Numbers and truth values are those of YAML 1.1 as the server's parser has it; times are text."""
+    found = parse_yaml(f"a: {text}\n".encode()).tree["a"]
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a: .inf", "json: unsupported value: +Inf"),
+        ("a: .nan", "json: unsupported value: NaN"),
+        ("{~: x}", 'unsupported map key of type: %!s(<nil>), key: <nil>, value: "x"'),
+        ("? [a]\n: b", 'yaml: invalid map key: []interface {}{"a"}'),
+        ("a: !!binary '*'", "yaml: !!binary value contains invalid base64 data"),
+        ('{"a":"\\ud800"}', "yaml: found invalid Unicode character escape code"),
+        (b"a: \xff", "yaml: invalid leading UTF-8 octet"),
+        (b"a: \xc3x", "yaml: invalid trailing UTF-8 octet"),
+        (b"a: \xc3", "yaml: incomplete UTF-8 octet sequence"),
+    ],
+)
+def test_what_has_no_json(text: str | bytes, why: str) -> None:
+    """YAML that says what JSON cannot say is refused."""
+    with pytest.raises(SyntaxProblemError) as caught:
+        parse_yaml(text if isinstance(text, bytes) else text.encode())
+    assert str(caught.value) == why
+
+
+def test_other_encodings() -> None:
+    """The first bytes of YAML may say that it is UTF-16."""
+    assert parse_yaml("a: é".encode("utf-16")).tree == {"a": "é"}
