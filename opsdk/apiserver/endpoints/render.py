@@ -45,12 +45,16 @@ class _Dumper(yaml.SafeDumper):
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Double quotes around what would be something else without them; several lines as they are."""
         style = "|" if "\n" in text else None
-        if not style and self.resolve(yaml.ScalarNode, text, (True, False)) != _TEXT:  # type: ignore[no-untyped-call]
+        if not _OTHER_ENDS.isdisjoint(text):
+            style = '"'
+        elif not style and self.resolve(yaml.ScalarNode, text, (True, False)) != _TEXT:  # type: ignore[no-untyped-call]
             style = '"'
         return self.represent_scalar(_TEXT, text, style=style)
 
 
 _TEXT = "tag:yaml.org,2002:str"
+_OTHER_ENDS = frozenset("\r\x85\u2028\u2029")
+"""Ends of lines that readers make others of, where they stand as they are."""
 _Dumper.add_representer(str, _Dumper.represent_text)
 for _name, _firsts, _pattern in AMBIGUOUS:
     _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, list(_firsts))
