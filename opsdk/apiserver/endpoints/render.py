@@ -44,12 +44,15 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Double quotes around what would be something else without them; several lines as they are."""
-        style = "|" if "\n" in text else None
+        return self.represent_scalar(_TEXT, text, style=self._style(text))
+
+    def _style(self, text: str) -> str | None:
         if not _OTHER_ENDS.isdisjoint(text):
-            style = '"'
-        elif not style and self.resolve(yaml.ScalarNode, text, (True, False)) != _TEXT:  # type: ignore[no-untyped-call]
-            style = '"'
-        return self.represent_scalar(_TEXT, text, style=style)
+            return '"'
+        if "\n" in text:
+            return "|"
+        tag = self.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        return None if tag == _TEXT else '"'
 
 
 _TEXT = "tag:yaml.org,2002:str"
