@@ -53,6 +53,10 @@ def put_condition(conditions: list[Tree], new: Tree) -> list[Tree]:
     return made if done else [*made, new]
 
 
+_ORDER = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
+"""How the server's type has them."""
+
+
 def accepted(definition: Tree, others: Iterable[Tree], now: str) -> Tree:
     """The status that follows from the names of `definition` and of the others in its group."""
     wanted = definition["spec"]["names"]
@@ -64,6 +68,7 @@ def accepted(definition: Tree, others: Iterable[Tree], now: str) -> Tree:
     for key in _LISTS:
         names.pop(key, None)
     names |= {k: v for k, v in wanted.items() if k not in taken and (v or k in names)}
+    names = {key: names[key] for key in _ORDER if key in names}
     conditions = list(status.get("conditions") or [])
     if found:
         _, reason, name = found[-1]

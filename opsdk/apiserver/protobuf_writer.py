@@ -68,7 +68,8 @@ def _int_or_string(value: int | str) -> bytes:
 
 
 def _raw_json(value: Any) -> bytes:
-    return _text(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+    # Null is no text to Go.
+    return b"" if value is None else _text(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
 def _items(value: list[str]) -> bytes:

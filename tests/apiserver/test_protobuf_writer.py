@@ -124,6 +124,14 @@ def test_what_is_null_in_a_map_is_empty() -> None:
     assert read(write_protobuf(budget))["status"] == told
 
 
+def test_null_among_values_is_no_text() -> None:
+    """A null that stands among JSON values is an empty message, as Go has it."""
+    schema = {"openAPIV3Schema": {"enum": ["a", None]}}
+    body = write_protobuf({**DEFINITION, "spec": {"versions": [{"schema": schema}]}})
+    assert b"null" not in body
+    assert read(body)["spec"]["versions"][0]["schema"] == schema
+
+
 def test_json_inside_keeps_its_letters() -> None:
     """JSON within a message is written as Go writes it: other letters are not spelt in numbers."""
     revision = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": {"a": "é世"}}

@@ -130,3 +130,13 @@ def test_letters_that_mean_something_in_a_page() -> None:
     raw = compact({"t": text})
     assert raw == rb'{"t":"\u003ca\u0026b\u003e\u2028\u2029' + 'é"}'.encode()
     assert json.loads(raw) == {"t": text}
+
+
+async def test_definitions_are_in_order_with_their_status() -> None:
+    """What the server itself writes of names and conditions, too."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    async with Environment(crds=[WIDGETS]) as env:
+        found = (await Caller(env)("GET", f"{path}/widgets.example.com")).json
+        name = types().name_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition") or ""
+        assert [*found["status"]["acceptedNames"]] == ["plural", "singular", "kind", "listKind"]
+        assert json.dumps(arranger(name)(found)) == json.dumps(found)
