@@ -220,7 +220,8 @@ class _Schemas:
         if _is_list_of(field.type, Condition):
             made |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
         default = field.default
-        if default not in (msgspec.NODEFAULT, None) and default != "":
+        # Bytes that are none are no base64 to the server, so that is no default that it takes.
+        if default not in (msgspec.NODEFAULT, None) and default not in ("", b""):
             made["default"] = to_builtins(default)
         return made
 
