@@ -44,6 +44,9 @@ def defaults(obj: Tree) -> None:
             if not spoken.get(key):
                 spoken[key] = value
     put(spec, conversion={"strategy": "None"})
+    stored = _storage_versions(obj)[:1]
+    if stored and not (obj.get("status") or {}).get("storedVersions"):
+        obj["status"] = {**(obj.get("status") or {}), "storedVersions": stored}
     if not any((spec["conversion"].get("webhook") or {}).values()):
         spec["conversion"].pop("webhook", None)
     webhook = (spec["conversion"].get("webhook") or {}).get("clientConfig") or {}

@@ -175,3 +175,15 @@ async def test_empty_defaults_are_defaults(default: Any) -> None:
         answer = await Caller(env)("POST", CRDS, body)
     schema = answer.json["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert schema["properties"]["spec"]["properties"]["d"]["default"] == default
+
+
+async def test_what_was_stored_is_never_forgotten_by_accident() -> None:
+    """A status without stored versions has the version that is stored now."""
+    async with Environment() as env:
+        call = Caller(env)
+        url = CRDS.partition("?")[0]
+        made = await call("POST", url, definition(version()))
+        assert made.json["status"]["storedVersions"] == ["v1"]
+        stored = (await call("GET", f"{url}/widgets.demo.io")).json
+        answer = await call("PUT", f"{url}/widgets.demo.io/status", {**stored, "status": {}})
+        assert answer.json["status"]["storedVersions"] == ["v1"]

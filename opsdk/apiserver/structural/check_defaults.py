@@ -43,11 +43,10 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
     unknown = [place for place in pruner.unknown if not (resource and place.startswith("metadata."))]
     if unknown:
         yield invalid(path, default, "must not have unknown fields")
-        return
     errors = Validator(str(path)).validate(default, node, "").errors
     nameless = [error for error in errors if resource and _is_type(error, path)]
-    yield from nameless or errors
-    if not errors and has_rules(schema):
+    yield from nameless or ([] if unknown else errors)
+    if not errors and not unknown and has_rules(schema):
         from opsdk.apiserver.structural.rules import RuleTree  # noqa: PLC0415 - schemas without rules need no CEL
 
         yield from RuleTree(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
