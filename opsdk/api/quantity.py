@@ -40,7 +40,8 @@ class Quantity:
     """An exact amount with the suffix it was written with.
 
     Equal by value: ``Quantity("1") == Quantity("1000m")``. ``str()`` keeps what was written. Arithmetic gives the
-    canonical form in the suffix family of the left side. ``ValueError`` for text that is no quantity.
+    canonical form in the suffix family of the left side, of the right one where the left is zero.
+    ``ValueError`` for text that is no quantity.
 
     >>> Quantity("500m") + Quantity("1")
     Quantity('1500m')
@@ -105,10 +106,13 @@ class Quantity:
         return hash(self.value)
 
     def __add__(self, other: Quantity) -> Quantity:
-        return self._of(_EXACT.add(self.value, other.value), self._family)
+        return self._of(_EXACT.add(self.value, other.value), self._joint(other))
 
     def __sub__(self, other: Quantity) -> Quantity:
-        return self._of(_EXACT.subtract(self.value, other.value), self._family)
+        return self._of(_EXACT.subtract(self.value, other.value), self._joint(other))
+
+    def _joint(self, other: Quantity) -> str:
+        return self._family if self.value else other._family
 
     def __mul__(self, factor: int | Decimal) -> Quantity:
         return self._of(_EXACT.multiply(self.value, Decimal(factor)), self._family)
