@@ -190,7 +190,9 @@ _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 
 def _topology(schema: Mapping[str, Any], site: Mapping[str, Any]) -> Topology:
     kind = schema.get("type")
-    if schema.get("x-kubernetes-int-or-string") or kind in _SCALARS:
+    if schema.get("x-kubernetes-int-or-string"):
+        return Topology.UNKNOWN  # of definitions: whether it is one of the two, the validation says
+    if kind in _SCALARS:
         return Topology.SCALAR
     if kind == "array":
         return _list_topology(site)
@@ -209,7 +211,7 @@ def _topology(schema: Mapping[str, Any], site: Mapping[str, Any]) -> Topology:
 def _scalar_type(schema: Mapping[str, Any]) -> str:
     """The type that scalars must have; formatted strings may have had another wire form, so they may be any."""
     kind = schema.get("type")
-    if kind not in _SCALARS or schema.get("x-kubernetes-int-or-string"):
+    if kind not in _SCALARS:
         return ""
     if kind == "string" and schema.get("format", "") not in ("", "byte"):
         return ""

@@ -20,13 +20,19 @@ CANNOT = 'Widget in version "v1" cannot be handled as a Widget: '
 UNRECOGNIZED = "the object provided is unrecognized (must be of type Widget): "
 
 
+PORT = {"x-kubernetes-int-or-string": True}
+
+
 def definition() -> dict[str, Any]:
     """Widgets in two versions, with a status and a scale."""
     spec = {"size": {"type": "integer"}, "part": {"type": "object", "properties": {"a": {"type": "string"}}}}
     schema = {
         "type": "object",
         "properties": {
-            "spec": {"type": "object", "properties": {**spec, "any": {"x-kubernetes-preserve-unknown-fields": True}}},
+            "spec": {
+                "type": "object",
+                "properties": {**spec, "port": PORT, "any": {"x-kubernetes-preserve-unknown-fields": True}},
+            },
             "status": {"type": "object", "properties": {"size": {"type": "integer"}, "word": {"type": "string"}}},
         },
     }
@@ -129,6 +135,15 @@ async def test_nulls_that_are_applied_are_refused() -> None:
         why = 'spec.part.a: Invalid value: "null": spec.part.a in body must be of type string: "null"'
         assert found == (422, f'Widget.demo.io "n" is invalid: {why}')
         assert (await call("POST", WIDGETS, made)).json["spec"] == {"part": {}}
+
+
+@pytest.mark.parametrize(("port", "kind"), [([1], "array"), ({"a": 1}, "object"), (True, "boolean"), (1.5, "number")])
+async def test_what_is_neither_number_nor_text_is_no_fault_of_the_server(port: object, kind: str) -> None:
+    """An apply takes it, and the validation says what it is."""
+    async with serving() as call:
+        found = await call("PATCH", f"{WIDGETS}/p?fieldManager=m", widget("p", port=port), content_type=APPLY)
+        why = f'spec.port: Invalid value: "{kind}": spec.port in body must be of type integer,string: "{kind}"'
+        assert refusal(found) == (422, f'Widget.demo.io "p" is invalid: {why}')
 
 
 @pytest.mark.parametrize(
