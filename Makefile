@@ -36,7 +36,7 @@ demo: $(STAMP) ## a local API server, the sample operator, and a short story
 	PYTHONPATH=samples/website $(BIN)/python -m website.demo
 
 compat: $(COMPAT_STAMP) ## other Python clients and kopf against the server, in an environment of their own
-	$(COMPAT)/bin/python -m pytest -q -W ignore --show-capture=no tests/compat $(ARGS)
+	$(COMPAT)/bin/python -m pytest -q -W ignore --show-capture=no --confcutdir=tests/compat tests/compat $(ARGS)
 
 bench: $(STAMP) ## speed and memory, as ratios measured side by side
 	PYTHONPATH=samples/website $(BIN)/python -m tests.bench $(ARGS)
