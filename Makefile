@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# What pip does for packages it copies: without it each start compiles anew where PYTHONDONTWRITEBYTECODE is set.
+COMPILE = $(BIN)/python -m compileall -q opsdk envtest
 COMPAT := .venv-compat
 COMPAT_STAMP := $(COMPAT)/.installed
 
@@ -19,6 +21,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "opsdk needs Python >= 3.11: make PYTHON=/path/to/python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(COMPILE)
 	@touch $@
 
 test: $(STAMP) ## run every test
@@ -39,6 +42,7 @@ compat: $(COMPAT_STAMP) ## other Python clients and kopf against the server, in 
 	$(COMPAT)/bin/python -m pytest -q -W ignore --show-capture=no --confcutdir=tests/compat tests/compat $(ARGS)
 
 bench: $(STAMP) ## speed and memory, as ratios measured side by side
+	$(COMPILE)
 	PYTHONPATH=samples/website $(BIN)/python -m tests.bench $(ARGS)
 
 fuzz: $(STAMP) ## odd requests and odd bytes for every decoder, for a while; what is found becomes a test
