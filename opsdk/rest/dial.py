@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from functools import partial
 
 from opsdk.errors import ConnectError, ConnectionLostError
 from opsdk.rest.config import Endpoint
@@ -53,12 +54,12 @@ class Dialer:
     async def _direct(self, where: str) -> Connection:
         endpoint = self._endpoint
         context = self._tls.context() if endpoint.scheme == "https" else None
-        return await connect(endpoint.host, endpoint.port, where, context, self._tls.server_name)
+        return await connect(endpoint.host, endpoint.port, context, self._tls.server_name, partial(Connection, where))
 
     async def _through(self, proxy: Proxy, where: str) -> Connection:
         # The proxy's own certificate is verified against the system, not against the cluster's CA.
         context = ssl.create_default_context() if proxy.scheme == "https" else None
-        connection = await connect(proxy.host, proxy.port, where, context, "")
+        connection = await connect(proxy.host, proxy.port, context, "", partial(Connection, where))
         if self._endpoint.scheme == "http":
             return connection
         try:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import httptools
 
@@ -28,6 +28,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USE
 _BODYLESS = frozenset({204, 304})
 
 Pairs = Sequence[tuple[str, str]]
+Connected = TypeVar("Connected", bound="Connection")
 
 
 class Exchange(Protocol):
@@ -295,14 +296,16 @@ class ConnectionExchange:
         return f"<ConnectionExchange {self.status}{'' if self._connection else ', closed'}>"
 
 
-async def connect(host: str, port: int, where: str, context: ssl.SSLContext | None, server_name: str) -> Connection:
+async def connect(
+    host: str, port: int, context: ssl.SSLContext | None, server_name: str, make: Callable[[], Connected]
+) -> Connected:
     """A fresh connection, its TLS done (against `server_name`, or the host where that is empty); foreign errors."""
     loop = asyncio.get_running_loop()
     if context is None:
-        _, connection = await loop.create_connection(lambda: Connection(where), host, port)
+        _, connection = await loop.create_connection(make, host, port)
         return connection
     _, connection = await loop.create_connection(
-        lambda: Connection(where),
+        make,
         host,
         port,
         ssl=context,

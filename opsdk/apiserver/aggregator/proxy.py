@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -10,16 +12,19 @@ from opsdk.apiserver.aggregator.services import Remote
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.outgoing.client import CallError, Resolve
+from opsdk.apiserver.outgoing.inside import TwoWay
 from opsdk.apiserver.outgoing.lines import Lines, Place
 from opsdk.apiserver.outgoing.target import TargetError
 from opsdk.apiserver.outgoing.words import failure
 from opsdk.errors import OpsdkError
 from opsdk.web.request import Request
-from opsdk.web.response import CutConnection, Response, StreamResponse, text_response
+from opsdk.web.response import CutConnection, Response, StreamResponse, UpgradeResponse, text_response
+from opsdk.web.tunnel import Tunnel
 from opsdk.wire.connection import Exchange
 
 MAX_BODY = 32 << 20
 """Bytes of a request that are passed on; servers of objects take three million."""
+SWITCHING = 101
 _SAFE = "/:@!$&'()*+,;=~-._"
 _PLAIN = "!#$&'*+^`|"
 _HOPS = frozenset(
@@ -77,12 +82,14 @@ class Proxy:
             place = self.place(remote)
         except CallError:
             return unavailable()
-        body = await call.http.body(MAX_BODY)
         target = quote(call.http.path, safe=_SAFE)
         if call.http.query.raw:
             target += f"?{call.http.query.raw}"
         headers = [*_forwarded(call.http, place), ("Audit-Id", call.audit_id), *user_headers(call.user)]
         try:
+            if call.http.upgrade is not None:
+                return await self._switch(place, call.http, target, headers)
+            body = await call.http.body(MAX_BODY)
             exchange = await self.ask(place, call.http.method, target, headers, body)
         except TargetError as error:
             return text_response(f"{error}\n", status=500)
@@ -90,6 +97,20 @@ class Proxy:
             self._lost(remote)
             return _plain(f"error trying to reach service: {error}")
         return await _answer(exchange, call.http.method)
+
+    async def _switch(self, place: Place, request: Request, target: str, headers: list[tuple[str, str]]) -> Response:
+        """Ask the other server to go over to another protocol; bytes then pass unread in both directions."""
+        asked = request.header("upgrade")
+        pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", asked)]
+        try:
+            far = await self._lines.switch(place, request.method, target, pairs)
+        except OpsdkError as error:
+            raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
+        if far.status != SWITCHING:
+            return await _answer(far, request.method)
+        back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
+        protocol = far.headers.get("upgrade", asked)
+        return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
 
 
 def unavailable() -> Response:
@@ -131,6 +152,28 @@ def _forwarded(request: Request, place: Place) -> Iterator[tuple[str, str]]:
     yield "X-Forwarded-Host", place.joined
     yield "X-Forwarded-Proto", "https"
     yield "X-Forwarded-Uri", quote(request.path, safe=_SAFE)
+
+
+async def _join(far: TwoWay, near: Tunnel) -> None:
+    """Pass bytes on in both directions until one side ends."""
+
+    async def there() -> None:
+        while data := await near.read():
+            await far.write(data)
+
+    async def back() -> None:
+        while data := await far.read():
+            await near.write(data)
+
+    passing = [asyncio.ensure_future(way()) for way in (there, back)]
+    try:
+        await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in passing:
+            way.cancel()
+        # Whoever broke off first, the other one sees the end of its connection; there is nobody to tell more.
+        await asyncio.gather(*passing, return_exceptions=True)
+        await far.aclose()
 
 
 async def _answer(exchange: Exchange, method: str) -> Response:

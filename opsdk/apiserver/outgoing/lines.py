@@ -7,16 +7,20 @@ import socket
 import ssl
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from opsdk.aio.closing import Closing
+from opsdk.apiserver.outgoing.inside import TwoWay, switch_inside
 from opsdk.apiserver.outgoing.target import TargetError
 from opsdk.errors import ConnectionLostError
 from opsdk.web.types import PEER_CERTIFICATE, App
 from opsdk.wire.asgi import AsgiBackend
-from opsdk.wire.connection import Backend, Connection, Exchange, Pairs, Pool, connect
+from opsdk.wire.connection import Backend, Connected, Connection, Exchange, Pairs, Pool, connect
+from opsdk.wire.switching import SwitchingConnection, switch
 
 MAX_POOLS = 64
 DIAL_TIMEOUT = 30.0
@@ -94,6 +98,16 @@ class Lines(Closing):
                 raise
         return await backend.exchange(method, target, headers, body)
 
+    async def switch(self, place: Place, method: str, target: str, headers: Pairs) -> TwoWay:
+        """Send one request that asks for another protocol, on a connection of its own, and wait for the head."""
+        app = self._apps.get(place.authority)
+        if app is not None:
+            return await switch_inside(partial(self._serving, place, app), method, target, headers)
+        context = self._context(place.ca, insecure=place.insecure)
+        return await switch(
+            lambda: _dial(place, context, partial(SwitchingConnection, place.joined)), method, target, headers
+        )
+
     def _to(self, place: Place) -> Backend:
         app = self._apps.get(place.authority)
         if app is not None:
@@ -103,8 +117,7 @@ class Lines(Closing):
             context = self._context(place.ca, insecure=place.insecure)
 
             async def dial() -> Connection:
-                async with asyncio.timeout(DIAL_TIMEOUT):
-                    return await _dial(place, context)
+                return await _dial(place, context, partial(Connection, place.joined))
 
             pool = self._pools[place] = Pool(dial)
             if len(self._pools) > MAX_POOLS:
@@ -115,13 +128,14 @@ class Lines(Closing):
     def _inside(self, place: Place, app: App) -> Backend:
         kept = self._local.get(place.authority)
         if kept is None or kept[0] is not app:
-            shown = {} if self._identity is None else {PEER_CERTIFICATE: ssl.PEM_cert_to_DER_cert(self._shown())}
-            kept = self._local[place.authority] = (app, AsgiBackend(app, _Origin(place), extensions=shown))
+            kept = self._local[place.authority] = (app, self._serving(place, app, {}))
         return kept[1]
 
-    def _shown(self) -> str:
-        assert self._identity is not None
-        return self._identity().cert.decode("ascii")
+    def _serving(self, place: Place, app: App, more: Mapping[str, Any]) -> AsgiBackend:
+        extensions = dict(more)
+        if self._identity is not None:
+            extensions[PEER_CERTIFICATE] = ssl.PEM_cert_to_DER_cert(self._identity().cert.decode("ascii"))
+        return AsgiBackend(app, _Origin(place), extensions=extensions)
 
     def _context(self, ca: bytes, *, insecure: bool) -> ssl.SSLContext:
         found = self._contexts.get((ca, insecure))
@@ -183,19 +197,19 @@ def show(context: ssl.SSLContext, identity: Identity) -> None:
         context.load_cert_chain(cert, key)
 
 
-async def _dial(place: Place, context: ssl.SSLContext) -> Connection:
+async def _dial(place: Place, context: ssl.SSLContext, make: Callable[[], Connected]) -> Connected:
     """The first address of a name that answers; the failure is that of the first."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(place.address, place.port, type=socket.SOCK_STREAM)
-    first: OSError | None = None
-    for *_, at in found:
-        try:
-            return await connect(str(at[0]), place.port, place.joined, context, place.host)
-        except ssl.SSLError:
-            raise
-        except OSError as error:
-            first = first or error
-    raise first or socket.gaierror(f"{place.address} has no address")
+    async with asyncio.timeout(DIAL_TIMEOUT):
+        found = await asyncio.get_running_loop().getaddrinfo(place.address, place.port, type=socket.SOCK_STREAM)
+        first: OSError | None = None
+        for *_, at in found:
+            try:
+                return await connect(str(at[0]), place.port, context, place.host, make)
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                first = first or error
+        raise first or socket.gaierror(f"{place.address} has no address")
 
 
 def joined(address: str, port: int) -> str:

@@ -1,0 +1,159 @@
+"""Requests for another protocol, passed on to an aggregated server: in this process, and over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extensionkit import APISERVICES, ROOT, FarServer, api_service, until
+from server_client import Caller
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from envtest.environment import Environment
+from opsdk.web.application import asgi
+from opsdk.web.request import Request
+from opsdk.web.response import Response, json_response
+from opsdk.web.serving import ServeOptions, Tls, WebServer
+from opsdk.web.websocket import WebSocket, accept_websocket
+
+pytestmark = [pytest.mark.realtime, pytest.mark.parametrize("far", ["inside", "over sockets"])]
+CONSOLE = f"{ROOT}/namespaces/a/things/x/console"
+
+
+class Consoles(FarServer):
+    """Says every message again; ``bye`` ends it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users: list[str] = []
+        self.left = asyncio.Event()
+        self._sockets = asgi(self.open)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """See ASGI."""
+        answering = self._sockets if scope["path"].endswith("/console") else super().__call__
+        await answering(scope, receive, send)
+
+    async def open(self, request: Request) -> Response:
+        """The handshake."""
+        self.users.append(request.header("x-remote-user"))
+        if request.upgrade is None:
+            return json_response({"reason": "no upgrade"}, status=400)
+        if request.query.get("refused"):
+            return json_response({"reason": "not you"}, status=403)
+        return accept_websocket(request, ("echo", ""), self.run)
+
+    async def run(self, socket: WebSocket, _: str) -> None:
+        """One session."""
+        try:
+            while (message := await socket.receive()) is not None:
+                if message == "bye":
+                    await socket.close(4001, "as you wish")
+                    return
+                await socket.send(message)
+        finally:
+            self.left.set()
+
+
+class World:
+    """A served environment with `Consoles` behind it."""
+
+    def __init__(self, env: Environment, url: str, consoles: Consoles) -> None:
+        self.env = env
+        self.consoles = consoles
+        self.url = url.replace("https", "wss")
+
+    def open(self, query: str = "") -> connect:
+        """A socket to the console, as alice."""
+        context = ssl.create_default_context(cadata=self.env.authority.pair.cert.decode())
+        alice = self.env.add_user("alice", groups=["system:masters"])
+        headers = {"Authorization": f"Bearer {alice.token}"}
+        protocols: Any = ["echo"]
+        target = f"{self.url}{CONSOLE}{query}"
+        return connect(target, ssl=context, additional_headers=headers, subprotocols=protocols, max_size=None)
+
+
+@asynccontextmanager
+async def world(far: str, folder: Path) -> AsyncIterator[World]:
+    """Everything."""
+    consoles = Consoles()
+    async with AsyncExitStack() as stack:
+        env = await stack.enter_async_context(Environment())
+        call = Caller(env)
+        if far == "inside":
+            await env.expose("far/server", app=consoles)
+        else:
+            cert, key = env.authority.serving("server.far.svc").write(folder, "tls")
+            options = ServeOptions(tls=Tls(cert_file=cert, key_file=key))
+            web = await stack.enter_async_context(WebServer(consoles, options))
+            await env.expose("far/server", port=web.port)
+        assert (await call("POST", APISERVICES, api_service())).status == 201
+        await until(env, call, "Passed")
+        web = await env.serve()
+        yield World(env, web.url, consoles)
+
+
+async def test_messages_pass_in_both_directions(far: str, tmp_path: Path) -> None:
+    """Of every size, in order, with the subprotocol and the user's name."""
+    async with world(far, tmp_path) as made, made.open() as socket:
+        assert socket.subprotocol == "echo"
+        sent: list[str | bytes] = ["", "a", b"\x00\xff", "x" * 70_000, b"y" * 3_000_000]
+        for message in sent:
+            await socket.send(message)
+        assert [await socket.recv() for _ in sent] == sent
+        assert made.consoles.users == ["alice"]
+
+
+async def test_refusals_come_back_as_they_are(far: str, tmp_path: Path) -> None:
+    """Status and body are those of the other server."""
+    async with world(far, tmp_path) as made:
+        with pytest.raises(InvalidStatus) as refused:
+            await made.open("?refused=1").__aenter__()
+        answer = refused.value.response
+        assert (answer.status_code, answer.body) == (403, b'{"reason":"not you"}')
+
+
+async def test_the_end_of_one_side_is_the_end_of_the_other(far: str, tmp_path: Path) -> None:
+    """Who hangs up is missed by the other server; when that one ends, the client gets its last words."""
+    async with world(far, tmp_path) as made:
+        async with made.open() as socket:
+            await _ended(socket)
+        made.consoles.left.clear()
+        async with made.open() as socket:
+            socket.transport.abort()
+            await asyncio.wait_for(made.consoles.left.wait(), 10)
+
+
+async def _ended(socket: ClientConnection) -> None:
+    await socket.send("bye")
+    with pytest.raises(ConnectionClosed) as closed:
+        await socket.recv()
+    assert closed.value.rcvd is not None
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4001, "as you wish")
+
+
+async def test_open_sessions_do_not_keep_the_environment(far: str, tmp_path: Path) -> None:
+    """The server stops with sessions open, and they end."""
+    async with world(far, tmp_path) as made:
+        socket = await made.open().__aenter__()
+        await socket.send("a")
+        assert await socket.recv() == "a"
+    await asyncio.wait_for(socket.wait_closed(), 10)
+
+
+async def test_a_server_that_is_gone_is_told(far: str, tmp_path: Path) -> None:
+    """503, as for any other request."""
+    async with world(far, tmp_path) as made:
+        if far == "inside":
+            made.env.plane.webhook_client.apps.clear()
+        else:
+            await made.env.expose("far/server", port=1)
+        with pytest.raises(InvalidStatus) as refused:
+            await made.open().__aenter__()
+        assert refused.value.response.status_code == 503

@@ -1,0 +1,53 @@
+"""Answers to requests that ask for another protocol: one answer, whatever pieces the network makes of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.wire.connection import Reading
+from opsdk.wire.switching import SwitchingReader
+
+HEAD = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"
+
+
+def fed(data: bytes, cuts: list[int]) -> SwitchingReader:
+    """A reader that got the bytes in pieces."""
+    reader = SwitchingReader()
+    reader.begin("GET")
+    edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
+    for start, end in itertools.pairwise(edges):
+        if start < end:
+            reader.feed(data[start:end])
+    return reader
+
+
+@given(rest=st.binary(max_size=40), cuts=st.lists(st.integers(min_value=0), max_size=6))
+def test_what_follows_the_head_is_body_to_the_last_byte(rest: bytes, cuts: list[int]) -> None:
+    """Also where it looks like HTTP, and only the end of the connection ends it."""
+    reader = fed(HEAD + rest + REFUSED, cuts)
+    assert (reader.status, reader.headers["upgrade"], reader.state) == (101, "websocket", Reading.BODY)
+    assert reader.take() == rest + REFUSED
+    assert not reader.reusable
+    reader.eof()
+    assert reader.state is Reading.DONE
+
+
+@given(cuts=st.lists(st.integers(min_value=0), max_size=6))
+def test_any_other_answer_is_read_as_ever(cuts: list[int]) -> None:
+    """With its length."""
+    reader = fed(REFUSED, cuts)
+    assert (reader.status, reader.take(), reader.state) == (403, b"no!", Reading.DONE)
+    with pytest.raises(httptools.HttpParserError):
+        reader.feed(b"more")
+
+
+def test_an_interim_answer_comes_before_the_switch() -> None:
+    """100 is no answer yet."""
+    reader = fed(b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"x", [])
+    assert (reader.status, reader.take()) == (101, b"x")
