@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.endpoints import documents
+from opsdk.apiserver.outgoing.hops import Hop, HopError, first_hop, next_hop, pause
 from opsdk.apiserver.outgoing.lines import Lines, Place
-from opsdk.apiserver.outgoing.target import Target, TargetError
+from opsdk.apiserver.outgoing.target import Target
 from opsdk.apiserver.outgoing.words import failure, not_an_object, refusal
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import OpsdkError
@@ -20,6 +22,7 @@ from opsdk.wire.connection import Exchange
 
 MAX_ANSWER = 32 << 20
 """Bytes of an answer that are read; a conversion of ten thousand objects is about as large."""
+AGENT = "kube-apiserver-admission"
 _MAX_YAML = 64 << 10
 """Bytes of an answer that is no JSON and yet read: YAML takes long."""
 
@@ -34,6 +37,16 @@ class CallError(Exception):
 def no_services(_: str, name: str, __: int) -> tuple[str, int]:
     """A `Resolve` that knows none."""
     raise CallError(f'service "{name}" not found')
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name, "")
 
 
 class HookClient(Closing):
@@ -55,41 +68,61 @@ class HookClient(Closing):
 
     async def post(self, target: Target, tree: Tree, *, timeout: int) -> Tree:  # noqa: ASYNC109 - it is sent along
         """The object that the webhook answers with; `timeout` is for all of it, in seconds."""
-        url = target.url(timeout)
+        hop = first_hop(target, timeout)
         try:
             async with asyncio.timeout(timeout):
-                status, content_type, answer = await self._exchange(target, tree, timeout)
+                answer = await self._persist(hop, target, encode_json(tree))
         except TimeoutError:
-            raise CallError(f'Post "{url}": context deadline exceeded') from None
-        except TargetError:
-            raise
-        except CallError as error:
-            raise CallError(f'Post "{url}": {error}') from None
-        if not 200 <= status <= 206:
-            raise CallError(refusal(status, content_type, answer))
-        return _object(status, content_type, answer)
+            raise CallError(f'Post "{hop.url}": context deadline exceeded') from None
+        except HopError as error:
+            raise CallError(f'Post "{error.url}": {error}') from None
+        if not 200 <= answer.status <= 206:
+            raise CallError(refusal(answer.status, answer.header("content-type"), answer.body))
+        return _object(answer)
 
-    async def _exchange(self, target: Target, tree: Tree, timeout: int) -> tuple[int, str, bytes]:  # noqa: ASYNC109
-        headers = (
-            ("Host", target.authority),
-            ("Accept", "application/json, */*"),
-            ("Content-Type", "application/json"),
-            ("User-Agent", "kube-apiserver-admission"),
-        )
-        address, port = self._address(target)
-        place = Place(authority=target.authority, host=target.host, address=address, port=port, ca=target.ca)
-        payload = encode_json(tree)
+    async def _persist(self, hop: Hop, target: Target, payload: bytes) -> _Answer:
+        """Come again as often as the server asks for it."""
+        tried = 0
+        while True:
+            answer = await self._follow(hop, target, payload)
+            wait = pause(answer.status, answer.header("retry-after"), tried)
+            if wait is None:
+                return answer
+            await asyncio.sleep(wait)
+            tried += 1
+
+    async def _follow(self, hop: Hop, target: Target, payload: bytes) -> _Answer:
+        """Go where answers send us."""
+        while True:
+            answer = await self._ask(hop, target, payload)
+            after = next_hop(hop, answer.status, answer.header("location"))
+            if after is None:
+                return answer
+            hop = after
+
+    async def _ask(self, hop: Hop, target: Target, payload: bytes) -> _Answer:
+        headers = [("Host", hop.authority), ("Accept", "application/json, */*"), ("User-Agent", AGENT)]
+        if hop.method == "GET":
+            payload = b""
+        else:
+            headers.append(("Content-Type", "application/json"))
         try:
-            exchange = await self._lines.exchange(place, "POST", target.target(timeout), headers, payload, again=True)
-            return exchange.status, exchange.headers.get("content-type", ""), await _read(exchange)
+            address, port = self._address(hop)
+            place = Place(authority=hop.authority, host=hop.host, address=address, port=port, ca=target.ca)
+        except CallError as error:
+            raise HopError(hop.url, str(error)) from None
+        try:
+            exchange = await self._lines.exchange(place, hop.method, hop.target, headers, payload, again=True)
+            return _Answer(exchange.status, exchange.headers, await _read(exchange))
         except OpsdkError as error:
-            cause = error.__cause__ or error
-            raise CallError(failure(cause, place.joined, target.host)) from error
+            raise HopError(hop.url, failure(error.__cause__ or error, place.joined, hop.host)) from error
+        except CallError as error:
+            raise HopError(hop.url, str(error)) from None
 
-    def _address(self, target: Target) -> tuple[str, int]:
-        if target.service is None or target.authority in self.apps:
-            return target.host, target.port
-        return self._resolve(*target.service, target.port)
+    def _address(self, hop: Hop) -> tuple[str, int]:
+        if hop.service is None or hop.authority in self.apps:
+            return hop.host, hop.port
+        return self._resolve(*hop.service, hop.port)
 
     async def aclose(self) -> None:
         """End every call and connection; idempotent."""
@@ -109,10 +142,11 @@ async def _read(exchange: Exchange) -> bytes:
         await exchange.aclose()
 
 
-def _object(status: int, content_type: str, raw: bytes) -> Tree:
-    if not raw:
-        raise CallError(f"0-length response with status code: {status} and content type: {content_type}")
-    found = _parsed(raw)
+def _object(answer: _Answer) -> Tree:
+    if not answer.body:
+        kind = answer.header("content-type")
+        raise CallError(f"0-length response with status code: {answer.status} and content type: {kind}")
+    found = _parsed(answer.body)
     if not isinstance(found, dict):
         raise CallError(not_an_object(found))
     return found

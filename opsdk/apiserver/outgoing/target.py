@@ -31,20 +31,16 @@ class Target:
     ca: bytes = field(default=b"", repr=False)
     service: tuple[str, str] | None = None
 
-    def url(self, timeout: int) -> str:
-        """What is called, and what messages name; `timeout` is in seconds."""
-        return f"https://{self.authority}{self.path}?timeout={timeout}s"
-
     def target(self, timeout: int) -> str:
-        """The request target of the first line."""
+        """The request target of the first line; `timeout` is in seconds."""
         return f"{self.path}?timeout={timeout}s"
 
 
 def target_of(config: Tree) -> Target:
     """Read a ``clientConfig`` that passed validation.
 
-    >>> target_of({"service": {"name": "hooks", "namespace": "ops", "path": "/check"}}).url(10)
-    'https://hooks.ops.svc:443/check?timeout=10s'
+    >>> target_of({"service": {"name": "hooks", "namespace": "ops", "path": "/check"}}).target(10)
+    '/check?timeout=10s'
     """
     ca = _certificates(config.get("caBundle") or "")
     service = config.get("service")

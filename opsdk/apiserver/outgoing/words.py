@@ -89,7 +89,7 @@ def refusal(status: int, content_type: str, body: bytes) -> str:
     if status >= 500:
         shown = json.dumps(text, ensure_ascii=False)
         return f"an error on the server ({shown}) has prevented the request from succeeding"
-    return f"the server responded with the status code {status} but did not return more details"
+    return f"the server responded with the status code {status} but did not return more information"
 
 
 def _status_message(body: bytes) -> str:

@@ -148,7 +148,7 @@ def test_a_bundle_that_holds_nothing_is_no_target(text: str) -> None:
         ),
         (500, "text/plain", b" oops\n", 'an error on the server ("oops") has prevented the request from succeeding'),
         (404, "text/plain", b"x", "the server could not find the requested resource"),
-        (302, "", b"", "the server responded with the status code 302 but did not return more details"),
+        (302, "", b"", "the server responded with the status code 302 but did not return more information"),
         (403, "text/plain", b"go away", "go away"),
         (500, "application/json", b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"m"}', "m"),
     ],

@@ -1,0 +1,118 @@
+"""Calls that are sent elsewhere or asked to come again; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from opsdk.apiserver.outgoing.client import CallError, HookClient
+from opsdk.apiserver.outgoing.hops import MAX_HOPS, MAX_RETRIES
+from opsdk.apiserver.outgoing.target import target_of
+from opsdk.web.application import asgi
+from opsdk.web.request import Request
+from opsdk.web.response import Response, json_response
+
+TARGET = target_of({"url": "https://hook.example/start"})
+
+
+class Hooks:
+    """Answers by path: a status with headers, or the last word."""
+
+    def __init__(self, **pages: tuple[int, str, str]) -> None:
+        self.pages = pages
+        self.asked: list[tuple[str, str, bytes]] = []
+        self.app = asgi(self.handle)
+
+    async def handle(self, request: Request) -> Response:
+        """One request."""
+        name = request.path.strip("/")
+        self.asked.append((request.method, f"{request.header('host')}/{name}", await request.body(1000)))
+        if name not in self.pages:
+            return json_response({"ok": name})
+        status, header, value = self.pages[name]
+        return Response(status, [(header, value)], b"")
+
+    async def call(self, seconds: int = 10) -> Any:
+        """What comes of it."""
+        async with HookClient(apps={"hook.example": self.app, "other.example": self.app}) as client:
+            return await client.post(TARGET, {"a": 1}, timeout=seconds)
+
+
+@pytest.mark.parametrize("status", [307, 308])
+@pytest.mark.parametrize("location", ["/end", "https://other.example/end?x=1"])
+async def test_the_same_question_is_asked_elsewhere(status: int, location: str) -> None:
+    """Method and body stay."""
+    hooks = Hooks(start=(status, "location", location))
+    assert await hooks.call() == {"ok": "end"}
+    host = "other.example" if "other" in location else "hook.example"
+    assert hooks.asked == [("POST", "hook.example/start", b'{"a":1}'), ("POST", f"{host}/end", b'{"a":1}')]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_older_redirects_forget_the_question(status: int) -> None:
+    """The second request is a GET without a body."""
+    hooks = Hooks(start=(status, "location", "/end"))
+    await hooks.call()
+    assert hooks.asked[1] == ("GET", "hook.example/end", b"")
+
+
+async def test_loops_end() -> None:
+    """After ten requests."""
+    hooks = Hooks(start=(307, "location", "/start"))
+    with pytest.raises(CallError, match='^Post "/start": stopped after 10 redirects$'):
+        await hooks.call()
+    assert len(hooks.asked) == MAX_HOPS
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("", "the server responded with the status code 307 but did not return more information"),
+        ("http://other.example/x", 'Post "http://other.example/x": redirected to what is no https address'),
+        ("https://h:x/", 'Post "https://hook.example/start?timeout=10s": failed to parse Location header'),
+    ],
+)
+async def test_redirects_to_nowhere_are_told(location: str, why: str) -> None:
+    """With what was wrong."""
+    with pytest.raises(CallError) as refused:
+        await Hooks(start=(307, "location", location)).call()
+    assert str(refused.value).startswith(why)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_server_may_ask_to_come_again(status: int) -> None:
+    """So many times, after so many seconds; its last answer counts."""
+    hooks = Hooks(start=(status, "retry-after", "2"))
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(CallError, match="server"):
+        await hooks.call(60)
+    assert len(hooks.asked) == 1 + MAX_RETRIES
+    assert asyncio.get_running_loop().time() - began == 2 * MAX_RETRIES
+    hooks.asked.clear()
+    hooks.pages["start"] = (status, "retry-after", "soon")
+    with pytest.raises(CallError):
+        await hooks.call()
+    assert len(hooks.asked) == 1
+
+
+async def test_coming_again_has_an_end() -> None:
+    """The call's own timeout, which is for everything."""
+    hooks = Hooks(start=(429, "retry-after", "4"))
+    began = asyncio.get_running_loop().time()
+    why = r'^Post "https://hook.example/start\?timeout=10s": context deadline exceeded$'
+    with pytest.raises(CallError, match=why):
+        await hooks.call()
+    assert asyncio.get_running_loop().time() - began == 10
+    assert len(hooks.asked) == 3
+
+
+async def test_a_server_that_gets_better_is_believed() -> None:
+    """The first answer that asks for nothing is taken."""
+    hooks = Hooks(start=(503, "retry-after", "1"))
+    calling = asyncio.ensure_future(hooks.call(30))
+    await asyncio.sleep(2.5)
+    hooks.pages.clear()
+    assert await calling == {"ok": "start"}
+    assert len(hooks.asked) == 4
