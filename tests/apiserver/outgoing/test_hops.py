@@ -61,7 +61,7 @@ async def test_older_redirects_forget_the_question(status: int) -> None:
 async def test_loops_end() -> None:
     """After ten requests."""
     hooks = Hooks(start=(307, "location", "/start"))
-    with pytest.raises(CallError, match='^Post "/start": stopped after 10 redirects$'):
+    with pytest.raises(CallError, match=r'^Post "/start": stopped after 10 redirects$'):
         await hooks.call()
     assert len(hooks.asked) == MAX_HOPS
 
