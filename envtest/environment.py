@@ -123,15 +123,7 @@ class Environment(Closing):
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=trust.names.audiences)
         self.plane = ControlPlane(
             storage=storage or _open_storage(data_dir),
-            access=Access(
-                authenticators=trust.authenticators(),
-                tokens=self.tokens,
-                authorizer=authorizer,
-                anonymous=anonymous,
-                key_file=trust.signing_key or (None if data_dir is None else data_dir / "service-account.key"),
-                more_keys=trust.token_keys,
-                names=trust.names,
-            ),
+            access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
             choice=Choice.of(admission_plugins, disable_admission_plugins),
             identity=self._proxy_identity,
@@ -151,6 +143,18 @@ class Environment(Closing):
         self._journal: Journal | None = None
         self._faults: Faults | None = None
         self._webs: list[WebServer] = []
+
+    def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> Access:
+        trust, folder = self._trust, self._data_dir
+        return Access(
+            authenticators=trust.authenticators(),
+            tokens=self.tokens,
+            authorizer=authorizer,
+            anonymous=anonymous,
+            key_file=trust.signing_key or (None if folder is None else folder / "service-account.key"),
+            more_keys=trust.token_keys,
+            names=trust.names,
+        )
 
     def __repr__(self) -> str:
         return f"<Environment of {self.plane!r}>"
