@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from envtest.kinds import rules
+from envtest.kinds.addresses import block, read_block
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -15,7 +16,6 @@ from opsdk.errors import Cause
 
 _IMMUTABLE: Final = "field is immutable"
 _PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
-_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _MOST_CONTROLLER: Final = 250
 
 
@@ -46,10 +46,7 @@ def domain_path(text: str, path: str) -> Iterator[Cause]:
 
 
 def _parameters(found: Tree, path: str) -> Iterator[Cause]:
-    if found.get("apiGroup") is not None:
-        yield from rules.subdomain(found["apiGroup"], f"{path}.apiGroup")
-    for key in ("kind", "name"):
-        yield from _segment(found.get(key, ""), f"{path}.{key}", f"{key} is required")
+    yield from validate_typed_reference(found, path)
     scope, namespace = found.get("scope"), found.get("namespace")
     if scope is None:
         yield problems.required(f"{path}.scope")
@@ -63,6 +60,14 @@ def _parameters(found: Tree, path: str) -> Iterator[Cause]:
         yield problems.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
     elif namespace is not None:
         yield from rules.label(namespace, f"{path}.namespace")
+
+
+def validate_typed_reference(found: Tree, path: str) -> Iterator[Cause]:
+    """A reference to an object of some group and kind, beside this one."""
+    if found.get("apiGroup") is not None:
+        yield from rules.subdomain(found["apiGroup"], f"{path}.apiGroup")
+    for key in ("kind", "name"):
+        yield from _segment(found.get(key, ""), f"{path}.{key}", f"{key} is required")
 
 
 def _segment(text: str, path: str, why: str = "") -> Iterator[Cause]:
@@ -120,40 +125,25 @@ def validate_blocks(obj: Tree) -> Iterator[Cause]:
     if len(blocks) > 2:
         yield problems.invalid_value(path, {"CIDRs": blocks}, "may only hold up to 2 values")
         return
-    if len(blocks) == 2 and {_family(block) for block in blocks} != {4, 6}:
+    if len(blocks) == 2 and {_family(text) for text in blocks} != {4, 6}:
         text = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
         yield problems.invalid_value(path, {"CIDRs": blocks}, text)
         return
-    for index, block in enumerate(blocks):
-        yield from _block(block, f"{path}[{index}]")
+    for index, text in enumerate(blocks):
+        yield from block(text, f"{path}[{index}]", canonical=True)
 
 
-def _family(block: str) -> int:
-    try:
-        return ipaddress.ip_interface(block).version
-    except ValueError:
-        return 0
-
-
-def _block(block: str, path: str) -> Iterator[Cause]:
-    try:
-        found = ipaddress.ip_interface(block) if "/" in block else None
-    except ValueError:
-        found = None
-    if found is None:
-        yield problems.invalid_value(path, block, _CIDR)
-    elif found.ip != found.network.network_address:
-        yield problems.invalid_value(path, block, "must not have bits set beyond the prefix length")
-    elif str(found) != block:
-        yield problems.invalid_value(path, block, f"must be in canonical form ({problems.quoted(str(found))})")
+def _family(text: str) -> int:
+    found = read_block(text)
+    return 0 if found is None else found.version
 
 
 def validate_blocks_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """A second family may come; what is there stays."""
     now, before = ((o.get("spec") or {}).get("cidrs") or [] for o in (obj, old))
     if len(now) == len(before):
-        for index, (block, was) in enumerate(zip(now, before, strict=True)):
-            if block != was:
+        for index, (text, was) in enumerate(zip(now, before, strict=True)):
+            if text != was:
                 yield problems.invalid_value(f"spec.cidrs[{index}]", now[0], _IMMUTABLE)
     elif (len(before), len(now)) == (1, 2):
         if now[0] != before[0]:

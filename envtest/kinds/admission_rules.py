@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from envtest.kinds import rules
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -75,39 +76,6 @@ def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
             everywhere.add(sub)
 
 
-# ------------------------------------------------------------------ label selectors
-def validate_label_selector(selector: Tree, field: str) -> Iterator[Cause]:
-    """Keys, values, and operators with what belongs to them."""
-    for key, value in (selector.get("matchLabels") or {}).items():
-        yield from _named(key, f"{field}.matchLabels")
-        for why in names.label_value(value):
-            yield problems.invalid_value(f"{field}.matchLabels", value, why)
-    for index, part in enumerate(selector.get("matchExpressions") or ()):
-        yield from _expression(part, f"{field}.matchExpressions[{index}]")
-
-
-def _expression(part: Tree, field: str) -> Iterator[Cause]:
-    operator, values = part.get("operator", ""), part.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            yield problems.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield problems.not_allowed(f"{field}.values", why)
-    else:
-        yield problems.invalid_value(f"{field}.operator", operator, "not a valid selector operator")
-    yield from _named(part.get("key", ""), f"{field}.key")
-    for index, value in enumerate(values):
-        for why in names.label_value(value):
-            yield problems.invalid_value(f"{field}.values[{index}]", value, why)
-
-
-def _named(key: str, field: str) -> Iterator[Cause]:
-    for why in names.qualified_name(key):
-        yield problems.invalid_value(field, key, why)
-
-
 # ------------------------------------------------------------------ match conditions
 def validate_conditions(conditions: Sequence[Tree], field: str, *, params: bool = False) -> Iterator[Cause]:
     """Names, each once, and expressions; `params` says whether these may refer to parameters."""
@@ -121,7 +89,7 @@ def validate_conditions(conditions: Sequence[Tree], field: str, *, params: bool 
         if not name:
             yield problems.required(f"{at}.name")
             continue
-        yield from _named(name, f"{at}.name")
+        yield from rules.each(names.qualified_name(name), name, f"{at}.name")
         if name in seen:
             yield problems.duplicate(f"{at}.name", name)
         seen.add(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envtest.kinds import rules
 from opsdk.api.quantity import Quantity
@@ -12,12 +12,13 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 _SOURCES = {
-    "Resource": "resource",
-    "Pods": "pods",
     "Object": "object",
     "External": "external",
+    "Pods": "pods",
+    "Resource": "resource",
     "ContainerResource": "containerResource",
 }
+"""Kinds of metrics, in the order in which their parts are looked for."""
 _TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _SCALE_TO_ZERO = "must specify at least one Object or External metric to support scaling to zero replicas"
 
@@ -29,74 +30,90 @@ def validate_autoscaler(obj: Tree) -> Iterator[Cause]:
     if low is not None and low < 1:
         # Scaling to zero is behind a gate that is off.
         yield problems.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1")
-    if high < 1:
+    if high == 0:
         yield problems.required("spec.maxReplicas", "must be set and greater than 0")
-    elif low is not None and high < low:
+    elif high < 1:
+        yield problems.invalid_value("spec.maxReplicas", high, "must be greater than 0")
+    if low is not None and high < low:
         yield problems.invalid_value("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
     yield from _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
     yield from _metrics(metrics, low)
     yield from _behavior(spec.get("behavior") or {}, "spec.behavior")
 
 
-def _reference(ref: Tree, path: str) -> Iterator[Cause]:
+def validate_autoscaler_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+    """Counts."""
+    status = obj.get("status") or {}
+    for key in ("currentReplicas", "desiredReplicas"):
+        yield from rules.not_negative(status.get(key), f"status.{key}")
+
+
+def _reference(ref: Tree, path: str, *, grouped: bool = True) -> Iterator[Cause]:
+    """Something of a kind; `grouped` if that must not be one of the core."""
     for key in ("kind", "name"):
         value = ref.get(key, "")
         if not value:
             yield problems.required(f"{path}.{key}")
         else:
             yield from rules.each(names.path_segment(value), value, f"{path}.{key}")
-    if not ref.get("apiVersion"):
-        yield problems.invalid_value(f"{path}.apiVersion", "", "apiVersion must specify API group")
+    version = ref.get("apiVersion", "")
+    if version.count("/") > 1:
+        yield problems.invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+    elif grouped and not version.rpartition("/")[0] and (version, ref.get("kind")) != ("v1", "ReplicationController"):
+        yield problems.invalid_value(f"{path}.apiVersion", version, "apiVersion must specify API group")
 
 
-def _metrics(metrics: list[Tree] | tuple[Tree, ...], low: int | None) -> Iterator[Cause]:
-    external = False
+def _metrics(metrics: Sequence[Tree], low: int | None) -> Iterator[Cause]:
     for index, metric in enumerate(metrics):
-        at, kind = f"spec.metrics[{index}]", metric.get("type", "")
-        external = external or kind in ("Object", "External")
-        if not kind:
-            yield problems.required(f"{at}.type", "must specify a metric source type")
-        if kind not in _SOURCES:
-            found = problems.unsupported(f"{at}.type", kind, _TYPES)
-            # Looked at twice: as a word, and as the name of a part.
-            yield from (found, found) if kind else (found,)
-            continue
-        source = metric.get(_SOURCES[kind])
-        if source is None:
-            yield problems.required(f"{at}.{_SOURCES[kind]}", "must populate information for the given metric source")
-        else:
-            yield from _source(kind, source, f"{at}.{_SOURCES[kind]}")
-        for other, key in _SOURCES.items():
-            if other != kind and metric.get(key) is not None:
-                text = "must populate the given metric source only"
-                yield problems.not_allowed(f"{at}.{key}", text)
-    if low == 0 and not external:
+        yield from _metric(metric, f"spec.metrics[{index}]")
+    if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         yield problems.not_allowed("spec.metrics", _SCALE_TO_ZERO)
 
 
+def _metric(metric: Tree, path: str) -> Iterator[Cause]:
+    kind = metric.get("type", "")
+    unknown = problems.unsupported(f"{path}.type", kind, _TYPES)
+    if not kind:
+        yield problems.required(f"{path}.type", "must specify a metric source type")
+    if kind not in _SOURCES:
+        yield unknown
+    given = [(other, key) for other, key in _SOURCES.items() if metric.get(key) is not None]
+    for other, key in given[:1]:
+        yield from _source(other, metric[key], f"{path}.{key}")
+    if kind not in _SOURCES:
+        # Looked at twice: as a word, and as the name of a part.
+        yield unknown
+    elif metric.get(_SOURCES[kind]) is None:
+        yield problems.required(f"{path}.{_SOURCES[kind]}", "must populate information for the given metric source")
+    for other, key in given if len(given) > 1 else ():
+        if other != kind:
+            yield problems.not_allowed(f"{path}.{key}", "must populate the given metric source only")
+
+
 def _source(kind: str, source: Tree, path: str) -> Iterator[Cause]:
+    target = source.get("target") or {}
     if kind in ("Resource", "ContainerResource"):
         yield from rules.needed(source.get("name"), f"{path}.name", "must specify a resource name")
         if kind == "ContainerResource":
             yield from rules.needed(source.get("container"), f"{path}.container", "must specify a container")
-        yield from _target(source.get("target") or {}, f"{path}.target", ("averageUtilization", "averageValue"))
-        return
-    name = (source.get("metric") or {}).get("name", "")
-    if not name:
-        yield problems.required(f"{path}.metric.name", "must specify a metric name")
+        yield from _target(target, f"{path}.target")
     else:
-        yield from rules.each(names.path_segment(name), name, f"{path}.metric.name")
-    if kind == "Object":
-        yield from _reference(source.get("describedObject") or {}, f"{path}.describedObject")
-    allowed = ("averageValue",) if kind == "Pods" else ("value", "averageValue")
-    yield from _target(source.get("target") or {}, f"{path}.target", allowed)
+        if kind == "Object":
+            yield from _reference(source.get("describedObject") or {}, f"{path}.describedObject", grouped=False)
+        name = (source.get("metric") or {}).get("name", "")
+        if not name:
+            yield problems.required(f"{path}.metric.name", "must specify a metric name")
+        else:
+            yield from rules.each(names.path_segment(name), name, f"{path}.metric.name")
+        yield from _target(target, f"{path}.target")
+    yield from _amounts(kind, target, f"{path}.target")
 
 
-def _target(target: Tree, path: str, allowed: tuple[str, ...]) -> Iterator[Cause]:
+def _target(target: Tree, path: str) -> Iterator[Cause]:
     kind = target.get("type", "")
     if not kind:
         yield problems.required(f"{path}.type", "must specify a metric target type")
-    elif kind not in ("Utilization", "Value", "AverageValue"):
+    if kind not in ("Utilization", "Value", "AverageValue"):
         text = "must be either Utilization, Value, or AverageValue"
         yield problems.invalid_value(f"{path}.type", kind, text)
     for key in ("value", "averageValue"):
@@ -105,15 +122,31 @@ def _target(target: Tree, path: str, allowed: tuple[str, ...]) -> Iterator[Cause
     share = target.get("averageUtilization")
     if share is not None and share < 1:
         yield problems.invalid_value(f"{path}.averageUtilization", share, "must be greater than 0")
-    if all(target.get(key) is None for key in allowed):
-        words = {"averageUtilization": "a target utilization", "averageValue": "a target averageValue"}
-        if allowed[0] == "averageUtilization":
+
+
+def _amounts(kind: str, target: Tree, path: str) -> Iterator[Cause]:
+    """Which amounts a kind of metric must have, and which it cannot have together."""
+    value, average, share = (target.get(key) for key in ("value", "averageValue", "averageUtilization"))
+    if kind == "Pods":
+        if average is None or Quantity(average) <= Quantity("0"):
+            yield problems.required(f"{path}.averageValue", "must specify a positive target averageValue")
+    elif kind == "Object":
+        if value is None and average is None:
+            yield problems.required(f"{path}.averageValue", "must set either a target value or averageValue")
+    elif kind == "External":
+        if value is None and average is None:
+            text = "must set either a target value for metric or a per-pod target"
+            yield problems.required(f"{path}.averageValue", text)
+        if value is not None and average is not None:
+            text = "may not set both a target value for metric and a per-pod target"
+            yield problems.not_allowed(f"{path}.value", text)
+    else:
+        if share is None and average is None:
             text = "must set either a target raw value or a target utilization"
-        elif allowed == ("averageValue",):
-            text = "must specify a positive target averageValue"
-        else:
-            text = f"must set either a target value for metric or {words['averageValue']}"
-        yield problems.required(f"{path}.{allowed[0]}", text)
+            yield problems.required(f"{path}.averageUtilization", text)
+        if share is not None and average is not None:
+            text = "may not set both a target raw value and a target utilization"
+            yield problems.not_allowed(f"{path}.averageValue", text)
 
 
 def _behavior(behavior: Tree, path: str) -> Iterator[Cause]:
@@ -130,15 +163,15 @@ def _behavior(behavior: Tree, path: str) -> Iterator[Cause]:
         if window is not None and window > 3600:
             text = "must be less than or equal to 3600"
             yield problems.invalid_value(f"{at}.stabilizationWindowSeconds", window, text)
-        tolerance = rule.get("tolerance")
-        if tolerance is not None and Quantity(str(tolerance)) < Quantity("0"):
-            yield problems.invalid_value(f"{at}.tolerance", tolerance, rules.NOT_NEGATIVE)
         if rule.get("selectPolicy") not in (None, "Max", "Min", "Disabled"):
             yield problems.unsupported(f"{at}.selectPolicy", rule["selectPolicy"], ("Disabled", "Max", "Min"))
         if not rule.get("policies"):
             yield problems.required(f"{at}.policies", "must specify at least one Policy")
         for index, policy in enumerate(rule.get("policies") or ()):
             yield from _policy(policy, f"{at}.policies[{index}]")
+        tolerance = rule.get("tolerance")
+        if tolerance is not None and Quantity(str(tolerance)) < Quantity("0"):
+            yield problems.invalid_value(f"{at}.tolerance", tolerance, rules.NOT_NEGATIVE)
 
 
 def _policy(policy: Tree, path: str) -> Iterator[Cause]:

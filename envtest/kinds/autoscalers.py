@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from envtest.kinds.arrange import arranger
-from envtest.kinds.autoscaler_rules import validate_autoscaler
+from envtest.kinds.autoscaler_rules import validate_autoscaler, validate_autoscaler_status
+from envtest.kinds.autoscaler_versions import OLD, to_new, to_old, without_notes
 from envtest.kinds.base import TableStrategy
+from envtest.kinds.defaults import horizontal_pod_autoscaler
 from envtest.kinds.pod_defaults import put
 from envtest.kinds.typed import TypedModel
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
-
-_KEPT: Final = "autoscaling/v2"
-_OLD: Final = "autoscaling/v1"
-_PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
-_IN_NOTES: Final = ((("spec", "metrics"), "metrics"), (("spec", "behavior"), "behavior"))
-_STATUS_IN_NOTES: Final = ((("status", "currentMetrics"), "current-metrics"), (("status", "conditions"), "conditions"))
 
 
 class AutoscalerStrategy(TableStrategy):
@@ -32,9 +27,28 @@ class AutoscalerStrategy(TableStrategy):
         """No replicas are wished for yet."""
         return {"desiredReplicas": 0, "currentMetrics": None}
 
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """Annotations that only the other version has do not stay."""
+        super().prepare_for_create(context, obj)
+        _clean(obj)
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """Annotations that only the other version has do not stay."""
+        super().prepare_for_update(context, obj, old)
+        _clean(obj)
+
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
         """See the rules; a form that is shown to old clients is checked in the new one."""
-        return list(validate_autoscaler(to_new(obj) if obj.get("apiVersion") == _OLD else obj))
+        return list(validate_autoscaler(to_new(obj) if obj.get("apiVersion") == OLD else obj))
+
+    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:  # noqa: ARG002
+        """See the rules."""
+        return list(validate_autoscaler_status(obj, old))
+
+
+def _clean(obj: Tree) -> None:
+    if obj.get("apiVersion") != OLD:
+        obj["metadata"] = without_notes(obj)["metadata"]
 
 
 class OldAutoscalerModel(TypedModel):
@@ -47,96 +61,10 @@ class OldAutoscalerModel(TypedModel):
 
     def to_storage(self, obj: Tree) -> Tree:
         """See `Model`."""
-        return to_new(obj)
+        made = to_new(obj)
+        horizontal_pod_autoscaler(made)
+        return made
 
     def from_storage(self, obj: Tree) -> Tree:
         """See `Model`."""
         return dict(arranger(self.name)(to_old(obj)))
-
-
-def to_new(obj: Tree) -> Tree:
-    """v1 to v2.
-
-    >>> to_new({"metadata": {}, "spec": {"targetCPUUtilizationPercentage": 50}})["spec"]["metrics"][0]["type"]
-    'Resource'
-    """
-    meta, spec = dict(obj.get("metadata") or {}), dict(obj.get("spec") or {})
-    status = dict(obj.get("status") or {})
-    notes = dict(meta.get("annotations") or {})
-    made: Tree = {**obj, "apiVersion": _KEPT, "metadata": meta, "spec": spec}
-    for (part, key), note in (*_IN_NOTES, *_STATUS_IN_NOTES):
-        kept = _parsed(notes.pop(_PREFIX + note, None))
-        if kept is not None:
-            (spec if part == "spec" else status)[key] = kept
-    target = spec.pop("targetCPUUtilizationPercentage", None)
-    if target is not None:
-        spec["metrics"] = [_cpu("target", target), *(spec.get("metrics") or ())]
-    seen = status.pop("currentCPUUtilizationPercentage", None)
-    if seen is not None:
-        status["currentMetrics"] = [_cpu("current", seen), *(status.get("currentMetrics") or ())]
-    if status:
-        made["status"] = status
-    _annotate(meta, notes)
-    return made
-
-
-def to_old(obj: Tree) -> Tree:
-    """v2 to v1."""
-    if obj.get("apiVersion") == _OLD:
-        return obj
-    meta, spec = dict(obj.get("metadata") or {}), dict(obj.get("spec") or {})
-    status = dict(obj.get("status") or {})
-    notes = dict(meta.get("annotations") or {})
-    made: Tree = {**obj, "apiVersion": _OLD, "metadata": meta, "spec": spec}
-    target, spec["metrics"] = _split(spec.get("metrics"), "target")
-    seen, status["currentMetrics"] = _split(status.get("currentMetrics"), "current")
-    if target is not None:
-        spec["targetCPUUtilizationPercentage"] = target
-    if seen is not None:
-        status["currentCPUUtilizationPercentage"] = seen
-    for (part, key), note in (*_IN_NOTES, *_STATUS_IN_NOTES):
-        kept = (spec if part == "spec" else status).pop(key, None)
-        if kept:
-            notes[_PREFIX + note] = json.dumps(kept, separators=(",", ":"))
-    if "status" in obj:
-        made["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
-    _annotate(meta, notes)
-    return made
-
-
-def _annotate(meta: Tree, notes: Tree) -> None:
-    if notes:
-        meta["annotations"] = notes
-    else:
-        meta.pop("annotations", None)
-
-
-def _parsed(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-
-
-def _cpu(key: str, percent: int) -> Tree:
-    value: Tree = {"averageUtilization": percent}
-    return {
-        "type": "Resource",
-        "resource": {"name": "cpu", key: {"type": "Utilization", **value} if key == "target" else value},
-    }
-
-
-def _split(metrics: list[Tree] | None, key: str) -> tuple[int | None, list[Tree]]:
-    """The utilization of the CPU, which v1 has a field for, and the other metrics."""
-    found: int | None = None
-    rest: list[Tree] = []
-    for metric in metrics or ():
-        resource = metric.get("resource") or {}
-        percent = (resource.get(key) or {}).get("averageUtilization")
-        if found is None and metric.get("type") == "Resource" and resource.get("name") == "cpu" and percent is not None:
-            found = percent
-        else:
-            rest.append(metric)
-    return found, rest

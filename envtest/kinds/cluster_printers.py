@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from envtest.kinds.autoscalers import to_new
+from envtest.kinds.autoscaler_versions import to_new
 from envtest.kinds.printing import (
     NOTHING,
     UNKNOWN,

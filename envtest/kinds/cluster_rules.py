@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from envtest.kinds import rules
 from envtest.kinds.selector_rules import check_label_selector
+from envtest.kinds.status_rules import validate_conditions
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -101,7 +102,8 @@ def validate_budget(obj: Tree) -> Iterator[Cause]:
 
 
 def validate_budget_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """Counts."""
+    """Conditions and counts."""
     status = obj.get("status") or {}
+    yield from validate_conditions(status.get("conditions") or (), "status.conditions")
     for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
         yield from rules.not_negative(status.get(key), f"status.{key}")

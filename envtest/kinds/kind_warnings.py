@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
+from envtest.kinds.addresses import address_warnings, block_warnings
 from envtest.kinds.pod_warnings import (
     OLD_LABELS,
     OLD_VOLUMES,
-    address_warnings,
     name_warnings,
     pod_warnings,
     storage_warnings,
@@ -53,7 +52,7 @@ def _balancer_warnings(spec: Tree) -> Iterator[str]:
     if spec.get("loadBalancerIP"):
         yield from address_warnings(spec["loadBalancerIP"], "spec.loadBalancerIP")
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        yield from block_warnings(block, f"spec.loadBalancerSourceRanges[{index}]")
+        yield from block_warnings(block.strip(), f"spec.loadBalancerSourceRanges[{index}]")
 
 
 def _headless_warnings(spec: Tree) -> Iterator[str]:
@@ -62,17 +61,6 @@ def _headless_warnings(spec: Tree) -> Iterator[str]:
             yield f"spec.{key} is ignored for headless services"
     if spec.get("sessionAffinity", "None") != "None":
         yield "spec.SessionAffinity is ignored for headless services"
-
-
-def block_warnings(text: str, at: str) -> Iterator[str]:
-    """A block of addresses that begins in the middle."""
-    try:
-        found = ipaddress.ip_interface(text.strip())
-    except ValueError:
-        return
-    if found.ip != found.network.network_address:
-        alone = f"{found.ip}/{found.network.max_prefixlen}"
-        yield f'{at}: CIDR value "{text}" is ambiguous in this context (should be "{found.network}" or "{alone}"?)'
 
 
 def network_policy_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:

@@ -15,6 +15,7 @@ from envtest.kinds import (
     flow_rules,
     kind_warnings,
     network_rules,
+    slice_rules,
     storage_rules,
 )
 from envtest.kinds.api_services import SERVICES, ApiServiceStrategy
@@ -135,7 +136,11 @@ RULES: dict[str, Rules] = {
     ),
     "/endpoints": Rules(new=network_rules.validate_endpoints),
     "discovery.k8s.io/endpointslices": Rules(
-        new=network_rules.validate_endpoint_slice, changed=network_rules.validate_slice_update
+        new=slice_rules.validate_endpoint_slice,
+        changed=slice_rules.validate_slice_update,
+        warnings=slice_rules.slice_warnings,
+        prepare=slice_rules.forget_topology,
+        counted=lambda obj: obj["metadata"].get("labels") or {},
     ),
     "networking.k8s.io/networkpolicies": Rules(
         new=network_rules.validate_network_policy, warnings=kind_warnings.network_policy_warnings

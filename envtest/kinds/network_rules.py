@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from envtest.kinds import rules
+from envtest.kinds.address_rules import validate_typed_reference
+from envtest.kinds.addresses import block as address_block
+from envtest.kinds.addresses import ip_address, read_address, read_block, special_address
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
-
-_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
 # ------------------------------------------------------------------ network policies
@@ -41,18 +40,18 @@ def _policy_port(port: Tree, path: str) -> Iterator[Cause]:
     if port.get("protocol") not in (None, "TCP", "UDP", "SCTP"):
         yield problems.unsupported(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
     number, end = port.get("port"), port.get("endPort")
+    if isinstance(number, int):
+        yield from rules.port_number(number, f"{path}.port")
+        if end is not None:
+            if end < number:
+                yield problems.invalid_value(f"{path}.endPort", number, "must be greater than or equal to `port`")
+            yield from rules.port_number(end, f"{path}.endPort")
+        return
+    if end is not None:
+        what = "non-numeric" if number else "not specified"
+        yield problems.invalid_value(f"{path}.endPort", end, f"may not be specified when `port` is {what}")
     if number is not None:
         yield from rules.port_or_name(number, f"{path}.port")
-    if end is None:
-        return
-    if number is None:
-        yield problems.invalid_value(f"{path}.endPort", end, "may not be specified when `port` is not specified")
-    elif isinstance(number, str):
-        yield problems.invalid_value(f"{path}.endPort", end, "may not be specified when `port` is non-numeric")
-    else:
-        if end < number:
-            yield problems.invalid_value(f"{path}.endPort", number, "must be greater than or equal to `port`")
-        yield from rules.port_number(end, f"{path}.endPort")
 
 
 def _peer(peer: Tree, path: str) -> Iterator[Cause]:
@@ -68,27 +67,22 @@ def _peer(peer: Tree, path: str) -> Iterator[Cause]:
         yield problems.not_allowed(path, "may not specify both ipBlock and another peer")
 
 
-def _network(text: str) -> Any:
-    try:
-        return ipaddress.ip_network(text, strict=False) if "/" in text else None
-    except ValueError:
-        return None
-
-
 def _block(block: Tree, path: str) -> Iterator[Cause]:
     text = block.get("cidr", "")
     if not text:
         yield problems.required(f"{path}.cidr")
         return
-    whole = _network(text)
+    yield from address_block(text, f"{path}.cidr")
+    whole = read_block(text)
     if whole is None:
-        yield problems.invalid_value(f"{path}.cidr", text, _CIDR)
         return
     for index, inner in enumerate(block.get("except") or ()):
-        at, part = f"{path}.except[{index}]", _network(inner)
+        at, part = f"{path}.except[{index}]", read_block(inner)
+        yield from address_block(inner, at)
         if part is None:
-            yield problems.invalid_value(at, inner, _CIDR)
-        elif part.version != whole.version or not part.subnet_of(whole) or part.prefixlen <= whole.prefixlen:
+            continue
+        inside = part.version == whole.version and part.network.network_address in whole.network
+        if not inside or part.network.prefixlen <= whole.network.prefixlen:
             yield problems.invalid_value(at, inner, "must be a strict subset of `cidr`")
 
 
@@ -101,15 +95,17 @@ _WILDCARD = (
 _CLASS = "kubernetes.io/ingress.class"
 _BAD_SEQUENCES = ("//", "/./", "/../", "%2f", "%2F")
 _BAD_ENDS = ("/..", "/.")
+_NO_ADDRESS = "must be a DNS name, not an IP address"
 
 
 def validate_ingress(obj: Tree) -> Iterator[Cause]:
     """A new ingress."""
-    noted = (obj["metadata"].get("annotations") or {}).get(_CLASS)
-    if noted is not None and (obj.get("spec") or {}).get("ingressClassName") is not None:
-        text = "can not be set when the class field is also set"
+    spec = obj.get("spec") or {}
+    yield from validate_ingress_spec(spec)
+    noted, named = (obj["metadata"].get("annotations") or {}).get(_CLASS), spec.get("ingressClassName")
+    if None not in (noted, named) and noted != named:
+        text = "must match `ingressClassName` when both are specified"
         yield problems.invalid_value(f"annotations.{_CLASS}", noted, text)
-    yield from validate_ingress_spec(obj.get("spec") or {})
 
 
 def validate_ingress_spec(spec: Tree) -> Iterator[Cause]:
@@ -142,12 +138,9 @@ def _host(host: str, path: str) -> Iterator[Cause]:
 def _rule(rule: Tree, path: str) -> Iterator[Cause]:
     host = rule.get("host", "")
     if host:
-        try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            yield from _host(host, f"{path}.host")
-        else:
-            yield problems.invalid_value(f"{path}.host", host, "must be a DNS name, not an IP address")
+        if read_address(host) is not None:
+            yield problems.invalid_value(f"{path}.host", host, _NO_ADDRESS)
+        yield from _host(host, f"{path}.host")
     http = rule.get("http")
     if http is None:
         return
@@ -163,15 +156,16 @@ def _path(part: Tree, path: str) -> Iterator[Cause]:
     absolute = text.startswith("/")
     if kind is None:
         yield problems.required(f"{path}.pathType", "pathType must be specified")
-    elif kind in ("Exact", "Prefix"):
+        return
+    if kind in ("Exact", "Prefix"):
         if not absolute:
             yield problems.invalid_value(f"{path}.path", text, "must be an absolute path")
         for bad in _BAD_SEQUENCES if text else ():
             if bad in text:
-                yield problems.invalid_value(f"{path}.path", text, f"must not contain {problems.quoted(bad)}")
+                yield problems.invalid_value(f"{path}.path", text, f"must not contain '{bad}'")
         for bad in _BAD_ENDS:
             if text.endswith(bad):
-                yield problems.invalid_value(f"{path}.path", text, f"cannot end with {problems.quoted(bad)}")
+                yield problems.invalid_value(f"{path}.path", text, f"cannot end with '{bad}'")
     elif kind == "ImplementationSpecific":
         if text and not absolute:
             yield problems.invalid_value(f"{path}.path", text, "must be an absolute path")
@@ -185,8 +179,7 @@ def _backend(backend: Tree, path: str) -> Iterator[Cause]:
     if service is not None and resource is not None:
         yield problems.invalid_value(path, "", "cannot set both resource and service backends")
     elif resource is not None:
-        for key in ("kind", "name"):
-            yield from rules.needed(resource.get(key), f"{path}.resource.{key}")
+        yield from validate_typed_reference(resource, f"{path}.resource")
     elif service is not None:
         yield from _service(service, path)
     else:
@@ -216,9 +209,11 @@ def validate_ingress_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: A
     for index, point in enumerate(found):
         path = f"status.loadBalancer.ingress[{index}]"
         if point.get("ip"):
-            yield from rules.ip_address(point["ip"], f"{path}.ip")
+            yield from ip_address(point["ip"], f"{path}.ip")
         if point.get("hostname"):
-            yield from _rule({"host": point["hostname"]}, path)
+            yield from rules.subdomain(point["hostname"], f"{path}.hostname")
+            if read_address(point["hostname"]) is not None:
+                yield problems.invalid_value(f"{path}.hostname", point["hostname"], _NO_ADDRESS)
 
 
 # ------------------------------------------------------------------ endpoints
@@ -237,15 +232,13 @@ def validate_endpoints(obj: Tree) -> Iterator[Cause]:
 
 
 def _endpoint(address: Tree, path: str) -> Iterator[Cause]:
-    from envtest.kinds.service_rules import special_address  # noqa: PLC0415 - endpoints are rare
-
     text = address.get("ip", "")
     if not text:
         yield problems.required(f"{path}.ip")
     else:
         found = list(special_address(text, f"{path}.ip"))
         yield from found
-        if list(rules.ip_address(text, "")):
+        if list(ip_address(text, "")):
             yield problems.invalid_value(f"{path}.ip", text, "must be a valid IP address")
     if address.get("hostname"):
         yield from rules.label(address["hostname"], f"{path}.hostname")
@@ -260,73 +253,3 @@ def _endpoint_port(port: Tree, path: str, *, alone: bool) -> Iterator[Cause]:
         yield problems.required(f"{path}.name")
     yield from rules.port_number(port.get("port", 0), f"{path}.port")
     yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{path}.protocol")
-
-
-_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
-
-
-def validate_endpoint_slice(obj: Tree) -> Iterator[Cause]:
-    """A slice: endpoints of one family."""
-    kind = obj.get("addressType", "")
-    yield from rules.one_of(kind, _ADDRESS_TYPES, "addressType")
-    endpoints = obj.get("endpoints") or ()
-    if len(endpoints) > 1000:
-        yield problems.too_many("endpoints", len(endpoints), 1000)
-        return
-    for index, endpoint in enumerate(endpoints):
-        yield from _slice_endpoint(endpoint, kind, f"endpoints[{index}]")
-    seen: set[str] = set()
-    for index, port in enumerate(obj.get("ports") or ()):
-        at, name = f"ports[{index}]", port.get("name") or ""
-        if name:
-            yield from rules.label(name, f"{at}.name")
-        if name in seen:
-            yield problems.duplicate(f"{at}.name", name)
-        seen.add(name)
-        yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{at}.protocol")
-
-
-def _slice_endpoint(endpoint: Tree, kind: str, path: str) -> Iterator[Cause]:
-    addresses = endpoint.get("addresses") or ()
-    if not addresses:
-        yield problems.required(f"{path}.addresses", "must contain at least 1 address")
-    elif len(addresses) > 100:
-        yield problems.too_many(f"{path}.addresses", len(addresses), 100)
-    for index, address in enumerate(addresses):
-        at = f"{path}.addresses[{index}]"
-        yield from _slice_address(address, kind, at)
-    if endpoint.get("nodeName") is not None:
-        yield from rules.subdomain(endpoint["nodeName"], f"{path}.nodeName")
-    if endpoint.get("hostname") is not None:
-        yield from rules.label(endpoint["hostname"], f"{path}.hostname")
-
-
-def _slice_address(address: str, kind: str, path: str) -> Iterator[Cause]:
-    from envtest.kinds.service_rules import special_address  # noqa: PLC0415 - endpoints are rare
-
-    if kind == "FQDN":
-        name = address.removesuffix(".")
-        if not name:
-            yield problems.required(path)
-            return
-        yield from rules.subdomain(name, path)
-        if "." not in name:
-            text = "should be a domain with at least two segments separated by dots"
-            yield problems.invalid_value(path, name, text)
-        return
-    try:
-        version = ipaddress.ip_address(address).version
-    except ValueError:
-        yield problems.invalid_value(path, address, f"must be a valid {kind} address")
-        yield problems.invalid_value(path, address, "must be a valid IP address")
-        return
-    if f"IPv{version}" != kind:
-        yield problems.invalid_value(path, address, f"must be a valid {kind} address")
-    yield from special_address(address, path)
-
-
-def validate_slice_update(obj: Tree, old: Tree) -> Iterator[Cause]:
-    """The family stays."""
-    yield from validate_endpoint_slice(obj)
-    if obj.get("addressType") != old.get("addressType"):
-        yield problems.invalid_value("addressType", obj.get("addressType", ""), "field is immutable")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from envtest.kinds import rules
+from envtest.kinds.addresses import ip_address
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -111,7 +112,7 @@ _OWN_CONDITIONS = frozenset({"PodScheduled", "Ready", "Initialized", "Containers
 
 def _addresses(found: Sequence[str], path: str) -> Iterator[Cause]:
     for index, address in enumerate(found):
-        yield from rules.ip_address(address, f"{path}[{index}]")
+        yield from ip_address(address, f"{path}[{index}]")
     for index, address in enumerate(found):
         if address in found[:index]:
             yield problems.duplicate(f"{path}[{index}]", address)

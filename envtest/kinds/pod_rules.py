@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envtest.kinds import rules
+from envtest.kinds.addresses import ip_address
 from envtest.kinds.container_rules import (
     Surroundings,
     validate_containers,
@@ -50,7 +51,7 @@ def validate_pod_spec(spec: Tree, path: str) -> Iterator[Cause]:
             yield from rules.label(spec[key], f"{path}.{key}")
     yield from validate_tolerations(spec.get("tolerations") or (), f"{path}.tolerations")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
-        yield from rules.ip_address(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
+        yield from ip_address(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
         for name in alias.get("hostnames") or ():
             yield from rules.subdomain(name, f"{path}.hostAliases[{index}].hostnames")
     for key in ("priorityClassName", "runtimeClassName"):
@@ -116,7 +117,7 @@ def _dns_config(spec: Tree, path: str) -> Iterator[Cause]:
     if len(servers) > 3:
         yield problems.invalid_value(f"{path}.dnsConfig.nameservers", servers, "must not have more than 3 nameservers")
     for index, server in enumerate(servers):
-        yield from rules.ip_address(server, f"{path}.dnsConfig.nameservers[{index}]")
+        yield from ip_address(server, f"{path}.dnsConfig.nameservers[{index}]")
     if len(searches) > 32:
         yield problems.invalid_value(f"{path}.dnsConfig.searches", searches, "must not have more than 32 search paths")
     for index, option in enumerate(config.get("options") or ()):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from envtest.kinds.addresses import address_warnings
 from envtest.kinds.volume_overlaps import overlap_warnings
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
@@ -231,11 +231,3 @@ def _go_port(port: Tree) -> str:
 
 
 # ------------------------------------------------------------------ addresses
-def address_warnings(text: str, at: str) -> Iterator[str]:
-    """An IPv6 address that has a shorter form."""
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        return
-    if found.version == 6 and found.compressed != text:
-        yield f'{at}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{found.compressed}")'

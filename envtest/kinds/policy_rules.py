@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from envtest.kinds.admission_rules import validate_label_selector, validate_rule
+from envtest.kinds.admission_rules import validate_rule
+from envtest.kinds.selector_rules import check_label_selector
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -50,7 +51,7 @@ def match_resources(match: Tree, field: str) -> Iterator[Cause]:
         if match.get(key) is None:
             yield problems.required(f"{field}.{key}")
         else:
-            yield from validate_label_selector(match[key], f"{field}.{key}")
+            yield from check_label_selector(match[key], f"{field}.{key}")
     for key in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(match.get(key) or ()):
             yield from _named_rule(rule, f"{field}.{key}[{index}]")
@@ -116,7 +117,7 @@ def param_ref(ref: Tree, field: str) -> Iterator[Cause]:
         if selector is not None:
             yield problems.not_allowed(f"{field}.name", _EXCLUSIVE)
     if selector is not None:
-        yield from validate_label_selector(selector, f"{field}.selector")
+        yield from check_label_selector(selector, f"{field}.selector")
         if name:
             yield problems.not_allowed(f"{field}.selector", _EXCLUSIVE)
     if not name and selector is None:

@@ -78,8 +78,9 @@ class SelfSubjectReviews:
 
     async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
         """See `Creater`."""
-        meta = {**(obj.get("metadata") or {}), "creationTimestamp": context.timestamp()}
-        return {**obj, "metadata": meta, "status": {"userInfo": user_info(context.user)}}
+        head: Tree = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
+        meta = {"creationTimestamp": context.timestamp()}
+        return {**head, "metadata": meta, "status": {"userInfo": user_info(context.user)}}
 
 
 class TokenReviews:

@@ -31,6 +31,7 @@ class Rules:
         warnings: what makers and changers of an object should know.
         prepare: what the server fills in, from what else is there, when an object is new or changed.
         name: why a name is none; None goes by the tables.
+        counted: a part of the metadata that counts for the generation.
         wrong_field: how an unknown field selector is refused, where the kind has words of its own.
     """
 
@@ -42,6 +43,7 @@ class Rules:
     warnings: Callable[[Tree, Tree | None], Iterable[str]] | None = None
     prepare: Callable[[Tree], None] | None = None
     name: Callable[[str], Sequence[str]] | None = None
+    counted: Callable[[Tree], object] | None = None
     wrong_field: str = ""
 
 
@@ -77,6 +79,11 @@ class RuledStrategy(TableStrategy):
     def _prepare(self, obj: Tree) -> None:
         if self._rules.prepare is not None:
             self._rules.prepare(obj)
+
+    def generation_changed(self, obj: Tree, old: Tree) -> bool:
+        """See `Rules`."""
+        counted = self._rules.counted
+        return super().generation_changed(obj, old) or (counted is not None and counted(obj) != counted(old))
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See `Rules`."""

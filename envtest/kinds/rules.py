@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -141,14 +140,6 @@ def header_name(name: str, field: str) -> Iterator[Cause]:
     """The name of an HTTP header."""
     if not re.fullmatch(r"[-A-Za-z0-9]+", name):
         yield problems.invalid_value(field, name, _HEADER)
-
-
-def ip_address(text: str, field: str) -> Iterator[Cause]:
-    """An address of either family."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        yield problems.invalid_value(field, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
 
 
 # ------------------------------------------------------------------ numbers or percentages

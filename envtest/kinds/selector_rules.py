@@ -49,6 +49,6 @@ def check_label_selector(selector: Tree, field: str) -> Iterator[Cause]:
         for text in names.qualified_name(key):
             yield problems.invalid_value(f"{field}.matchLabels", key, text)
         for text in names.label_value(value):
-            yield problems.invalid_value(f"{field}.matchLabels[{key}]", value, text)
+            yield problems.invalid_value(f"{field}.matchLabels", value, text)
     for index, requirement in enumerate(selector.get("matchExpressions") or ()):
         yield from check_requirement(requirement, f"{field}.matchExpressions[{index}]")

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 
 from envtest.kinds import rules
+from envtest.kinds.addresses import block, ip_address, read_address, special_address
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -133,7 +134,7 @@ def _addresses(addresses: Sequence[str], families: Sequence[str]) -> Iterator[Ca
                 wrong = True
                 yield problems.invalid_value("spec.clusterIPs", addresses, "'None' must be the first and only value")
             continue
-        for cause in rules.ip_address(address, f"spec.clusterIPs[{index}]"):
+        for cause in ip_address(address, f"spec.clusterIPs[{index}]"):
             wrong = True
             yield cause
     if len(addresses) > 2:
@@ -149,29 +150,6 @@ def _addresses(addresses: Sequence[str], families: Sequence[str]) -> Iterator[Ca
         if family != wanted:
             text = f"expected an {wanted} value as indicated by `ipFamilies[{index}]`"
             yield problems.invalid_value(f"spec.clusterIPs[{index}]", addresses[index], text)
-
-
-_SPECIAL = tuple(
-    (tuple(ipaddress.ip_network(block) for block in blocks), text)
-    for blocks, text in (
-        (("0.0.0.0/32", "::/128"), "may not be unspecified (0.0.0.0 or ::)"),
-        (("127.0.0.0/8", "::1/128"), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
-        (("169.254.0.0/16", "fe80::/10"), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
-        (("224.0.0.0/24", "ff02::/16"), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
-    )
-)
-
-
-def special_address(address: str, path: str) -> Iterator[Cause]:
-    """An address of an ordinary host."""
-    found = list(rules.ip_address(address, path))
-    yield from found
-    if found:
-        return
-    parsed = ipaddress.ip_address(address)
-    for blocks, text in _SPECIAL:
-        if any(parsed in block for block in blocks):
-            yield problems.invalid_value(path, address, text)
 
 
 def _duplicates(ports: Sequence[Tree], kind: str) -> Iterator[Cause]:
@@ -198,11 +176,7 @@ def _duplicates(ports: Sequence[Tree], kind: str) -> Iterator[Cause]:
 def _balancer(spec: Tree, kind: str) -> Iterator[Cause]:
     for index, text in enumerate(spec.get("loadBalancerSourceRanges") or ()):
         path = f"spec.loadBalancerSourceRanges[{index}]"
-        try:
-            ipaddress.ip_network(text.strip(), strict=False)
-        except ValueError:
-            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            yield problems.invalid_value(path, text, why)
+        yield from block(text.strip(), path)
     if kind == "LoadBalancer":
         if spec.get("allocateLoadBalancerNodePorts") is None:
             yield problems.required("spec.allocateLoadBalancerNodePorts")
@@ -264,15 +238,12 @@ def validate_status(obj: Tree) -> Iterator[Cause]:
     for index, point in enumerate(found):
         path = f"status.loadBalancer.ingress[{index}]"
         if point.get("ip"):
-            yield from rules.ip_address(point["ip"], f"{path}.ip")
+            yield from ip_address(point["ip"], f"{path}.ip")
             yield from rules.one_of(point.get("ipMode"), ("Proxy", "VIP"), f"{path}.ipMode")
         elif point.get("ipMode") is not None:
             yield problems.not_allowed(f"{path}.ipMode", "may not be specified when `ip` is not set")
         if point.get("hostname"):
             name = point["hostname"]
             yield from rules.subdomain(name, f"{path}.hostname")
-            try:
-                ipaddress.ip_address(name)
-            except ValueError:
-                continue
-            yield problems.invalid_value(f"{path}.hostname", name, "must be a DNS name, not an IP address")
+            if read_address(name) is not None:
+                yield problems.invalid_value(f"{path}.hostname", name, "must be a DNS name, not an IP address")

@@ -35,11 +35,8 @@ def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Caus
 
 def _condition(condition: Tree, field: str) -> Iterator[Cause]:
     kind, status = condition.get("type") or "", condition.get("status") or ""
-    if kind:
-        for why in names.qualified_name(kind):
-            yield problems.invalid_value(f"{field}.type", kind, why)
-    else:
-        yield problems.required(f"{field}.type", "must be set")
+    for why in names.qualified_name(kind):
+        yield problems.invalid_value(f"{field}.type", kind, why)
     if status not in _STATUSES:
         yield problems.unsupported(f"{field}.status", status, _STATUSES)
     generation = condition.get("observedGeneration") or 0
@@ -47,14 +44,14 @@ def _condition(condition: Tree, field: str) -> Iterator[Cause]:
         text = "must be greater than or equal to zero"
         yield problems.invalid_value(f"{field}.observedGeneration", generation, text)
     if not condition.get("lastTransitionTime"):
-        yield problems.required(f"{field}.lastTransitionTime", "must be set")
+        yield problems.required(f"{field}.lastTransitionTime")
     yield from _reason(condition.get("reason") or "", f"{field}.reason")
     yield from _too_long(condition.get("message") or "", f"{field}.message", _MAX_MESSAGE)
 
 
 def _reason(reason: str, field: str) -> Iterator[Cause]:
     if not reason:
-        yield problems.required(field, "must be set")
+        yield problems.required(field)
         return
     if not _REASON.fullmatch(reason):
         yield problems.invalid_value(field, reason, _REASON_TEXT)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envtest.kinds.admission_rules import validate_conditions, validate_label_selector, validate_rule
+from envtest.kinds.admission_rules import validate_conditions, validate_rule
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.client_config import has_known_version, validate_client_config, validate_review_versions
+from envtest.kinds.selector_rules import check_label_selector
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -67,7 +68,7 @@ class WebhookStrategy(TableStrategy):
             why = "the timeout value must be between 1 and 30 seconds"
             yield problems.invalid_value(f"{field}.timeoutSeconds", timeout, why)
         for key in ("namespaceSelector", "objectSelector"):
-            yield from validate_label_selector(hook.get(key) or {}, f"{field}.{key}")
+            yield from check_label_selector(hook.get(key) or {}, f"{field}.{key}")
         if self._mutating:
             yield from _one_of(hook, field, "reinvocationPolicy", ("Never", "IfNeeded"))
         yield from validate_client_config(hook.get("clientConfig") or {}, f"{field}.clientConfig")

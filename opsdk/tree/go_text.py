@@ -110,13 +110,17 @@ def go_syntax(value: Any) -> str:
     return go_quote(value) if isinstance(value, str) else go_scalar(value)
 
 
-def go_json(value: Any) -> str:
+def go_json(value: Any, *, ordered: bool = False) -> str:
     r"""A tree as Go's ``json.Marshal`` writes it: sorted keys, no spaces, ``<``, ``>`` and ``&`` escaped.
+
+    Args:
+        value: the tree.
+        ordered: it is made of structs, whose fields stay in their order.
 
     >>> print(go_json({"b": 1.0, "a": "<x>"}))
     {"a":"\u003cx\u003e","b":1}
     """
-    text = json.dumps(whole_numbers(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(whole_numbers(value), ensure_ascii=False, sort_keys=not ordered, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text

@@ -236,13 +236,12 @@ GOOD_CONDITION = {
     ("status", "field", "message"),
     [
         ({"conditions": [{**GOOD_CONDITION, "status": "Maybe"}]}, "conditions[0].status", '"False", "True", "Unknown"'),
-        ({"conditions": [{**GOOD_CONDITION, "reason": ""}]}, "conditions[0].reason", "must be set"),
+        ({"conditions": [{**GOOD_CONDITION, "reason": ""}]}, "conditions[0].reason", "Required value"),
         (
             {"conditions": [{**GOOD_CONDITION, "reason": "no reason"}]},
             "conditions[0].reason",
             "a condition reason must",
         ),
-        ({"conditions": [{**GOOD_CONDITION, "type": ""}]}, "conditions[0].type", "must be set"),
         ({"conditions": [{**GOOD_CONDITION, "type": "a b"}]}, "conditions[0].type", "name part must consist of"),
         ({"conditions": [GOOD_CONDITION, GOOD_CONDITION]}, "conditions[1].type", "Duplicate value"),
         (

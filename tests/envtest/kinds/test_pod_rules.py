@@ -150,8 +150,7 @@ def _slice(kind: str, *addresses: str) -> dict[str, Any]:
         (_slice("IPv6", "2001:db8::1"), []),
         (_slice("FQDN", "a.example.com."), []),
         (_slice("FQDN", "a"), ['"a": should be a domain with at least two segments separated by dots']),
-        (_slice("IPv4", "x"), ['"x": must be a valid IPv4 address', '"x": must be a valid IP address']),
-        (_slice("IPv4", "2001:db8::1"), ['"2001:db8::1": must be a valid IPv4 address']),
+        (_slice("IPv4", "2001:db8::1"), ['"2001:db8::1": must be an IPv4 address']),
         (_slice("IPv4", "127.0.0.1"), ['"127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)']),
     ],
 )

@@ -1,0 +1,115 @@
+"""Addresses and blocks of addresses in fields of objects: what is wrong with them, and what could be written better."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from opsdk.apiserver import problems
+from opsdk.errors import Cause
+
+_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_BLOCK: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:.])0+(?=[0-9])|(?<=\.)0+(?=[0-9])")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+def read_address(text: str) -> Address | None:
+    """The address that is meant, as Go's older parser reads it: zeros may lead its numbers.
+
+    >>> read_address("010.0.0.1"), read_address("fe80::1%eth0")
+    (IPv4Address('10.0.0.1'), None)
+    """
+    try:
+        return None if "%" in text else ipaddress.ip_address(_ZEROS.sub("", text) if ":" not in text else text)
+    except ValueError:
+        return None
+
+
+def read_block(text: str) -> Interface | None:
+    """The address and the length of a block, as `read_address` reads them."""
+    address, slash, length = text.partition("/")
+    found = read_address(address)
+    if found is None or not slash or not re.fullmatch(r"[0-9]+", length) or int(length) > found.max_prefixlen:
+        return None
+    return ipaddress.ip_interface(f"{found}/{int(length)}")
+
+
+def _mapped(address: Address) -> bool:
+    return address.version == 6 and address.ipv4_mapped is not None
+
+
+def ip_address(text: str, field: str, *, canonical: bool = False) -> Iterator[Cause]:
+    """An address of either family; `canonical` if it must be in the one form that everybody would write it in."""
+    found = read_address(text)
+    if found is None:
+        yield problems.invalid_value(field, text, _ADDRESS)
+    elif found.version == 4 and str(found) != text:
+        yield problems.invalid_value(field, text, "must not have leading 0s")
+    elif _mapped(found):
+        yield problems.invalid_value(field, text, "must not be an IPv4-mapped IPv6 address")
+    elif canonical and str(found) != text:
+        yield problems.invalid_value(field, text, f"must be in canonical form ({problems.quoted(str(found))})")
+
+
+def block(text: str, field: str, *, canonical: bool = False) -> Iterator[Cause]:
+    """A block of addresses of either family."""
+    found = read_block(text)
+    if found is None:
+        yield problems.invalid_value(field, text, _BLOCK)
+        return
+    address, _, length = text.partition("/")
+    if length != str(int(length)) or (found.version == 4 and str(found.ip) != address):
+        yield problems.invalid_value(field, text, "must not have leading 0s in IP or prefix length")
+    elif _mapped(found.ip):
+        yield problems.invalid_value(field, text, "must not have an IPv4-mapped IPv6 address")
+    elif found.ip != found.network.network_address:
+        yield problems.invalid_value(field, text, "must not have bits set beyond the prefix length")
+    elif canonical and str(found) != text:
+        yield problems.invalid_value(field, text, f"must be in canonical form ({problems.quoted(str(found))})")
+
+
+_SPECIAL = tuple(
+    (tuple(ipaddress.ip_network(block) for block in blocks), text)
+    for blocks, text in (
+        (("0.0.0.0/32", "::/128"), "may not be unspecified (0.0.0.0 or ::)"),
+        (("127.0.0.0/8", "::1/128"), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (("169.254.0.0/16", "fe80::/10"), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (("224.0.0.0/24", "ff02::/16"), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    )
+)
+
+
+def special_address(address: str, path: str) -> Iterator[Cause]:
+    """An address of an ordinary host."""
+    found = list(ip_address(address, path))
+    yield from found
+    if found:
+        return
+    parsed = ipaddress.ip_address(address)
+    for blocks, text in _SPECIAL:
+        if any(parsed in block for block in blocks):
+            yield problems.invalid_value(path, address, text)
+
+
+def address_warnings(text: str, at: str) -> Iterator[str]:
+    """An IPv6 address that has a shorter form."""
+    found = read_address(text)
+    if found is not None and found.version == 6 and str(found) != text:
+        yield f'{at}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{found}")'
+
+
+def block_warnings(text: str, at: str) -> Iterator[str]:
+    """A block that begins in the middle, or an IPv6 block that has a shorter form."""
+    found = read_block(text)
+    if found is None:
+        return
+    if found.ip != found.network.network_address:
+        alone = f"{found.ip}/{found.max_prefixlen}"
+        yield f'{at}: CIDR value "{text}" is ambiguous in this context (should be "{found.network}" or "{alone}"?)'
+    elif found.version == 6 and str(found) != text:
+        yield f'{at}: IPv6 CIDR value "{text}" should be in RFC 5952 canonical format ("{found}")'

@@ -1,0 +1,131 @@
+"""Endpoint slices: what is wrong with them, and what their makers should know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from envtest.kinds import rules
+from envtest.kinds.addresses import address_warnings, ip_address, read_address, special_address
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry import metadata, names
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_KINDS: Final = ("FQDN", "IPv4", "IPv6")
+_MOST_ENDPOINTS: Final = 1000
+_MOST_ADDRESSES: Final = 100
+_MOST_PORTS: Final = 20000
+_MOST_LABELS: Final = 16
+_MOST_HINTS: Final = 8
+
+
+def validate_endpoint_slice(obj: Tree) -> Iterator[Cause]:
+    """A slice: endpoints of one family."""
+    kind = obj.get("addressType", "")
+    yield from rules.one_of(kind, _KINDS, "addressType")
+    endpoints: Sequence[Tree] = obj.get("endpoints") or ()
+    if len(endpoints) > _MOST_ENDPOINTS:
+        yield problems.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
+    else:
+        for index, endpoint in enumerate(endpoints):
+            yield from _endpoint(endpoint, kind, f"endpoints[{index}]")
+    yield from _ports(obj.get("ports") or ())
+
+
+def _ports(ports: Sequence[Tree]) -> Iterator[Cause]:
+    if len(ports) > _MOST_PORTS:
+        yield problems.too_many("ports", len(ports), _MOST_PORTS)
+        return
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        at, name = f"ports[{index}]", port.get("name") or ""
+        if name:
+            yield from rules.label(name, f"{at}.name")
+        if name in seen:
+            yield problems.duplicate(f"{at}.name", name)
+        seen.add(name)
+        yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{at}.protocol")
+        if port.get("appProtocol") is not None:
+            found = port["appProtocol"]
+            yield from rules.each(names.qualified_name(found), found, f"{at}.appProtocol")
+
+
+def _endpoint(endpoint: Tree, kind: str, path: str) -> Iterator[Cause]:
+    addresses: Sequence[str] = endpoint.get("addresses") or ()
+    if not addresses:
+        yield problems.required(f"{path}.addresses", "must contain at least 1 address")
+    elif len(addresses) > _MOST_ADDRESSES:
+        yield problems.too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES)
+    for index, address in enumerate(addresses):
+        yield from _address(address, kind, f"{path}.addresses[{index}]")
+    if endpoint.get("nodeName") is not None:
+        yield from rules.subdomain(endpoint["nodeName"], f"{path}.nodeName")
+    topology = endpoint.get("deprecatedTopology") or {}
+    if len(topology) > _MOST_LABELS:
+        yield problems.too_many(f"{path}.deprecatedTopology", len(topology), _MOST_LABELS)
+    yield from metadata.labels(topology, f"{path}.deprecatedTopology")
+    if endpoint.get("hostname") is not None:
+        yield from rules.label(endpoint["hostname"], f"{path}.hostname")
+    hints = endpoint.get("hints") or {}
+    yield from _hints(hints.get("forZones") or (), names.label_value, f"{path}.hints.forZones")
+    yield from _hints(hints.get("forNodes") or (), names.dns_subdomain, f"{path}.hints.forNodes")
+
+
+def _hints(hints: Sequence[Tree], rule: Callable[[str], Sequence[str]], path: str) -> Iterator[Cause]:
+    if len(hints) > _MOST_HINTS:
+        yield problems.too_many(path, len(hints), _MOST_HINTS)
+        return
+    seen: set[str] = set()
+    for index, hint in enumerate(hints):
+        at, name = f"{path}[{index}].name", hint.get("name", "")
+        if name in seen:
+            yield problems.duplicate(at, name)
+        seen.add(name)
+        yield from rules.each(rule(name), name, at)
+
+
+def _address(address: str, kind: str, path: str) -> Iterator[Cause]:
+    if kind == "FQDN":
+        yield from _domain(address, path)
+    elif kind in _KINDS:
+        found, wrong = read_address(address), list(ip_address(address, path))
+        yield from wrong
+        if found is None:
+            yield problems.invalid_value(path, address, "must be a valid IP address")
+        elif f"IPv{found.version}" != kind:
+            yield problems.invalid_value(path, address, f"must be an {kind} address")
+        if not wrong:
+            yield from special_address(address, path)
+
+
+def _domain(name: str, path: str) -> Iterator[Cause]:
+    if not name:
+        yield problems.required(path)
+        return
+    name = name.removesuffix(".")
+    wrong = names.dns_subdomain(name)
+    yield from rules.each(wrong, name, path)
+    if not wrong and "." not in name:
+        yield problems.invalid_value(path, name, "should be a domain with at least two segments separated by dots")
+
+
+def validate_slice_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """The family stays."""
+    yield from validate_endpoint_slice(obj)
+    yield from rules.unchanged(obj, old, "addressType")
+
+
+def slice_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
+    """A family that had its time, and addresses that have a shorter form."""
+    if old is None and obj.get("addressType") == "FQDN":
+        yield "spec.addressType: FQDN endpoints are deprecated"
+    for index, endpoint in enumerate(obj.get("endpoints") or ()):
+        for number, address in enumerate(endpoint.get("addresses") or ()):
+            yield from address_warnings(address, f"endpoints[{index}].addresses[{number}]")
+
+
+def forget_topology(obj: Tree) -> None:
+    """What only the first version had."""
+    for endpoint in obj.get("endpoints") or ():
+        endpoint.pop("deprecatedTopology", None)
