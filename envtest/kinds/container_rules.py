@@ -414,7 +414,7 @@ def _amount(name: str, amount: str, path: str) -> Iterator[Cause]:
     value = Quantity(amount)
     if value < Quantity("0"):
         yield problems.invalid_value(path, amount, rules.NOT_NEGATIVE)
-    if "/" in name and not _native(name) and value.value % 1:
+    if "/" in name and not _native(name) and not value.whole:
         yield problems.invalid_value(path, amount, "must be an integer")
 
 

@@ -103,6 +103,11 @@ def _key_problems(field: str, data: Mapping[str, object]) -> Iterator[Cause]:
             yield problems.invalid_value(f"{field}[{key}]", key, _KEY_TEXT)
 
 
+def _decoded_size(data: Mapping[str, str | None]) -> int:
+    """Bytes behind base64; a null stands for none."""
+    return sum(len(v) * 3 // 4 for v in data.values() if v)
+
+
 def _immutable(obj: Tree, old: Tree, fields: Sequence[str]) -> Iterator[Cause]:
     if not old.get("immutable"):
         return
@@ -129,7 +134,7 @@ class ConfigMapStrategy(TableStrategy):
             for key in sorted(set(data) & set(binary))
         )
         found.extend(_key_problems("binaryData", binary))
-        size = sum(len(v.encode()) for v in data.values()) + sum(len(v) * 3 // 4 for v in binary.values())
+        size = sum(len(v.encode()) for v in data.values()) + _decoded_size(binary)
         if size > _MEBIBYTE:
             found.append(problems.too_long("[]", _MEBIBYTE))
         return found
@@ -161,7 +166,7 @@ class SecretStrategy(TableStrategy):
         """See the class."""
         data = obj.get("data") or {}
         found = list(_key_problems("data", data))
-        if sum(len(v) * 3 // 4 for v in data.values()) > _MEBIBYTE:
+        if _decoded_size(data) > _MEBIBYTE:
             found.append(problems.too_long("data", _MEBIBYTE))
         kind = obj.get("type", "")
         found.extend(problems.required(f"data[{key}]") for key in _SECRET_KEYS.get(kind, ()) if key not in data)
@@ -198,7 +203,7 @@ def _docker_problems(kind: str, data: Mapping[str, str]) -> Iterator[Cause]:
     key = _DOCKER.get(kind, "")
     if key not in data:
         return
-    raw = base64.b64decode(data[key])
+    raw = base64.b64decode(data[key] or "")
     try:
         json.loads(raw)
     except ValueError:

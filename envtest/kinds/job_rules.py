@@ -149,11 +149,9 @@ def validate_job_status(obj: Tree, old: Tree) -> Iterator[Cause]:
         yield from rules.not_negative(status.get(key), f"status.{key}")
     yield from _ending(obj, old, changed)
     yield from _finish(obj, old, changed)
-    if changed & {"ready", "active"} and (status.get("ready") or 0) > (status.get("active") or 0):
-        text = "cannot set more ready pods than active"
-        yield problems.invalid_value("status.ready", status["ready"], text)
-    elif changed & {"ready", "active"} and status.get("ready") is not None and (status.get("active") or 0) < 0:
-        yield problems.invalid_value("status.ready", status["ready"], "cannot set more ready pods than active")
+    ready = status.get("ready")
+    if changed & {"ready", "active"} and ready is not None and ready > (status.get("active") or 0):
+        yield problems.invalid_value("status.ready", ready, "cannot set more ready pods than active")
     yield from _disabled(obj, old)
     yield from _decreased(status, before, old)
 

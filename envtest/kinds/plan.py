@@ -148,6 +148,22 @@ def _object(value: Any, reading: Reading) -> Any:
     return value
 
 
+def _nothing(item: Plan, go_type: str) -> Any:
+    """What Go's decoder leaves where a list or map has a null: nothing of the type, as it is then written."""
+    return item({}, Reading()) if isinstance(item, _Late) else _ZERO_OF.get(go_type)
+
+
+_ZERO_OF: Mapping[str, Any] = {
+    "string": "",
+    "bool": False,
+    "int32": 0,
+    "int64": 0,
+    "float64": 0,
+    "resource.Quantity": "0",
+    "intstr.IntOrString": 0,
+}
+
+
 def _array(item: Plan, go_type: str) -> Plan:
     def read(value: Any, reading: Reading) -> Any:
         if not isinstance(value, list):
@@ -155,9 +171,7 @@ def _array(item: Plan, go_type: str) -> Plan:
         made = []
         for index, part in enumerate(value):
             reading.path.append(f"[{index}]")
-            if part is None and item is not _json:
-                part = "" if go_type == "string" else {}  # noqa: PLW2901 - what Go's decoder leaves there
-            made.append(item(part, reading))
+            made.append(_nothing(item, go_type) if part is None else item(part, reading))
             reading.path.pop()
         return made
 
@@ -171,7 +185,7 @@ def _map(item: Plan, go_type: str) -> Plan:
         made = {}
         for key, part in value.items():
             reading.path.append(_Key(key))
-            made[key] = item(part, reading) if part is not None else ("" if go_type == "string" else part)
+            made[key] = _nothing(item, go_type) if part is None else item(part, reading)
             reading.path.pop()
         return made
 

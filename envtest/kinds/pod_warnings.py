@@ -158,7 +158,7 @@ def fraction_warnings(
 ) -> Iterator[str]:
     """Parts of bytes."""
     for name in which:
-        if name in amounts and Quantity(str(amounts[name])).value % 1:
+        if name in amounts and not Quantity(str(amounts[name])).whole:
             yield f'{at}[{name}]: fractional byte value "{amounts[name]}" is invalid, must be an integer'
 
 

@@ -80,8 +80,8 @@ def container_name(name: str, path: str) -> Iterator[Cause]:
 
 def amount(name: str, text: str, path: str) -> Iterator[Cause]:
     """Not negative, and whole where it counts something."""
-    value = Quantity(text).value
-    if value < 0:
+    quantity = Quantity(text)
+    if quantity.value < 0:
         yield problems.invalid_value(path, text, rules.NOT_NEGATIVE)
-    if (name in COUNTED or extended(name)) and value % 1:
+    if (name in COUNTED or extended(name)) and not quantity.whole:
         yield problems.invalid_value(path, text, "must be an integer")

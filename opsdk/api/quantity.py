@@ -88,6 +88,11 @@ class Quantity:
                 return cls(f"{nano // unit}{_EXPONENTS.get(suffix, '') if family == 'e' else suffix}")
         raise AssertionError(value)  # the last unit is one billionth
 
+    @property
+    def whole(self) -> bool:
+        """Whether it has no fraction."""
+        return self.value == self.value.to_integral_value()
+
     def __str__(self) -> str:
         return self._text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,3 +32,20 @@ def test_bytes_that_are_none_are_refused(text: str, place: int) -> None:
     """With the place where Go's decoder gives up."""
     with pytest.raises(DecodeError, match=f"illegal base64 data at input byte {place}$"):
         READ(text, Reading())
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "read"),
+    [
+        ("ConfigMap", {"data": {"a": None}, "binaryData": {"b": None}}, {"data": {"a": ""}, "binaryData": {"b": None}}),
+        ("ResourceQuota", {"spec": {"hard": {"pods": None}}}, {"spec": {"hard": {"pods": "0"}}}),
+        ("Pod", {"spec": {"securityContext": {"supplementalGroups": [None]}}}, None),
+    ],
+)
+def test_nulls_inside_of_lists_and_maps_are_nothing_of_their_type(kind: str, body: Any, read: Any) -> None:
+    """As Go's decoder leaves them."""
+    made = Plans(types()).struct(f"io.k8s.api.core.v1.{kind}")(body, Reading())
+    if read is None:
+        read = {"spec": {"securityContext": {"supplementalGroups": [0]}}}
+    for key, value in read.items():
+        assert {k: made[key][k] for k in value} == value

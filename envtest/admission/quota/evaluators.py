@@ -280,7 +280,7 @@ def _size(claim: Tree) -> Quantity | None:
     given: Any = (claim.get("status") or {}).get("allocatedResources") or {}
     found = [Quantity(part["storage"]) for part in (asked, given) if "storage" in part]
     size = max(found, default=None)
-    return size if size is None or not size.value % 1 else Quantity(int(size))
+    return size if size is None or size.whole else Quantity(int(size))
 
 
 class Registry:
