@@ -1,38 +1,34 @@
-"""Persistent volumes and claims on them: what is wrong with them."""
+"""Claims on persistent volumes: what is wrong with them."""
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.kinds import rules
-from envtest.kinds.pod_rules import validate_node_selector
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 _ACCESS: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _MODES: Final = ("Block", "Filesystem")
-_RECLAIM: Final = ("Delete", "Recycle", "Retain")
 _ALONE: Final = "ReadWriteOncePod"
 _ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _IMMUTABLE: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
-_SOURCES: Final = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")})
-_NO_SOURCE: Final = frozenset(
-    {
-        "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
-        "storageClassName", "volumeAttributesClassName", "volumeMode",
-    }
+_RESIZES: Final = (
+    "ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible",
+    "NodeResizePending",
 )  # fmt: skip
-"""What of a volume's spec says nothing about where it is."""
+_SOURCES: Final = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")})
 
 
-def _access(modes: Sequence[str], path: str) -> Iterator[Cause]:
+def validate_access(modes: Sequence[str], path: str) -> Iterator[Cause]:
+    """How a volume is used."""
     for mode in modes:
         if mode not in _ACCESS:
             yield problems.unsupported(path, mode, _ACCESS)
@@ -40,15 +36,8 @@ def _access(modes: Sequence[str], path: str) -> Iterator[Cause]:
         yield problems.not_allowed(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def _positive(amount: str, path: str) -> Iterator[Cause]:
-    value = Quantity(amount).value
-    if value < 0:
-        yield problems.invalid_value(path, amount, rules.NOT_NEGATIVE)
-    if value <= 0:
-        yield problems.invalid_value(path, amount, "must be greater than zero")
-
-
-def _mode(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_mode(spec: Tree, path: str) -> Iterator[Cause]:
+    """Whether it has files."""
     mode = spec.get("volumeMode")
     if mode is not None and mode not in _MODES:
         yield problems.unsupported(f"{path}.volumeMode", mode, _MODES)
@@ -79,15 +68,15 @@ def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
         yield problems.required(f"{path}.accessModes", "at least 1 access mode is required")
     if spec.get("selector") is not None:
         yield from check_label_selector(spec["selector"], f"{path}.selector")
-    yield from _access(spec.get("accessModes") or (), f"{path}.accessModes")
+    yield from validate_access(spec.get("accessModes") or (), f"{path}.accessModes")
     size = _requested(spec)
     if size is None:
         yield problems.required(f"{path}.resources[storage]")
     else:
-        yield from _positive(size, f"{path}.resources[storage]")
+        yield from rules.positive_amount(size, f"{path}.resources[storage]")
     if spec.get("storageClassName"):
         yield from rules.subdomain(spec["storageClassName"], f"{path}.storageClassName")
-    yield from _mode(spec, path)
+    yield from validate_mode(spec, path)
     for key in ("dataSource", "dataSourceRef"):
         if spec.get(key) is not None:
             yield from _source(spec[key], f"{path}.{key}")
@@ -115,12 +104,18 @@ def _source(source: Tree, path: str) -> Iterator[Cause]:
     if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         yield problems.invalid_value(path, source.get("kind", ""), text)
+    if source.get("apiGroup"):
+        yield from rules.subdomain(source["apiGroup"], f"{path}.apiGroup")
 
 
 def validate_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """Bound claims may grow, or get other attributes; a volume is named once."""
     yield from validate_claim(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
+    notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
+    if notes.get(_ANNOTATION, "") != noted.get(_ANNOTATION, ""):
+        where = f"metadata.annotations.{_ANNOTATION}"
+        yield problems.invalid_value(where, notes.get(_ANNOTATION, ""), "field is immutable")
     if _fixed(obj, old) != _fixed(old, old):
         yield problems.not_allowed("spec", _IMMUTABLE)
     new_size, old_size = _requested(spec), _requested(before)
@@ -130,9 +125,38 @@ def validate_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
             text = "field can not be less than status.capacity"
             yield problems.not_allowed("spec.resources.requests.storage", text)
     yield from rules.unchanged(spec, before, "volumeMode", "volumeMode")
-    if before.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
-        text = "update from non-nil value to nil is forbidden"
-        yield problems.not_allowed("spec.volumeAttributesClassName", text)
+    yield from validate_attributes_kept(spec, before)
+
+
+def validate_attributes_kept(spec: Tree, before: Tree) -> Iterator[Cause]:
+    """Who has attributes has some ever after."""
+    now, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
+    if now or before.get("volumeAttributesClassName") in (None, now):
+        return
+    word = "nil" if now is None else "an empty string"
+    yield problems.not_allowed(path, f"update from non-nil value to {word} is forbidden")
+
+
+def validate_claim_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+    """What there is, and what is to become of it."""
+    status = obj.get("status") or {}
+    for name, amount in sorted((status.get("capacity") or {}).items()):
+        yield from rules.basic_amount(amount, f"status.capacity[{name}]")
+    for name, word in sorted((status.get("allocatedResourceStatuses") or {}).items()):
+        yield from _resource(name, "status.allocatedResourceStatus")
+        if word not in _RESIZES:
+            yield problems.unsupported("status.allocatedResourceStatus", name, _RESIZES)
+    for name, amount in sorted((status.get("allocatedResources") or {}).items()):
+        yield from _resource(name, "status.allocatedResources")
+        yield from rules.basic_amount(amount, f"status.allocatedResources[{name}]")
+
+
+def _resource(name: str, path: str) -> Iterator[Cause]:
+    wrong = names.qualified_name(name)
+    yield from rules.each(wrong, name, path)
+    owner, slash, _ = name.partition("/")
+    if not wrong and name != "storage" and (not slash or owner.endswith("kubernetes.io")):
+        yield problems.invalid_value(path, name, "not a valid resource name")
 
 
 def _fixed(obj: Tree, old: Tree) -> Tree:
@@ -150,86 +174,3 @@ def _fixed(obj: Tree, old: Tree) -> Tree:
         resources["requests"] = {k: v for k, v in (resources.get("requests") or {}).items() if k != "storage"}
         spec["resources"] = resources
     return {key: value for key, value in spec.items() if key not in free}
-
-
-# ------------------------------------------------------------------ volumes
-def validate_volume(obj: Tree) -> Iterator[Cause]:
-    """A new volume."""
-    spec: Tree = obj.get("spec") or {}
-    if not spec.get("accessModes"):
-        yield problems.required("spec.accessModes")
-    yield from _access(spec.get("accessModes") or (), "spec.accessModes")
-    yield from _capacity(spec.get("capacity") or {})
-    if spec.get("persistentVolumeReclaimPolicy"):
-        policy = spec["persistentVolumeReclaimPolicy"]
-        yield from rules.one_of(policy, _RECLAIM, "spec.persistentVolumeReclaimPolicy")
-    yield from _affinity(spec.get("nodeAffinity"))
-    yield from _place(spec)
-    if spec.get("storageClassName"):
-        yield from rules.subdomain(spec["storageClassName"], "spec.storageClassName")
-    yield from _mode(spec, "spec")
-
-
-def _capacity(capacity: Tree) -> Iterator[Cause]:
-    if not capacity:
-        yield problems.required("spec.capacity")
-    if capacity.keys() != {"storage"}:
-        yield problems.unsupported("spec.capacity", capacity or None, ("storage",))
-    for name, amount in sorted(capacity.items()):
-        yield from _positive(amount, f"spec.capacity[{name}]")
-
-
-def _affinity(affinity: Tree | None) -> Iterator[Cause]:
-    if affinity is None:
-        return
-    if affinity.get("required") is None:
-        yield problems.required("spec.nodeAffinity.required", "must specify required node constraints")
-    else:
-        yield from validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
-
-
-def _place(spec: Tree) -> Iterator[Cause]:
-    found = _sources(spec)
-    if not found:
-        yield problems.required("spec", "must specify a volume type")
-    for key in list(found)[1:]:
-        yield problems.not_allowed(f"spec.{key}", "may not specify more than 1 volume type")
-    for key, wanted in (("hostPath", ("path",)), ("local", ("path",)), ("nfs", ("server", "path"))):
-        for name in wanted if key in found else ():
-            yield from rules.needed(found[key].get(name), f"spec.{key}.{name}")
-    if "csi" in found:
-        for name in ("driver", "volumeHandle"):
-            yield from rules.needed(found["csi"].get(name), f"spec.csi.{name}")
-    yield from _paths(spec, found)
-    if "local" in found and spec.get("nodeAffinity") is None:
-        yield problems.required("metadata.annotations", "Local volume requires node affinity")
-
-
-def _paths(spec: Tree, found: Tree) -> Iterator[Cause]:
-    for key in ("hostPath", "local"):
-        if key in found:
-            yield from rules.no_backsteps(found[key].get("path", ""), f"spec.{key}.path")
-    recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
-    if recycled and "hostPath" in found and posixpath.normpath(found["hostPath"].get("path") or ".") == "/":
-        text = "may not be 'recycle' for a hostPath mount of '/'"
-        yield problems.not_allowed("spec.persistentVolumeReclaimPolicy", text)
-
-
-def _sources(spec: Tree) -> dict[str, Any]:
-    return {key: value for key, value in spec.items() if key not in _NO_SOURCE and value is not None}
-
-
-def validate_volume_update(obj: Tree, old: Tree) -> Iterator[Cause]:
-    """Where it is, and how it is used, stays."""
-    yield from validate_volume(obj)
-    spec, before = obj.get("spec") or {}, old.get("spec") or {}
-    if _sources(spec) != _sources(before):
-        yield problems.not_allowed(
-            "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
-        )
-    yield from rules.unchanged(spec, before, "volumeMode", "volumeMode")
-    if before.get("nodeAffinity") is not None:
-        yield from rules.unchanged(spec, before, "nodeAffinity", "nodeAffinity")
-    if before.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
-        text = "update from non-nil value to nil is forbidden"
-        yield problems.not_allowed("spec.volumeAttributesClassName", text)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from envtest.kinds import rules
+from envtest.kinds import resource_names, rules
 from envtest.kinds.context_rules import validate_container_context
+from envtest.kinds.restart_rules import validate_restarts
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -15,6 +17,7 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 _PULL = ("Always", "IfNotPresent", "Never")
+_RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _ENV_FIELDS = (
     "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
@@ -34,17 +37,39 @@ _MEASURED = (
     "limits.cpu", "limits.ephemeral-storage", "limits.memory",
     "requests.cpu", "requests.ephemeral-storage", "requests.memory",
 )  # fmt: skip
+_BYTES = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_DIVISORS = {
+    "cpu": (("1m", "1"), "cpu"),
+    "memory": (_BYTES, "memory"),
+    "ephemeral-storage": (_BYTES, "local ephemeral storage"),
+    "hugepages-": (_BYTES, "hugepages"),
+}
+"""By what a resource's name begins with: the units, and the word for it."""
 _ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-_OVERCOMMIT = ("cpu", "memory", "ephemeral-storage")
+_HUGE = "hugepages-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a container finds in its pod: volumes by name (with their sources), the seconds it has to end."""
+    """What a container finds in its pod.
+
+    Attributes:
+        volumes: their sources by name.
+        claims: names of the claims to devices.
+        grace: seconds that it has to end.
+        restart: the pod's restart policy.
+        system: the operating system, if it was said.
+        host_users: whether its users are those of the node.
+    """
 
     volumes: Mapping[str, Tree] = field(default_factory=dict)
+    claims: Sequence[str] = ()
     grace: int = 30
+    restart: str = ""
+    system: str = ""
+    host_users: bool = True
 
 
 def validate_containers(spec: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
@@ -69,24 +94,26 @@ def validate_init_containers(spec: Tree, path: str, around: Surroundings) -> Ite
     """Containers that run first; those that stay are sidecars, and have lives of their own."""
     seen = {c.get("name", "") for c in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
-        at = f"{path}.initContainers[{index}]"
+        at, name = f"{path}.initContainers[{index}]", container.get("name", "")
         yield from _common(container, at, around)
-        if container.get("restartPolicy") == "Always":
-            yield from _life(container, at, around)
-        else:
-            for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
-                if container.get(key) is not None:
-                    text = "may not be set for init containers without restartPolicy=Always"
-                    yield problems.not_allowed(f"{at}.{key}", text)
-        name = container.get("name", "")
         if name in seen:
             yield problems.duplicate(f"{at}.name", name)
         elif name:
             seen.add(name)
         yield from _host_ports([container], f"{path}.initContainers")
+        if container.get("restartPolicy") == "Always":
+            yield from _life(container, at, around)
+            continue
+        for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+            if container.get(key) is not None:
+                text = "may not be set for init containers without restartPolicy=Always"
+                yield problems.not_allowed(f"{at}.{key}", text)
 
 
-_EPHEMERAL_ORDER = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
+_EPHEMERAL_ORDER = (
+    "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe", "readinessProbe",
+    "startupProbe", "lifecycle",
+)  # fmt: skip
 
 
 def validate_ephemeral_containers(spec: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
@@ -96,26 +123,33 @@ def validate_ephemeral_containers(spec: Tree, path: str, around: Surroundings) -
     for index, container in enumerate(spec.get("ephemeralContainers") or ()):
         at = f"{path}.ephemeralContainers[{index}]"
         yield from _common(container, at, around)
+        yield from validate_image(container, at)
         name, target = container.get("name", ""), container.get("targetContainerName", "")
         if name in seen:
             yield problems.duplicate(f"{at}.name", name)
         seen.add(name)
         if target and target not in others:
-            yield _not_found(f"{at}.targetContainerName", target)
+            yield not_found(f"{at}.targetContainerName", target)
         for key in _EPHEMERAL_ORDER:
             if container.get(key):
-                yield problems.not_allowed(f"{at}.{key}", "cannot be set for an Ephemeral Container")
-        if container.get("resources"):
-            yield problems.not_allowed(f"{at}.resources", "cannot be set for an Ephemeral Container")
+                yield problems.not_allowed(f"{at}.{key}", _NOT_EPHEMERAL)
         for number, mount in enumerate(container.get("volumeMounts") or ()):
             for key in ("subPath", "subPathExpr"):
                 if mount.get(key):
-                    text = "cannot be set for an Ephemeral Container"
-                    yield problems.not_allowed(f"{at}.volumeMounts[{number}].{key}", text)
+                    yield problems.not_allowed(f"{at}.volumeMounts[{number}].{key}", _NOT_EPHEMERAL)
 
 
-def _not_found(path: str, name: str) -> Cause:
-    return Cause(reason="FieldValueNotFound", message=f"Not found: {problems.quoted(name)}", field=path)
+def validate_image(container: Tree, path: str) -> Iterator[Cause]:
+    """What only pods see to: an image without spaces around it."""
+    image = container.get("image", "")
+    if image != image.strip():
+        yield problems.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
+
+
+def not_found(path: str, name: str, why: str = "") -> Cause:
+    """What is named is not there."""
+    detail = f": {why}" if why else ""
+    return Cause(reason="FieldValueNotFound", message=f"Not found: {problems.quoted(name)}{detail}", field=path)
 
 
 # ------------------------------------------------------------------ one container
@@ -128,7 +162,7 @@ def _common(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]
     image = container.get("image", "")
     if not image:
         yield problems.required(f"{path}.image")
-    policies = ("FallbackToLogsOnError", "File")
+    policies = ("File", "FallbackToLogsOnError")
     policy = container.get("terminationMessagePolicy")
     yield from rules.one_of(policy, policies, f"{path}.terminationMessagePolicy")
     yield from _ports(container, f"{path}.ports")
@@ -137,8 +171,11 @@ def _common(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]
     yield from _mounts(container, f"{path}.volumeMounts", around.volumes)
     yield from _devices(container, f"{path}.volumeDevices", around.volumes)
     yield from rules.one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy")
-    yield from validate_resources(container.get("resources") or {}, f"{path}.resources")
-    yield from validate_container_context(container.get("securityContext"), f"{path}.securityContext")
+    yield from validate_resources(container.get("resources") or {}, f"{path}.resources", claims=around.claims)
+    yield from _resizing(container.get("resizePolicy") or (), f"{path}.resizePolicy", around)
+    context, at = container.get("securityContext"), f"{path}.securityContext"
+    yield from validate_container_context(context, at, host_users=around.host_users)
+    yield from validate_restarts(container, path)
 
 
 def _ports(container: Tree, path: str) -> Iterator[Cause]:
@@ -150,7 +187,8 @@ def _ports(container: Tree, path: str) -> Iterator[Cause]:
             yield from rules.each(found, name, f"{at}.name")
             if not found and name in seen:
                 yield problems.duplicate(f"{at}.name", name)
-            seen.add(name)
+            if not found:
+                seen.add(name)
         number = port.get("containerPort") or 0
         if number:
             yield from rules.port_number(number, f"{at}.containerPort")
@@ -179,7 +217,7 @@ def _environment(container: Tree, path: str) -> Iterator[Cause]:
         at, name = f"{path}[{index}]", variable.get("name", "")
         if not name:
             yield problems.required(f"{at}.name")
-        elif any(not " " <= char <= "~" or char == "=" for char in name):
+        elif _odd_name(name):
             yield problems.invalid_value(f"{at}.name", name, _ENV_NAME)
         source = variable.get("valueFrom")
         if source is not None:
@@ -199,6 +237,8 @@ def _value_from(source: Tree, value: str, path: str) -> Iterator[Cause]:
                 yield problems.required(f"{path}.{key}.key")
             else:
                 yield from rules.each(rules.config_key_problems(wanted), wanted, f"{path}.{key}.key")
+    if source.get("fileKeyRef") is not None:
+        yield from _file_key(source["fileKeyRef"], f"{path}.fileKeyRef")
     count = len([key for key, part in source.items() if part is not None])
     if not count:
         text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
@@ -207,6 +247,24 @@ def _value_from(source: Tree, value: str, path: str) -> Iterator[Cause]:
         yield problems.invalid_value(path, "", "may not be specified when `value` is not empty")
     elif count > 1:
         yield problems.invalid_value(path, "", "may not have more than one field specified at a time")
+
+
+def _file_key(ref: Tree, path: str) -> Iterator[Cause]:
+    """A variable in a file of a volume."""
+    key = ref.get("key", "")
+    if not key:
+        yield problems.required(f"{path}.key")
+    elif _odd_name(key):
+        yield problems.invalid_value(f"{path}.key", key, _ENV_NAME)
+    yield from rules.needed(ref.get("volumeName"), f"{path}.volumeName")
+    if not ref.get("path"):
+        yield problems.required(f"{path}.path")
+    else:
+        yield from rules.file_in_volume(ref["path"], f"{path}.path")
+
+
+def _odd_name(name: str) -> bool:
+    return any(not " " <= char <= "~" or char == "=" for char in name)
 
 
 def validate_field_ref(ref: Tree, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
@@ -236,8 +294,8 @@ def _field_path(target: str, path: str, allowed: Sequence[str]) -> Iterator[Caus
     elif target not in _KNOWN_FIELDS:
         text = f"error converting fieldPath: field label not supported: {target}"
         yield problems.invalid_value(f"{path}.fieldPath", target, text)
-    elif target not in allowed:
-        yield problems.unsupported(f"{path}.fieldPath", target, allowed)
+    elif (shown := "spec.nodeName" if target == "spec.host" else target) not in allowed:
+        yield problems.unsupported(f"{path}.fieldPath", shown, allowed)
 
 
 def validate_resource_ref(ref: Tree, path: str, *, in_volume: bool) -> Iterator[Cause]:
@@ -249,12 +307,23 @@ def validate_resource_ref(ref: Tree, path: str, *, in_volume: bool) -> Iterator[
         yield problems.required(f"{path}.resource")
     elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
         yield problems.unsupported(f"{path}.resource", resource, _MEASURED)
+    yield from _divisor(resource, str(ref.get("divisor", "0")), f"{path}.divisor")
+
+
+def _divisor(resource: str, divisor: str, path: str) -> Iterator[Cause]:
+    """The unit in which an amount is told."""
+    kind = resource.partition(".")[2]
+    found = next((rule for start, rule in _DIVISORS.items() if kind.startswith(start)), None)
+    if divisor != "0" and found is not None and divisor not in found[0]:
+        units = (" and " if len(found[0]) == 2 else ", ").join(found[0])
+        text = f"only divisor's values {units} are supported with the {found[1]} resource"
+        yield problems.invalid_value(path, resource, text)
 
 
 def _environment_from(container: Tree, path: str) -> Iterator[Cause]:
     for index, source in enumerate(container.get("envFrom") or ()):
         at, prefix = f"{path}[{index}]", source.get("prefix", "")
-        if any(not " " <= char <= "~" or char == "=" for char in prefix):
+        if _odd_name(prefix):
             yield problems.invalid_value(f"{at}.prefix", prefix, _ENV_NAME)
         refs = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
         for key in refs:
@@ -273,7 +342,7 @@ def _mounts(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator
         at, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
         yield from rules.needed(name, f"{at}.name")
         if name not in volumes:
-            yield _not_found(f"{at}.name", name)
+            yield not_found(f"{at}.name", name)
         yield from rules.needed(target, f"{at}.mountPath")
         if target in seen:
             yield problems.invalid_value(f"{at}.mountPath", target, "must be unique")
@@ -283,18 +352,33 @@ def _mounts(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator
         if any(d.get("devicePath") == target for d in devices):
             text = "must not already exist as a path in volumeDevices"
             yield problems.invalid_value(f"{at}.mountPath", target, text)
-        yield from _sub_paths(mount, at)
-        yield from _propagation(mount.get("mountPropagation"), container, f"{at}.mountPropagation")
+        # Some messages do not say which of the mounts it is.
+        yield from _sub_paths(mount, path, at)
+        yield from _propagation(mount.get("mountPropagation"), container, f"{path}.mountPropagation")
+        yield from _read_only(mount, f"{at}.recursiveReadOnly")
 
 
-def _sub_paths(mount: Tree, path: str) -> Iterator[Cause]:
+def _sub_paths(mount: Tree, path: str, at: str) -> Iterator[Cause]:
     if mount.get("subPath"):
         yield from rules.inside(mount["subPath"], f"{path}.subPath")
     if mount.get("subPathExpr"):
         if mount.get("subPath"):
             text = "subPathExpr and subPath are mutually exclusive"
-            yield problems.invalid_value(f"{path}.subPathExpr", mount["subPathExpr"], text)
+            yield problems.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], text)
         yield from rules.inside(mount["subPathExpr"], f"{path}.subPathExpr")
+
+
+def _read_only(mount: Tree, path: str) -> Iterator[Cause]:
+    mode = mount.get("recursiveReadOnly")
+    if mode is not None and mode not in _RECURSIVE:
+        yield problems.unsupported(path, mode, _RECURSIVE)
+    if mode not in ("Enabled", "IfPossible"):
+        return
+    if not mount.get("readOnly"):
+        yield problems.not_allowed(path, "may only be specified when readOnly is true")
+    if mount.get("mountPropagation") not in (None, "None"):
+        text = "may only be specified when mountPropagation is None or not specified"
+        yield problems.not_allowed(path, text)
 
 
 def _propagation(value: str | None, container: Tree, path: str) -> Iterator[Cause]:
@@ -315,18 +399,29 @@ def _devices(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterato
         if name in seen_names:
             yield problems.invalid_value(f"{at}.name", name, "must be unique")
         if name not in volumes:
-            yield _not_found(f"{at}.name", name)
+            yield not_found(f"{at}.name", name)
         elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
             text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             yield problems.invalid_value(f"{at}.name", name, text)
-        if not target:
-            yield problems.required(f"{at}.devicePath")
-        elif target in seen_paths:
+        yield from rules.needed(target, f"{at}.devicePath")
+        if target in seen_paths:
             yield problems.invalid_value(f"{at}.devicePath", target, "must be unique")
-        elif ".." in target.split("/"):
+        if ".." in target.split("/"):
             yield problems.invalid_value(f"{at}.devicePath", target, "can not contain backsteps ('..')")
+        else:
+            seen_paths.add(target)
+        yield from _mounted(container, name, target, at)
         seen_names.add(name)
-        seen_paths.add(target)
+
+
+def _mounted(container: Tree, name: str, target: str, path: str) -> Iterator[Cause]:
+    """A device must not be a mount as well."""
+    mounts = container.get("volumeMounts") or ()
+    if any(m.get("name") == name for m in mounts):
+        yield problems.invalid_value(f"{path}.name", name, "must not already exist in volumeMounts")
+    if any(m.get("mountPath") == target for m in mounts):
+        text = "must not already exist as a path in volumeMounts"
+        yield problems.invalid_value(f"{path}.devicePath", target, text)
 
 
 # ------------------------------------------------------------------ probes and hooks
@@ -388,43 +483,74 @@ def _action(key: str, action: Tree, path: str, around: Surroundings) -> Iterator
 
 
 # ------------------------------------------------------------------ resources
-def validate_resources(resources: Tree, path: str) -> Iterator[Cause]:
-    """Requests and limits."""
+def validate_resources(resources: Tree, path: str, *, claims: Sequence[str] = ()) -> Iterator[Cause]:
+    """Requests and limits, and what is asked of the `claims` to devices."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in sorted(limits.items()):
         yield from _amount(name, amount, f"{path}.limits[{name}]")
     for name, amount in sorted(requests.items()):
-        yield from _amount(name, amount, f"{path}.requests[{name}]")
+        yield from _amount(name, amount, f"{path}.requests[{name}]", huge=False)
         if name in limits:
             yield from _within(name, amount, limits[name], f"{path}.requests")
-        elif name not in _OVERCOMMIT and ("/" in name or name.startswith("hugepages-")):
+        elif not resource_names.overcommitted(name):
             yield problems.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-    huge = any(name.startswith("hugepages-") for name in (*limits, *requests))
+        yield from _pages(name, amount, f"{path}.requests[{name}]")
+    huge = any(name.startswith(_HUGE) for name in (*limits, *requests))
     if huge and not {"cpu", "memory"} & {*limits, *requests}:
         yield problems.not_allowed(path, "HugePages require cpu or memory")
+    yield from _claimed(resources.get("claims") or (), f"{path}.claims", claims)
 
 
-def _amount(name: str, amount: str, path: str) -> Iterator[Cause]:
-    wrong = names.qualified_name(name)
-    yield from rules.each(wrong, name, path)
-    if not wrong and "/" not in name and name not in _OVERCOMMIT and not name.startswith("hugepages-"):
-        yield problems.invalid_value(path, name, "must be a standard resource for containers")
-    elif not wrong and "/" in name and not _native(name) and name.startswith("requests."):
-        yield problems.invalid_value(path, name, "doesn't follow extended resource name standard")
-    value = Quantity(amount)
-    if value < Quantity("0"):
-        yield problems.invalid_value(path, amount, rules.NOT_NEGATIVE)
-    if "/" in name and not _native(name) and not value.whole:
-        yield problems.invalid_value(path, amount, "must be an integer")
+def _amount(name: str, amount: str, path: str, *, huge: bool = True) -> Iterator[Cause]:
+    yield from resource_names.container_name(name, path)
+    yield from resource_names.amount(name, amount, path)
+    if huge:
+        yield from _pages(name, amount, path)
 
 
-def _native(name: str) -> bool:
-    return "kubernetes.io/" in name
+def _pages(name: str, amount: str, path: str) -> Iterator[Cause]:
+    """Large pages come whole."""
+    size = name.removeprefix(_HUGE)
+    if not name.startswith(_HUGE) or re.fullmatch(r"[0-9]+(Ki|Mi|Gi|Ti)?", size) is None or not Quantity(size).value:
+        return
+    value = Quantity(amount).value
+    if int(value) != value or int(value) % int(Quantity(size).value):
+        yield problems.invalid_value(path, amount, f"{amount} is not positive integer multiple of {name}")
 
 
 def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
-    overcommit = name in _OVERCOMMIT or ("/" not in name and not name.startswith("hugepages-")) or _native(name)
-    if not overcommit and Quantity(amount) != Quantity(limit):
+    if Quantity(amount) != Quantity(limit) and not resource_names.overcommitted(name):
         yield problems.invalid_value(path, amount, f"must be equal to {name} limit of {limit}")
     elif Quantity(amount) > Quantity(limit):
         yield problems.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
+
+
+def _claimed(found: Sequence[Tree], path: str, claims: Sequence[str]) -> Iterator[Cause]:
+    """Claims to devices are those of the pod."""
+    seen: set[tuple[str, str]] = set()
+    for index, claim in enumerate(found):
+        at, name = f"{path}[{index}]", claim.get("name", "")
+        if not name:
+            yield problems.required(at)
+            continue
+        if (name, claim.get("request", "")) in seen:
+            yield problems.duplicate(at, name)
+        seen.add((name, claim.get("request", "")))
+        if name not in claims:
+            listed = f": {', '.join(sorted(claims))}" if claims else " which is empty"
+            yield not_found(at, name, f"must be one of the names in pod.spec.resourceClaims{listed}")
+
+
+def _resizing(policies: Sequence[Tree], path: str, around: Surroundings) -> Iterator[Cause]:
+    """What becomes of a container when it gets more, or less."""
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
+        if name in seen:
+            yield problems.duplicate(f"{path}[{index}]", name)
+        seen.add(name)
+        yield from rules.one_of(name, ("cpu", "memory"), path)
+        yield from rules.one_of(restart, ("NotRequired", "RestartContainer"), path)
+        if around.restart == "Never" and restart != "NotRequired":
+            text = "must be 'NotRequired' when `restartPolicy` is 'Never'"
+            yield problems.invalid_value(path, restart, text)

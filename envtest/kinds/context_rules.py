@@ -15,38 +15,51 @@ _KINDS: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 _SEGMENT: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL: Final = rf"^({_SEGMENT}[\./])*{_SEGMENT}$"
 _PROC_MOUNTS: Final = ("Default", "Unmasked")
+_HOST_SYSCTLS: Final = {
+    "hostNetwork": ("net.",),
+    "hostIPC": ("kernel.sem", "kernel.shm", "kernel.msg", "fs.mqueue."),
+}
+"""What a pod shares with its node, and the settings that go with that."""
+_MOST_LOCAL: Final = 4095
+_MOST_SPEC: Final = 64 * 1024
+_MOST_USER: Final = 104
+_MOST_DOMAIN: Final = 256
+_DNS: Final = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*"
+_NET_BIOS: Final = r'[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}'
 
 
+# ------------------------------------------------------------------ pods
 def validate_pod_context(spec: Tree, path: str) -> Iterator[Cause]:
     """The security context of a pod, and what goes with it."""
     context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
-    yield from validate_ids(context, at)
+    yield from _ids(context, at, ("fsGroup", "runAsUser", "runAsGroup"))
+    yield from _word(context, "supplementalGroupsPolicy", ("Merge", "Strict"), at)
     if spec.get("hostPID") and spec.get("shareProcessNamespace"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield problems.invalid_value(f"{at}.shareProcessNamespace", True, text)
-    yield from _sysctls(context.get("sysctls") or (), f"{at}.sysctls")
-    for key, allowed in (
-        ("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
-        ("supplementalGroupsPolicy", ("Merge", "Strict")),
-    ):
-        if context.get(key) is not None and context[key] not in allowed:
-            yield problems.unsupported(f"{at}.{key}", context[key], allowed)
-    yield from validate_profiles(context, at)
+    yield from _sysctls(context.get("sysctls") or (), f"{at}.sysctls", spec)
+    yield from _word(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), at)
+    yield from _seccomp(context.get("seccompProfile"), f"{at}.seccompProfile")
+    yield from _windows_options(context.get("windowsOptions"), f"{at}.windowsOptions")
+    yield from _apparmor(context.get("appArmorProfile"), f"{at}.appArmorProfile")
+    yield from _word(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), at)
 
 
-def validate_system(spec: Tree, path: str) -> Iterator[Cause]:
-    """The operating system."""
-    system = spec.get("os")
-    if system is None:
-        return
-    name = system.get("name", "")
-    if not name:
-        yield problems.required(f"{path}.os.name", "cannot be empty")
-    elif name not in ("linux", "windows"):
-        yield problems.unsupported(f"{path}.os", name, ("linux", "windows"))
+def _word(tree: Tree, key: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
+    if tree.get(key) is not None and tree[key] not in allowed:
+        yield problems.unsupported(f"{path}.{key}", tree[key], allowed)
 
 
-def _sysctls(found: Sequence[Tree], path: str) -> Iterator[Cause]:
+def _ids(context: Tree, path: str, keys: Sequence[str]) -> Iterator[Cause]:
+    """Users and groups are numbers that fit."""
+    for key in keys:
+        if context.get(key) is not None:
+            yield from rules.in_range(context[key], 0, 2**31 - 1, f"{path}.{key}")
+    for index, group in enumerate(context.get("supplementalGroups") or ()):
+        yield from rules.in_range(group, 0, 2**31 - 1, f"{path}.supplementalGroups[{index}]")
+
+
+def _sysctls(found: Sequence[Tree], path: str, spec: Tree) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, item in enumerate(found):
         at, name = f"{path}[{index}].name", item.get("name", "")
@@ -57,65 +70,131 @@ def _sysctls(found: Sequence[Tree], path: str) -> Iterator[Cause]:
             yield problems.invalid_value(at, name, text)
         elif name in seen:
             yield problems.duplicate(at, name)
+        yield from _shared(name, at, spec)
         seen.add(name)
 
 
-def validate_container_context(context: Tree | None, path: str) -> Iterator[Cause]:
+def _shared(name: str, path: str, spec: Tree) -> Iterator[Cause]:
+    """The node's own settings are not for pods."""
+    for key, prefixes in _HOST_SYSCTLS.items():
+        if spec.get(key) and name.replace("/", ".").startswith(prefixes):
+            yield problems.invalid_value(path, name, f"may not be specified when '{key}' is true")
+
+
+# ------------------------------------------------------------------ containers
+def validate_container_context(context: Tree | None, path: str, *, host_users: bool = True) -> Iterator[Cause]:
     """The security context of a container."""
     if context is None:
         return
-    yield from validate_ids(context, path)
-    mount = context.get("procMount")
-    if mount is not None and mount not in _PROC_MOUNTS:
-        yield problems.unsupported(f"{path}.procMount", mount, _PROC_MOUNTS)
-    yield from validate_profiles(context, path)
-    if context.get("allowPrivilegeEscalation") is False:
-        if context.get("privileged"):
-            text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            yield problems.invalid_value(path, context, text)
-        added = (context.get("capabilities") or {}).get("add") or ()
-        if "CAP_SYS_ADMIN" in added:
-            text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            yield problems.invalid_value(path, context, text)
+    yield from _ids(context, path, ("runAsUser", "runAsGroup"))
+    yield from _word(context, "procMount", _PROC_MOUNTS, path)
+    if host_users and context.get("procMount") == "Unmasked":
+        text = "`hostUsers` must be false to use `Unmasked`"
+        yield problems.invalid_value(f"{path}.procMount", "Unmasked", text)
+    yield from _seccomp(context.get("seccompProfile"), f"{path}.seccompProfile")
+    yield from _escalation(context, path)
+    yield from _windows_options(context.get("windowsOptions"), f"{path}.windowsOptions")
+    yield from _apparmor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
-def validate_ids(context: Tree, path: str) -> Iterator[Cause]:
-    """Users and groups are numbers that fit."""
-    for key in ("runAsUser", "runAsGroup", "fsGroup"):
-        if context.get(key) is not None:
-            yield from rules.in_range(context[key], 0, 2**31 - 1, f"{path}.{key}")
-    for index, group in enumerate(context.get("supplementalGroups") or ()):
-        yield from rules.in_range(group, 0, 2**31 - 1, f"{path}.supplementalGroups[{index}]")
+def _escalation(context: Tree, path: str) -> Iterator[Cause]:
+    if context.get("allowPrivilegeEscalation") is not False:
+        return
+    if context.get("privileged"):
+        text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+        yield problems.invalid_value(path, context, text)
+    added = (context.get("capabilities") or {}).get("add") or ()
+    if "CAP_SYS_ADMIN" in added:
+        text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+        yield problems.invalid_value(path, context, text)
 
 
-def validate_profiles(context: Tree, path: str) -> Iterator[Cause]:
-    """Profiles of the kernel's two guards."""
-    for key, word in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
-        if context.get(key) is not None:
-            yield from _profile(context[key], f"{path}.{key}", key, word)
+# ------------------------------------------------------------------ profiles of the kernel's two guards
+def _seccomp(profile: Tree | None, path: str) -> Iterator[Cause]:
+    if profile is None:
+        return
+    kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
+    yield from _kind(kind, f"{path}.type", "seccompProfile")
+    if kind != "Localhost":
+        if local is not None:
+            shown = {"Type": kind, "LocalhostProfile": local}
+            yield problems.invalid_value(at, shown, "can only be set when seccomp type is Localhost")
+    elif local is None:
+        yield problems.required(at, "must be set when seccomp type is Localhost")
+    else:
+        yield from rules.inside(local, at)
 
 
-def _profile(profile: Tree, path: str, key: str, word: str) -> Iterator[Cause]:
-    kind, local = profile.get("type", ""), profile.get("localhostProfile")
+def _apparmor(profile: Tree | None, path: str) -> Iterator[Cause]:
+    if profile is None:
+        return
+    kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
+    yield from _kind(kind, f"{path}.type", "appArmorProfile")
+    if kind == "Localhost":
+        yield from _local(local, at)
+    elif kind in _KINDS and local is not None:
+        yield problems.invalid_value(at, local, "can only be set when AppArmor type is Localhost")
+
+
+def _kind(kind: str, path: str, key: str) -> Iterator[Cause]:
     if not kind:
-        yield problems.required(f"{path}.type", f"type is required when {key} is set")
+        yield problems.required(path, f"type is required when {key} is set")
     elif kind not in _KINDS:
-        yield problems.unsupported(f"{path}.type", kind, _KINDS)
-    elif kind == "Localhost" and local is None:
-        yield problems.required(f"{path}.localhostProfile", f"must be set when {word} type is Localhost")
-    elif kind != "Localhost" and local is not None:
-        text = f"can only be set when {word} type is Localhost"
-        yield problems.invalid_value(f"{path}.localhostProfile", local, text)
-    elif local is not None:
-        yield from _local(local, f"{path}.localhostProfile", word)
+        yield problems.unsupported(path, kind, _KINDS)
 
 
-def _local(local: str, path: str, word: str) -> Iterator[Cause]:
-    if word == "seccomp":
-        yield from rules.inside(local, path)
-    elif not local.strip():
+def _local(local: str | None, path: str) -> Iterator[Cause]:
+    if local is None:
         yield problems.required(path, "must be set when AppArmor type is Localhost")
-    elif local != local.strip():
+        return
+    if local != local.strip():
         yield problems.invalid_value(path, local, "must not be padded with whitespace")
-    elif len(local) > 4095:
-        yield problems.too_long(path, 4095)
+    elif not local:
+        yield problems.required(path, "must be set when AppArmor type is Localhost")
+    if len(local) > _MOST_LOCAL:
+        yield problems.too_long(path, _MOST_LOCAL)
+
+
+# ------------------------------------------------------------------ Windows
+def _windows_options(options: Tree | None, path: str) -> Iterator[Cause]:
+    """Accounts of processes on Windows."""
+    if options is None:
+        return
+    name, spec, user = (options.get(k) for k in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName"))
+    if name is not None:
+        yield from rules.subdomain(name, f"{path}.gmsaCredentialSpecName")
+    if spec is not None and not 0 < len(spec) <= _MOST_SPEC:
+        text = "size must be under 64 KiB" if spec else "cannot be an empty string"
+        yield problems.invalid_value(f"{path}.gmsaCredentialSpec", spec, f"gmsaCredentialSpec {text}")
+    if user is not None:
+        for text in _user_problems(user):
+            yield problems.invalid_value(f"{path}.runAsUserName", user, f"runAsUserName{text}")
+
+
+def _user_problems(text: str) -> Iterator[str]:
+    if not text:
+        yield " cannot be an empty string"
+    elif re.search(r"[\x00-\x1f\x7f]", text):
+        yield " cannot contain control characters"
+    elif text.count("\\") > 1:
+        yield " cannot contain more than one backslash"
+    else:
+        domain, backslash, user = text.rpartition("\\")
+        if backslash and not _is_domain(domain):
+            yield "'s Domain doesn't match the NetBIOS nor the DNS format"
+        yield from _account_problems(user)
+
+
+def _is_domain(domain: str) -> bool:
+    return len(domain) <= _MOST_DOMAIN and any(re.fullmatch(form, domain) for form in (_NET_BIOS, _DNS))
+
+
+def _account_problems(user: str) -> Iterator[str]:
+    if not user:
+        yield "'s User cannot be empty"
+    elif len(user) > _MOST_USER:
+        yield f"'s User length must not be longer than {_MOST_USER} characters"
+    if user and not user.strip(". "):
+        yield "'s User cannot contain only periods or spaces"
+    if re.search(r'["/\\:;|=,+*?<>@\[\]]', user):
+        yield "'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"

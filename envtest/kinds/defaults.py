@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envtest.kinds.core import label_namespace, secret_strings
-from envtest.kinds.pod_defaults import pod, put, template
+from envtest.kinds.pod_defaults import pod, put, sources, template
 from envtest.kinds.service_rules import externally_accessible
 from envtest.kinds.typed import Defaults
 from opsdk.apiserver.storage.ports import Tree
@@ -154,8 +154,7 @@ def volume(obj: Tree) -> None:
     """Kept, a file system."""
     spec = obj.setdefault("spec", {})
     put(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
-    if isinstance(spec.get("hostPath"), dict):
-        put(spec["hostPath"], type="")
+    sources(spec)
 
 
 def storage_class(obj: Tree) -> None:

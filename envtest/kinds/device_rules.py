@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from envtest.kinds import rules
-from envtest.kinds.pod_rules import validate_node_selector
+from envtest.kinds.affinity_rules import validate_node_selector
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import metadata, names
 from opsdk.apiserver.storage.ports import Tree

@@ -15,6 +15,7 @@ from envtest.kinds import (
     flow_rules,
     kind_warnings,
     network_rules,
+    persistent_rules,
     slice_rules,
     storage_rules,
 )
@@ -60,13 +61,14 @@ RULES: dict[str, Rules] = {
     "/persistentvolumeclaims": Rules(
         new=claim_rules.validate_claim,
         changed=claim_rules.validate_claim_update,
+        status=claim_rules.validate_claim_status,
         initial_status={"phase": "Pending"},
         warnings=kind_warnings.claim_warnings,
         prepare=claim_rules.share_source,
     ),
     "/persistentvolumes": Rules(
-        new=claim_rules.validate_volume,
-        changed=claim_rules.validate_volume_update,
+        new=persistent_rules.validate_volume,
+        changed=persistent_rules.validate_volume_update,
         initial_status={"phase": "Pending"},
         warnings=kind_warnings.volume_warnings,
     ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+from envtest.kinds.pod_parts import containers
 from opsdk.apiserver.storage.ports import Tree
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -41,12 +41,6 @@ def _addresses(status: Tree) -> None:
         status["podIPs"] = [{"ip": one}]
     elif many and not one:
         status["podIP"] = many[0].get("ip", "")
-
-
-def containers(spec: Tree) -> Iterator[Tree]:
-    """Every container, of all three sorts."""
-    for key in ("initContainers", "containers", "ephemeralContainers"):
-        yield from spec.get(key) or ()
 
 
 def _requests_from_limits(container: Tree) -> None:
@@ -136,8 +130,10 @@ def _volume(volume: Tree) -> None:
     for key in ("configMap", "secret", "projected", "downwardAPI"):
         if isinstance(volume.get(key), dict):
             put(volume[key], defaultMode=420)
-    if isinstance(volume.get("hostPath"), dict):
-        put(volume["hostPath"], type="")
+    sources(volume)
+    image = volume.get("image")
+    if isinstance(image, dict):
+        put(image, pullPolicy=pull_policy(image.get("reference", "")))
     for item in (volume.get("downwardAPI") or {}).get("items") or ():
         _field_ref(item)
     for source in (volume.get("projected") or {}).get("sources") or ():
@@ -145,6 +141,22 @@ def _volume(volume: Tree) -> None:
     claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if isinstance(claim, dict):
         put(claim.setdefault("spec", {}), volumeMode="Filesystem")
+
+
+_ASSUMED: dict[str, dict[str, Any]] = {
+    "hostPath": {"type": ""},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+def sources(volume: Tree) -> None:
+    """What drivers assume, of volumes in pods and of persistent ones."""
+    for key, values in _ASSUMED.items():
+        if isinstance(volume.get(key), dict):
+            put(volume[key], **values)
 
 
 def _projection(source: Tree) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from envtest.kinds import rules
 from envtest.kinds.addresses import ip_address
+from envtest.kinds.affinity_rules import validate_affinity, validate_spread
 from envtest.kinds.container_rules import (
     Surroundings,
     validate_containers,
     validate_ephemeral_containers,
+    validate_image,
     validate_init_containers,
+    validate_resources,
 )
-from envtest.kinds.context_rules import validate_pod_context, validate_system
-from envtest.kinds.selector_rules import check_label_selector
+from envtest.kinds.context_rules import validate_pod_context
+from envtest.kinds.pod_resource_rules import validate_claims, validate_pod_resources
+from envtest.kinds.system_rules import validate_host_process, validate_host_users, validate_system
 from envtest.kinds.volume_rules import validate_volumes
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -22,44 +26,52 @@ from opsdk.errors import Cause
 
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_MOST_HOST_NAME = 64
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def validate_pod_spec(spec: Tree, path: str) -> Iterator[Cause]:
-    """What is wrong with a pod spec that stands under `path`."""
-    volumes, wrong = validate_volumes(spec.get("volumes") or (), f"{path}.volumes")
+def validate_pod_spec(spec: Tree, path: str, name: str = "") -> Iterator[Cause]:
+    """What is wrong with a pod spec that stands under `path`; `name` is that of the pod, if it is one."""
+    volumes, wrong = validate_volumes(spec.get("volumes") or (), f"{path}.volumes", name)
     yield from wrong
-    around = Surroundings(volumes=volumes, grace=spec.get("terminationGracePeriodSeconds") or 30)
+    yield from validate_claims(spec.get("resourceClaims") or (), f"{path}.resourceClaims", name)
+    around = _surroundings(spec, volumes)
     yield from validate_containers(spec, path, around)
     yield from validate_init_containers(spec, path, around)
     yield from validate_ephemeral_containers(spec, path, around)
+    yield from validate_pod_resources(spec, path)
     yield from _host_network(spec, path)
     yield from rules.one_of(spec.get("restartPolicy"), _RESTART, f"{path}.restartPolicy")
     yield from rules.one_of(spec.get("dnsPolicy"), _DNS, f"{path}.dnsPolicy")
     yield from rules.labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     yield from validate_pod_context(spec, path)
-    yield from _affinity(spec.get("affinity") or {}, f"{path}.affinity")
-    yield from _dns_config(spec, path)
+    yield from validate_affinity(spec.get("affinity") or {}, f"{path}.affinity")
+    yield from _dns_config(spec, f"{path}.dnsConfig")
     yield from _gates(spec, path)
-    yield from _spread(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+    yield from validate_spread(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+    yield from validate_host_process(spec, path)
+    yield from validate_host_users(spec, path)
     yield from _names(spec, path)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None:
-        yield from rules.in_range(deadline, 1, 2**31 - 1, f"{path}.activeDeadlineSeconds")
-    for key in ("hostname", "subdomain"):
-        if spec.get(key):
-            yield from rules.label(spec[key], f"{path}.{key}")
     yield from validate_tolerations(spec.get("tolerations") or (), f"{path}.tolerations")
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
-        yield from ip_address(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
-        for name in alias.get("hostnames") or ():
-            yield from rules.subdomain(name, f"{path}.hostAliases[{index}].hostnames")
+    yield from _aliases(spec.get("hostAliases") or (), f"{path}.hostAliases")
     for key in ("priorityClassName", "runtimeClassName"):
-        if spec.get(key):
+        if spec.get(key) or (key == "runtimeClassName" and spec.get(key) is not None):
             yield from rules.subdomain(spec[key], f"{path}.{key}")
     policies = ("Never", "PreemptLowerPriority")
     yield from rules.one_of(spec.get("preemptionPolicy"), policies, f"{path}.preemptionPolicy", optional=True)
+    yield from validate_resources({"limits": spec.get("overhead") or {}}, f"{path}.overhead")
     yield from validate_system(spec, path)
+
+
+def _surroundings(spec: Tree, volumes: Mapping[str, Tree]) -> Surroundings:
+    grace: int | None = spec.get("terminationGracePeriodSeconds")
+    return Surroundings(
+        volumes=volumes,
+        claims=[claim.get("name", "") for claim in spec.get("resourceClaims") or ()],
+        grace=30 if grace is None else grace,
+        restart=spec.get("restartPolicy", ""),
+        host_users=spec.get("hostUsers") is not False,
+    )
 
 
 def validate_new_pod(spec: Tree) -> Iterator[Cause]:
@@ -80,16 +92,41 @@ def validate_own_pod(spec: Tree) -> Iterator[Cause]:
                     yield problems.not_allowed(at, "must not be specified when serviceAccountName is not set")
     for key in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(key) or ()):
-            image = container.get("image", "")
-            if image != image.strip():
-                text = "must not have leading or trailing whitespace"
-                yield problems.invalid_value(f"spec.{key}[{index}].image", image, text)
+            yield from validate_image(container, f"spec.{key}[{index}]")
 
 
+# ------------------------------------------------------------------ names
 def _names(spec: Tree, path: str) -> Iterator[Cause]:
     for key in ("serviceAccountName", "nodeName"):
         if spec.get(key):
             yield from rules.subdomain(spec[key], f"{path}.{key}")
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None:
+        yield from rules.in_range(deadline, 1, 2**31 - 1, f"{path}.activeDeadlineSeconds")
+    for key in ("hostname", "subdomain"):
+        if spec.get(key):
+            yield from rules.label(spec[key], f"{path}.{key}")
+    if spec.get("hostnameOverride") is not None:
+        yield from _host_name(spec, f"{path}.hostnameOverride")
+
+
+def _host_name(spec: Tree, path: str) -> Iterator[Cause]:
+    """A name that goes before all others."""
+    name = spec["hostnameOverride"]
+    if spec.get("setHostnameAsFQDN"):
+        yield problems.not_allowed(path, "may not be set when `setHostnameAsFQDN` is true")
+    if spec.get("hostNetwork"):
+        yield problems.not_allowed(path, "may not be set when `hostNetwork` is true")
+    yield from rules.subdomain(name, path)
+    if len(name) > _MOST_HOST_NAME:
+        yield problems.too_long(path, _MOST_HOST_NAME)
+
+
+def _aliases(found: Sequence[Tree], path: str) -> Iterator[Cause]:
+    for index, alias in enumerate(found):
+        yield from ip_address(alias.get("ip", ""), f"{path}[{index}].ip")
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            yield from rules.subdomain(name, f"{path}[{index}].hostnames[{number}]")
 
 
 def _host_network(spec: Tree, path: str) -> Iterator[Cause]:
@@ -106,22 +143,34 @@ def _host_network(spec: Tree, path: str) -> Iterator[Cause]:
 
 def _dns_config(spec: Tree, path: str) -> Iterator[Cause]:
     config, alone = spec.get("dnsConfig"), spec.get("dnsPolicy") == "None"
-    if alone and config is None:
-        yield problems.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     if config is None:
+        if alone:
+            yield problems.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
         return
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
     if alone and not servers:
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        yield problems.required(f"{path}.dnsConfig.nameservers", text)
+        yield problems.required(f"{path}.nameservers", text)
+        return
     if len(servers) > 3:
-        yield problems.invalid_value(f"{path}.dnsConfig.nameservers", servers, "must not have more than 3 nameservers")
+        yield problems.invalid_value(f"{path}.nameservers", servers, "must not have more than 3 nameservers")
     for index, server in enumerate(servers):
-        yield from ip_address(server, f"{path}.dnsConfig.nameservers[{index}]")
-    if len(searches) > 32:
-        yield problems.invalid_value(f"{path}.dnsConfig.searches", searches, "must not have more than 32 search paths")
+        yield from ip_address(server, f"{path}.nameservers[{index}]")
+    yield from _searches(searches, f"{path}.searches")
     for index, option in enumerate(config.get("options") or ()):
-        yield from rules.needed(option.get("name"), f"{path}.dnsConfig.options[{index}]", "must not be empty")
+        yield from rules.needed(option.get("name"), f"{path}.options[{index}]", "must not be empty")
+
+
+def _searches(searches: Sequence[str], path: str) -> Iterator[Cause]:
+    if len(searches) > 32:
+        yield problems.invalid_value(path, searches, "must not have more than 32 search paths")
+    if len(" ".join(searches)) > 2048:
+        text = "must not have more than 2048 characters (including spaces) in the search list"
+        yield problems.invalid_value(path, searches, text)
+    for index, search in enumerate(searches):
+        if search != ".":
+            name = search.removesuffix(".")
+            yield from rules.each(names.dns_search(name), name, f"{path}[{index}]")
 
 
 def _gates(spec: Tree, path: str) -> Iterator[Cause]:
@@ -162,121 +211,3 @@ def validate_tolerations(tolerations: Sequence[Tree], path: str) -> Iterator[Cau
             yield problems.unsupported(f"{at}.operator", operator, ("Equal", "Exists"))
         if effect and effect not in _EFFECTS:
             yield problems.unsupported(f"{at}.effect", effect, _EFFECTS)
-
-
-# ------------------------------------------------------------------ where pods may run
-def _spread(constraints: Sequence[Tree], path: str) -> Iterator[Cause]:
-    seen: set[tuple[str, str]] = set()
-    for index, constraint in enumerate(constraints):
-        at = f"{path}[{index}]"
-        skew, key = constraint.get("maxSkew") or 0, constraint.get("topologyKey", "")
-        when = constraint.get("whenUnsatisfiable", "")
-        if skew <= 0:
-            yield problems.invalid_value(f"{at}.maxSkew", skew, "must be greater than zero")
-        if not key:
-            yield problems.required(f"{at}.topologyKey", "can not be empty")
-        else:
-            yield from rules.each(names.qualified_name(key), key, f"{at}.topologyKey")
-        if when not in ("DoNotSchedule", "ScheduleAnyway"):
-            yield problems.unsupported(f"{at}.whenUnsatisfiable", when, ("DoNotSchedule", "ScheduleAnyway"))
-        if (key, when) in seen:
-            yield problems.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
-        seen.add((key, when))
-        yield from _domains(constraint, at)
-        yield from check_label_selector(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
-
-
-def _domains(constraint: Tree, path: str) -> Iterator[Cause]:
-    domains = constraint.get("minDomains")
-    if domains is None:
-        return
-    if domains <= 0:
-        yield problems.invalid_value(f"{path}.minDomains", domains, "must be greater than 0")
-    if constraint.get("whenUnsatisfiable") != "DoNotSchedule":
-        when = constraint.get("whenUnsatisfiable", "")
-        text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
-        yield problems.invalid_value(f"{path}.minDomains", domains, text)
-
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
-def _affinity(affinity: Tree, path: str) -> Iterator[Cause]:
-    node = affinity.get("nodeAffinity") or {}
-    if node.get(_REQUIRED) is not None:
-        yield from validate_node_selector(node[_REQUIRED], f"{path}.nodeAffinity.{_REQUIRED}")
-    for index, term in enumerate(node.get(_PREFERRED) or ()):
-        at = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"
-        yield from _weight(term, at)
-        yield from _node_term(term.get("preference") or {}, f"{at}.preference")
-    for kind in ("podAffinity", "podAntiAffinity"):
-        found = affinity.get(kind) or {}
-        for index, term in enumerate(found.get(_REQUIRED) or ()):
-            yield from _pod_term(term, f"{path}.{kind}.{_REQUIRED}[{index}]")
-        for index, term in enumerate(found.get(_PREFERRED) or ()):
-            at = f"{path}.{kind}.{_PREFERRED}[{index}]"
-            yield from _weight(term, at)
-            yield from _pod_term(term.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
-
-
-def _weight(term: Tree, path: str) -> Iterator[Cause]:
-    if not 1 <= term.get("weight", 0) <= 100:
-        yield problems.invalid_value(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100")
-
-
-def _pod_term(term: Tree, path: str) -> Iterator[Cause]:
-    yield from check_label_selector(term.get("labelSelector") or {}, f"{path}.labelSelector")
-    yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
-    for name in term.get("namespaces") or ():
-        yield from rules.label(name, f"{path}.namespace")
-    key = term.get("topologyKey", "")
-    if not key:
-        yield problems.required(f"{path}.topologyKey", "can not be empty")
-    else:
-        yield from rules.each(names.qualified_name(key), key, f"{path}.topologyKey")
-
-
-def validate_node_selector(selector: Tree, path: str) -> Iterator[Cause]:
-    """Terms, one of which a node must fulfil."""
-    terms = selector.get("nodeSelectorTerms") or []
-    if not terms:
-        yield problems.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
-    for index, term in enumerate(terms):
-        yield from _node_term(term, f"{path}.nodeSelectorTerms[{index}]")
-
-
-def _node_term(term: Tree, path: str) -> Iterator[Cause]:
-    for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        at, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
-        yield from _operator(requirement, at)
-        yield from rules.each(names.qualified_name(key), key, f"{at}.key")
-    for index, requirement in enumerate(term.get("matchFields") or ()):
-        at, key = f"{path}.matchFields[{index}]", requirement.get("key", "")
-        if requirement.get("operator") not in ("In", "NotIn"):
-            text = "not a valid selector operator"
-            yield problems.invalid_value(f"{at}.operator", requirement.get("operator", ""), text)
-        elif len(requirement.get("values") or ()) != 1:
-            text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-            yield problems.required(f"{at}.values", text)
-        if key != "metadata.name":
-            yield problems.invalid_value(f"{at}.key", key, "not a valid field selector key")
-
-
-def _operator(requirement: Tree, path: str) -> Iterator[Cause]:
-    operator, values = requirement.get("operator", ""), requirement.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            yield problems.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield problems.not_allowed(f"{path}.values", text)
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            yield problems.required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
-    else:
-        yield problems.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
-
-
-# ------------------------------------------------------------------ warnings

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from envtest.kinds.addresses import address_warnings
+from envtest.kinds.pod_parts import containers_at
 from envtest.kinds.volume_overlaps import overlap_warnings
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
@@ -42,7 +43,6 @@ _OLD_ANNOTATIONS: Final = {
 _SECCOMP: Final = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 _APPARMOR: Final = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
-_CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
 def name_warnings(name: str, *, pod: bool = False) -> Iterator[str]:
@@ -163,19 +163,12 @@ def fraction_warnings(
 
 
 # ------------------------------------------------------------------ containers
-def containers(spec: Tree, at: str) -> Iterator[tuple[Tree, str]]:
-    """Every container with its path, in the order in which the server visits them."""
-    for key in _CONTAINERS:
-        for index, container in enumerate(spec.get(key) or ()):
-            yield container, f"{at}.{key}[{index}]"
-
-
 def _profile_warnings(spec: Tree, notes: Mapping[str, str], prefix: str, *, template: bool) -> Iterator[str]:
     context = spec.get("securityContext") or {}
     key = "seccomp.security.alpha.kubernetes.io/pod"
     if key in notes and context.get("seccompProfile") is None:
         yield f"{prefix}metadata.annotations[{key}]: {_SECCOMP}"
-    for container, at in containers(spec, f"{prefix}spec"):
+    for container, at in containers_at(spec, f"{prefix}spec"):
         own, name = container.get("securityContext") or {}, container.get("name", "")
         key = f"container.seccomp.security.alpha.kubernetes.io/{name}"
         if key in notes and own.get("seccompProfile") is None:
@@ -202,7 +195,7 @@ def _environment_warnings(variables: Sequence[Tree], at: str) -> Iterator[str]:
 
 def _port_warnings(spec: Tree, at: str) -> Iterator[str]:
     seen: dict[tuple[int, str], list[tuple[Tree, str]]] = {}
-    for container, path in containers(spec, at):
+    for container, path in containers_at(spec, at):
         for index, port in enumerate(container.get("ports") or ()):
             where = f"{path}.ports[{index}]"
             if port.get("hostIP") and not port.get("hostPort"):

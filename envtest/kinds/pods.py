@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from envtest.kinds.annotation_rules import validate_annotations_update, validate_pod_annotations
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.pod_changes import (
     validate_ephemeral_update,
@@ -14,7 +15,8 @@ from envtest.kinds.pod_changes import (
     validate_pod_update,
     validate_resize,
 )
-from envtest.kinds.pod_defaults import containers
+from envtest.kinds.pod_parts import containers
+from envtest.kinds.pod_preparation import merge_label_keys, sync_profiles
 from envtest.kinds.pod_rules import validate_new_pod, validate_own_pod, validate_pod_spec
 from envtest.kinds.pod_warnings import name_warnings, pod_warnings
 from envtest.tables.load import Row
@@ -59,6 +61,9 @@ def _totals(spec: Tree) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
     return *sums, everywhere
 
 
+_NOTES = "metadata.annotations"
+
+
 class PodStrategy(TableStrategy):
     """See the module."""
 
@@ -68,6 +73,7 @@ class PodStrategy(TableStrategy):
         super().__init__(row, has_status=has_status)
         self.selectable = {
             "spec.nodeName": _at("spec", "nodeName"),
+            "spec.host": _at("spec", "nodeName"),
             "spec.restartPolicy": _at("spec", "restartPolicy"),
             "spec.schedulerName": _at("spec", "schedulerName"),
             "spec.serviceAccountName": _at("spec", "serviceAccountName"),
@@ -85,6 +91,9 @@ class PodStrategy(TableStrategy):
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """Status."""
         super().prepare_for_create(context, obj)
+        merge_label_keys(obj)
+        for text in sync_profiles(obj):
+            context.warn(text)
         if obj["spec"].get("schedulingGates"):
             gated = {
                 "type": "PodScheduled",
@@ -102,12 +111,21 @@ class PodStrategy(TableStrategy):
 
     @staticmethod
     def _check(obj: Tree) -> list[Cause]:
-        spec = obj.get("spec") or {}
-        return [*validate_pod_spec(spec, "spec"), *validate_own_pod(spec)]
+        spec, meta = obj.get("spec") or {}, obj["metadata"]
+        notes = validate_pod_annotations(meta.get("annotations") or {}, spec, _NOTES)
+        return [*notes, *validate_pod_spec(spec, "spec", meta.get("name", "")), *validate_own_pod(spec)]
+
+    @staticmethod
+    def _check_notes(obj: Tree, old: Tree) -> list[Cause]:
+        """Annotations that stay; those that there are, are looked at once more."""
+        now, before = (o["metadata"].get("annotations") or {} for o in (obj, old))
+        again = validate_pod_annotations(now, obj.get("spec") or {}, _NOTES)
+        return [*validate_annotations_update(now, before, _NOTES), *again]
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """Only images, deadlines, tolerations and gates change."""
-        return [*self._check(obj), *validate_pod_update(obj["spec"], old["spec"])]
+        changes = validate_pod_update(obj["spec"], old["spec"])
+        return [*self._check(obj), *self._check_notes(obj, old), *changes]
 
     def prepare_status(self, context: Context, obj: Tree, old: Tree) -> None:
         """The quality of service follows from the spec."""
@@ -117,7 +135,7 @@ class PodStrategy(TableStrategy):
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """Addresses, conditions, containers that have ended."""
-        return list(validate_pod_status(obj, old))
+        return [*self._check_notes(obj, old), *validate_pod_status(obj, old)]
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
         """Of name and spec, when they are new."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_FLOOR
 from typing import Any, Final
 
+from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -140,6 +142,22 @@ def header_name(name: str, field: str) -> Iterator[Cause]:
     """The name of an HTTP header."""
     if not re.fullmatch(r"[-A-Za-z0-9]+", name):
         yield problems.invalid_value(field, name, _HEADER)
+
+
+# ------------------------------------------------------------------ amounts
+def positive_amount(amount: str, field: str) -> Iterator[Cause]:
+    """More than nothing."""
+    if Quantity(amount).value <= 0:
+        yield problems.invalid_value(field, amount, "must be greater than zero")
+
+
+def basic_amount(amount: str, field: str) -> Iterator[Cause]:
+    """Not negative; the whole number is what is shown."""
+    value = Quantity(amount).value
+    if value < 0:
+        # Half a byte below nothing is rounded away from it.
+        shown = int(value.to_integral_value(ROUND_FLOOR))
+        yield problems.invalid_value(field, shown, "must be a valid resource quantity")
 
 
 # ------------------------------------------------------------------ numbers or percentages

@@ -2,48 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from envtest.kinds import rules
+from envtest.kinds import rules, source_rules
+from envtest.kinds.claim_rules import validate_claim_spec
 from envtest.kinds.container_rules import VOLUME_FIELDS, validate_field_ref, validate_resource_ref
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apiserver.registry import metadata, names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
-_ORDER = (
+_ORDER: Final = (
     "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
     "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
-    "azureFile", "configMap", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos",
-    "projected", "scaleIO", "csi", "ephemeral", "image",
+    "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
+    "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
 )  # fmt: skip
-_HOST_PATHS = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
-_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
-_NEEDED: Mapping[str, Sequence[str]] = {
-    "gitRepo": ("repository",),
-    "nfs": ("server", "path"),
-    "persistentVolumeClaim": ("claimName",),
-    "glusterfs": ("endpoints", "path"),
-    "gcePersistentDisk": ("pdName",),
-    "awsElasticBlockStore": ("volumeID",),
-    "rbd": ("monitors", "image"),
-    "cephfs": ("monitors",),
-    "cinder": ("volumeID",),
-    "azureFile": ("secretName", "shareName"),
-    "azureDisk": ("diskName", "diskURI"),
-    "vsphereVolume": ("volumePath",),
-    "csi": ("driver",),
-}
+_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
+_PULL: Final = ("Always", "IfNotPresent", "Never")
+_CONFLICT: Final = "conflicting duplicate paths"
+_CLAIM_METADATA: Final = (
+    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields",
+)  # fmt: skip
 
 
-def validate_volumes(volumes: Sequence[Tree], path: str) -> tuple[dict[str, Tree], list[Cause]]:
-    """The volumes that are right, by name, and what is wrong with the others."""
+def validate_volumes(volumes: Sequence[Tree], path: str, pod: str = "") -> tuple[dict[str, Tree], list[Cause]]:
+    """The volumes that are right, by name, and what is wrong with the others; `pod` is the name of the pod, if any."""
     good: dict[str, Tree] = {}
     causes: list[Cause] = []
+    made = {f"{pod}-{v.get('name', '')}" for v in volumes if pod and v.get("ephemeral") is not None}
     for index, volume in enumerate(volumes):
         at, name = f"{path}[{index}]", volume.get("name", "")
-        found = list(_source(volume, at))
+        found = [*_source(volume, at, pod)]
         if not name:
             found.append(problems.required(f"{at}.name"))
         else:
@@ -54,39 +47,31 @@ def validate_volumes(volumes: Sequence[Tree], path: str) -> tuple[dict[str, Tree
             causes.extend(found)
         else:
             good[name] = volume
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+        if claim in made:
+            text = "must not reference a PVC that gets created for an ephemeral volume"
+            causes.append(problems.invalid_value(f"{at}.persistentVolumeClaim.claimName", claim, text))
     return good, causes
 
 
-def _source(volume: Tree, path: str) -> Iterator[Cause]:
-    kinds = [key for key in _ORDER if volume.get(key) is not None]
-    if not kinds:
-        yield problems.required(path, "must specify a volume type")
-        return
-    first = kinds[0]
-    for key in _NEEDED.get(first, ()):
-        yield from rules.needed(volume[first].get(key), f"{path}.{first}.{key}")
-    check = _CHECKS.get(first)
-    if check is not None:
-        yield from check(volume[first], f"{path}.{first}")
-    for key in kinds[1:]:
-        yield problems.not_allowed(f"{path}.{key}", "may not specify more than 1 volume type")
+def _source(volume: Tree, path: str, pod: str) -> Iterator[Cause]:
+    yield from source_rules.each_of(volume, _ORDER, _CHECKS, path)
+    name = volume.get("name", "")
+    first = next((key for key in _ORDER if volume.get(key) is not None), "")
+    portal = (volume.get("iscsi") or {}).get("targetPortal", "")
+    if first == "iscsi" and volume["iscsi"].get("initiatorName") is not None and len(f"{name}:{portal}") > 64:
+        text = (
+            "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is"
+            " specified."
+        )
+        yield problems.invalid_value(f"{path}.name", name, text)
+    if first == "ephemeral" and pod and name:
+        claim = f"{pod}-{name}"
+        for why in names.dns_subdomain(claim):
+            yield problems.invalid_value(f"{path}.name", name, f"PVC name {problems.quoted(claim)}: {why}")
 
 
-def _host_path(source: Tree, path: str) -> Iterator[Cause]:
-    if not source.get("path"):
-        yield problems.required(f"{path}.path")
-        return
-    yield from rules.no_backsteps(source["path"], f"{path}.path")
-    kind = source.get("type") or ""
-    if kind not in _HOST_PATHS:
-        yield problems.unsupported(f"{path}.type", kind, _HOST_PATHS)
-
-
-def _nfs(source: Tree, path: str) -> Iterator[Cause]:
-    if source.get("path") and not source["path"].startswith("/"):
-        yield problems.invalid_value(f"{path}.path", source["path"], "must be an absolute path")
-
-
+# ------------------------------------------------------------------ files
 def _mode(value: int | None, field: str) -> Iterator[Cause]:
     if value is not None and not 0 <= value <= 0o777:
         yield problems.invalid_value(field, value, _MODE)
@@ -94,11 +79,14 @@ def _mode(value: int | None, field: str) -> Iterator[Cause]:
 
 def _items(items: Sequence[Tree], path: str) -> Iterator[Cause]:
     for index, item in enumerate(items):
-        at = f"{path}[{index}]"
-        yield from rules.needed(item.get("key"), f"{at}.key")
-        yield from rules.needed(item.get("path"), f"{at}.path")
-        yield from rules.file_in_volume(item.get("path", ""), f"{at}.path")
-        yield from _mode(item.get("mode"), f"{at}.mode")
+        yield from _item(item, f"{path}[{index}]")
+
+
+def _item(item: Tree, path: str) -> Iterator[Cause]:
+    yield from rules.needed(item.get("key"), f"{path}.key")
+    yield from rules.needed(item.get("path"), f"{path}.path")
+    yield from rules.file_in_volume(item.get("path", ""), f"{path}.path")
+    yield from _mode(item.get("mode"), f"{path}.mode")
 
 
 def _secret(source: Tree, path: str) -> Iterator[Cause]:
@@ -115,64 +103,103 @@ def _config_map(source: Tree, path: str) -> Iterator[Cause]:
 
 def _downward(source: Tree, path: str) -> Iterator[Cause]:
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
-    yield from _files(source.get("items") or (), f"{path}")
+    for item in source.get("items") or ():
+        # Their paths bear no index in messages.
+        yield from _file(item, path)
 
 
-def _files(items: Sequence[Tree], path: str) -> Iterator[Cause]:
-    """Files of the downward API; their paths bear no index in messages."""
-    for item in items:
-        yield from rules.needed(item.get("path"), f"{path}.path")
-        yield from rules.file_in_volume(item.get("path", ""), f"{path}.path")
-        field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
-        if field is not None:
-            yield from validate_field_ref(field, f"{path}.fieldRef", VOLUME_FIELDS)
-            if resource is not None:
-                yield problems.invalid_value(
-                    path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"
-                )
-        elif resource is not None:
-            yield from validate_resource_ref(resource, f"{path}.resourceFieldRef", in_volume=True)
-        else:
-            yield problems.required(path, "one of fieldRef and resourceFieldRef is required")
-        yield from _mode(item.get("mode"), f"{path}.mode")
+def _file(item: Tree, path: str) -> Iterator[Cause]:
+    """A file of the downward API."""
+    yield from rules.needed(item.get("path"), f"{path}.path")
+    yield from rules.file_in_volume(item.get("path", ""), f"{path}.path")
+    field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
+    if field is not None:
+        yield from validate_field_ref(field, f"{path}.fieldRef", VOLUME_FIELDS)
+        if resource is not None:
+            text = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            yield problems.invalid_value(path, "resource", text)
+    elif resource is not None:
+        yield from validate_resource_ref(resource, f"{path}.resourceFieldRef", in_volume=True)
+    else:
+        yield problems.required(path, "one of fieldRef and resourceFieldRef is required")
+    yield from _mode(item.get("mode"), f"{path}.mode")
+
+
+# ------------------------------------------------------------------ several sources in one
+class _Paths:
+    """The files of a projected volume, each of which may be there once."""
+
+    def __init__(self, volume: str) -> None:
+        self._volume = volume
+        self._seen: set[str] = set()
+
+    def add(self, path: str, shown: str) -> Iterator[Cause]:
+        """One more; `shown` is the value of the message where it is not alone."""
+        if path and path in self._seen:
+            yield problems.invalid_value(self._volume, shown, _CONFLICT)
+        self._seen.add(path)
 
 
 def _projected(source: Tree, path: str) -> Iterator[Cause]:
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
+    taken = _Paths(path)
     for index, part in enumerate(source.get("sources") or ()):
         at = f"{path}.sources[{index}]"
-        kinds = [key for key in part if part.get(key) is not None]
-        if len(kinds) > 1:
-            yield problems.not_allowed(at, "may not specify more than 1 volume type per source")
-        for key, name in (("secret", "name"), ("configMap", "name")):
+        for key, check in _PROJECTIONS.items():
             if part.get(key) is not None:
-                yield from rules.needed(part[key].get(name), f"{at}.{key}.{name}")
-                yield from _items(part[key].get("items") or (), f"{at}.{key}.items")
-        if part.get("downwardAPI") is not None:
-            yield from _files(part["downwardAPI"].get("items") or (), f"{at}.downwardAPI")
-        if part.get("serviceAccountToken") is not None:
-            yield from _token(part["serviceAccountToken"], f"{at}.serviceAccountToken")
+                yield from check(part[key], f"{at}.{key}", taken)
+        if sum(part.get(key) is not None for key in _PROJECTIONS) > 1:
+            yield problems.not_allowed(at, "may not specify more than 1 volume type per source")
 
 
-def _token(source: Tree, path: str) -> Iterator[Cause]:
-    seconds = source.get("expirationSeconds", 3600)
+def _projected_keys(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
+    name = source.get("name", "")
+    yield from rules.needed(name, f"{path}.name")
+    for index, item in enumerate(source.get("items") or ()):
+        yield from _item(item, f"{path}.items[{index}]")
+        yield from taken.add(item.get("path", ""), name)
+
+
+def _projected_downward(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
+    for item in source.get("items") or ():
+        yield from _file(item, path)
+        yield from taken.add(item.get("path", ""), item.get("path", ""))
+
+
+def _projected_token(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
+    seconds, where = source.get("expirationSeconds", 3600), f"{path}.expirationSeconds"
     if seconds < 600:
-        yield problems.invalid_value(
-            f"{path}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
-        )
+        yield problems.invalid_value(where, seconds, "may not specify a duration less than 10 minutes")
     if seconds > 1 << 32:
-        yield problems.invalid_value(
-            f"{path}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"
-        )
+        yield problems.invalid_value(where, seconds, "may not specify a duration larger than 2^32 seconds")
     if not source.get("path"):
         yield problems.required(f"{path}.path")
     else:
         yield from rules.file_in_volume(source["path"], f"{path}.path")
+        yield from taken.add(source["path"], source["path"])
 
 
+_PROJECTIONS: Final = {
+    "secret": _projected_keys,
+    "configMap": _projected_keys,
+    "downwardAPI": _projected_downward,
+    "serviceAccountToken": _projected_token,
+}
+
+
+# ------------------------------------------------------------------ the rest
 def _ephemeral(source: Tree, path: str) -> Iterator[Cause]:
-    if source.get("volumeClaimTemplate") is None:
-        yield problems.required(f"{path}.volumeClaimTemplate")
+    template, at = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
+    if template is None:
+        yield problems.required(at)
+        return
+    meta = template.get("metadata") or {}
+    yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{at}.metadata.annotations")
+    yield from metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
+    for key in _CLAIM_METADATA:
+        if meta.get(key):
+            yield problems.not_allowed(f"{at}.metadata.{key}", "cannot be set for an ephemeral volume")
+    yield from validate_claim_spec(template.get("spec") or {}, f"{at}.spec")
 
 
 def _empty(source: Tree, path: str) -> Iterator[Cause]:
@@ -182,24 +209,24 @@ def _empty(source: Tree, path: str) -> Iterator[Cause]:
 
 
 def _csi(source: Tree, path: str) -> Iterator[Cause]:
-    driver = source.get("driver", "")
-    if len(driver) > 63:
-        yield problems.too_long(f"{path}.driver", 63)
-    elif driver:
-        yield from rules.each(names.dns_subdomain(driver.lower()), driver, f"{path}.driver")
-    secret = source.get("nodePublishSecretRef")
-    if secret is not None:
-        yield from rules.needed(secret.get("name"), f"{path}.nodePublishSecretRef.name")
+    yield from source_rules.driver_name(source.get("driver", ""), f"{path}.driver")
+    yield from source_rules.secret_ref(source.get("nodePublishSecretRef"), f"{path}.nodePublishSecretRef")
 
 
-_CHECKS: Mapping[str, Callable[[Tree, str], Iterator[Cause]]] = {
+def _image(source: Tree, path: str) -> Iterator[Cause]:
+    yield from rules.one_of(source.get("pullPolicy"), _PULL, f"{path}.pullPolicy")
+
+
+_CHECKS: Final[Mapping[str, source_rules.Check]] = {
+    **source_rules.SHARED,
     "emptyDir": _empty,
-    "csi": _csi,
-    "hostPath": _host_path,
-    "nfs": _nfs,
+    "gitRepo": source_rules.git_repo,
     "secret": _secret,
-    "configMap": _config_map,
+    "persistentVolumeClaim": source_rules.wants("claimName"),
     "downwardAPI": _downward,
+    "configMap": _config_map,
     "projected": _projected,
+    "csi": _csi,
     "ephemeral": _ephemeral,
+    "image": _image,
 }

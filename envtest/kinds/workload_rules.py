@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from envtest.kinds import rules
+from envtest.kinds.annotation_rules import validate_pod_annotations
 from envtest.kinds.pod_rules import validate_pod_spec
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.apiserver import problems
@@ -61,6 +62,10 @@ def template_labels(spec: Tree) -> Tree:
 def validate_template(template: Tree, path: str, *, kind: str) -> Iterator[Cause]:
     """A pod template of a workload that keeps its pods running."""
     yield from validate_pod_template(template, path)
+    yield from _keeps_running(template, path, kind=kind)
+
+
+def _keeps_running(template: Tree, path: str, *, kind: str) -> Iterator[Cause]:
     spec = template.get("spec") or {}
     if spec.get("restartPolicy") != "Always":
         yield problems.unsupported(f"{path}.spec.restartPolicy", spec.get("restartPolicy", ""), ["Always"])
@@ -72,12 +77,17 @@ def validate_template(template: Tree, path: str, *, kind: str) -> Iterator[Cause
 def validate_pod_template(template: Tree, path: str) -> Iterator[Cause]:
     """Any pod template."""
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
-    yield from metadata.labels(meta.get("labels") or {}, f"{path}.labels")
-    yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{path}.annotations")
+    yield from _template_metadata(meta, spec, path)
     yield from validate_pod_spec(spec, f"{path}.spec")
     if spec.get("ephemeralContainers"):
         text = "ephemeral containers not allowed in pod template"
         yield problems.not_allowed(f"{path}.spec.ephemeralContainers", text)
+
+
+def _template_metadata(meta: Tree, spec: Tree, path: str) -> Iterator[Cause]:
+    yield from metadata.labels(meta.get("labels") or {}, f"{path}.labels")
+    yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{path}.annotations")
+    yield from validate_pod_annotations(meta.get("annotations") or {}, spec, f"{path}.annotations")
 
 
 def validate_selector(selector: Tree | None, path: str, *, word: str) -> Iterator[Cause]:
@@ -90,15 +100,19 @@ def validate_selector(selector: Tree | None, path: str, *, word: str) -> Iterato
         yield problems.invalid_value(path, selector, f"empty selector is invalid for {word}")
 
 
-def _selected_template(spec: Tree, *, kind: str, bad_selector: str = "invalid label selector") -> Iterator[Cause]:
-    selector = spec.get("selector")
-    if not understood(selector):
-        yield problems.invalid_value("spec.selector", selector, bad_selector)
+def _selected_template(spec: Tree, *, kind: str) -> Iterator[Cause]:
+    if not understood(spec.get("selector")):
+        yield problems.invalid_value("spec.selector", spec["selector"], "invalid label selector")
         return
-    labels = template_labels(spec)
+    yield from _selected(spec)
+    yield from validate_template(spec.get("template") or {}, "spec.template", kind=kind)
+
+
+def _selected(spec: Tree) -> Iterator[Cause]:
+    """The template's labels are those that the selector wants."""
+    selector, labels = spec.get("selector"), template_labels(spec)
     if selector is None or (not is_empty(selector) and not selects(selector, labels)):
         yield problems.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
-    yield from validate_template(spec.get("template") or {}, "spec.template", kind=kind)
 
 
 # ------------------------------------------------------------------ kinds
@@ -187,8 +201,20 @@ def validate_stateful_set(spec: Tree) -> Iterator[Cause]:
     yield from rules.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     yield from rules.not_negative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start")
     yield from validate_selector(spec.get("selector"), "spec.selector", word="statefulset")
-    yield from _selected_template(spec, kind="StatefulSet", bad_selector="")
+    yield from _stateful_template(spec)
+    yield from _keeps_running(spec.get("template") or {}, "spec.template", kind="StatefulSet")
     yield from rules.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
+
+
+def _stateful_template(spec: Tree) -> Iterator[Cause]:
+    """Nobody looks into its pod spec: what that mounts comes from the claims."""
+    if not understood(spec.get("selector")):
+        yield problems.invalid_value("spec.selector", spec["selector"], "")
+        return
+    yield from _selected(spec)
+    template = spec.get("template") or {}
+    meta = template.get("metadata") or {}
+    yield from _template_metadata(meta, template.get("spec") or {}, "spec.template")
 
 
 def _stateful_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
@@ -200,10 +226,20 @@ def _stateful_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
             text = "only allowed for updateStrategy 'RollingUpdate'"
             yield problems.invalid_value(f"{path}.rollingUpdate", _go_partition(rolling), text)
     elif kind == "RollingUpdate":
-        yield from rules.not_negative((rolling or {}).get("partition"), f"{path}.rollingUpdate.partition")
+        yield from _rolling_set(rolling or {}, f"{path}.rollingUpdate")
     else:
         shown = {"Type": kind, "RollingUpdate": None if rolling is None else _go_partition(rolling)}
         yield problems.invalid_value(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
+
+
+def _rolling_set(rolling: Tree, path: str) -> Iterator[Cause]:
+    yield from rules.not_negative(rolling.get("partition"), f"{path}.partition")
+    unavailable = rolling.get("maxUnavailable")
+    if unavailable is not None:
+        yield from rules.number_or_percent(unavailable, f"{path}.maxUnavailable")
+        if not rules.share(unavailable):
+            yield problems.invalid_value(f"{path}.maxUnavailable", unavailable, "cannot be 0")
+        yield from rules.at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
 def _go_partition(rolling: Tree) -> Tree:
@@ -220,8 +256,8 @@ def validate_daemon_set(spec: Tree) -> Iterator[Cause]:
     if selector is not None and is_empty(selector):
         yield problems.invalid_value("spec.selector", selector, "empty selector is invalid for daemonset")
     yield from validate_template(spec.get("template") or {}, "spec.template", kind="DaemonSet")
-    yield from _daemon_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
     yield from rules.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
+    yield from _daemon_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
     yield from rules.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
 
 

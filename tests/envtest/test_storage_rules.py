@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from envtest.kinds.claim_rules import validate_claim_update, validate_volume
+from envtest.kinds.claim_rules import validate_claim_update
+from envtest.kinds.persistent_rules import validate_volume
 from envtest.kinds.storage_rules import (
     validate_attachment,
     validate_attachment_update,
@@ -71,7 +72,7 @@ def test_volumes_are_somewhere() -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "local": {"path": "/x"}}
     assert [c.field for c in validate_volume({"spec": spec})] == ["metadata.annotations"]
     spec["nfs"] = {"path": "/x"}
-    assert "spec.nfs" in [c.field for c in validate_volume({"spec": spec})]
+    assert "spec.local" in [c.field for c in validate_volume({"spec": spec})]
 
 
 def test_drivers() -> None:

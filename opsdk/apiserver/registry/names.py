@@ -14,6 +14,9 @@ _SUBDOMAIN_TEXT = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and"
     f" end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
+_SEARCH = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCHES = rf"{_SEARCH}(\.{_SEARCH})*"
+_SEARCH_TEXT = _SUBDOMAIN_TEXT.replace("'-' or '.'", "'_', '-' or '.'").replace(_SUBDOMAIN, _SEARCHES)
 _LABEL_TEXT = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with"
     f" an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
@@ -54,6 +57,11 @@ def _check(name: str, limit: int, pattern: str, text: str, unit: str = "characte
 def dns_subdomain(name: str, *, prefix: bool = False) -> Sequence[str]:
     """``example.com``: what most names are."""
     return _check(_masked(name, prefix=prefix), 253, _SUBDOMAIN, _SUBDOMAIN_TEXT)
+
+
+def dns_search(name: str) -> Sequence[str]:
+    """A domain to search in, whose parts may have underscores."""
+    return _check(name, 253, _SEARCHES, _SEARCH_TEXT)
 
 
 def dns_label(name: str, *, prefix: bool = False) -> Sequence[str]:

@@ -242,3 +242,20 @@ def test_tolerances_of_autoscalers_are_positive() -> None:
     }
     text = 'spec.behavior.scaleUp.tolerance: Invalid value: "-1": must be greater than or equal to 0'
     assert wrong("autoscaling/horizontalpodautoscalers", {"spec": spec}) == [text]
+
+
+def test_sets_mount_what_their_claims_bring() -> None:
+    """Nobody looks into the pods of a stateful set: their volumes come with the claims."""
+    mounting = changed(POD, "spec.containers.0.volumeMounts", [{"name": "data", "mountPath": "/d"}])
+    template = {**mounting, "metadata": {"labels": {"a": "b"}}}
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    assert not wrong("apps/statefulsets", {"spec": spec})
+    found = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
+    assert wrong("apps/deployments", {"spec": spec}) == [found]
+    rolling = {"spec": {**spec, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "0%"}}}}
+    where = "spec.updateStrategy.rollingUpdate.maxUnavailable"
+    assert wrong("apps/statefulsets", rolling) == [f'{where}: Invalid value: "0%": cannot be 0']
+    never = {"spec": {**spec, "template": changed(template, "spec.restartPolicy", "Never")}}
+    assert wrong("apps/statefulsets", never) == [
+        'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"'
+    ]

@@ -1,0 +1,147 @@
+"""Persistent volumes: what is wrong with them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from envtest.kinds import rules, source_rules
+from envtest.kinds.affinity_rules import validate_node_selector
+from envtest.kinds.claim_rules import validate_access, validate_attributes_kept, validate_mode
+from opsdk.apiserver import problems
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_RECLAIM: Final = ("Delete", "Recycle", "Retain")
+_NO_SOURCE: Final = frozenset(
+    {
+        "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
+        "storageClassName", "volumeAttributesClassName", "volumeMode",
+    }
+)  # fmt: skip
+"""What of a volume's spec says nothing about where it is."""
+_ORDER: Final = (
+    "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs",
+    "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume",
+    "azureDisk", "scaleIO", "local", "storageos", "csi",
+)  # fmt: skip
+_CSI_SECRETS: Final = (
+    "controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef",
+)  # fmt: skip
+
+
+def validate_volume(obj: Tree) -> Iterator[Cause]:
+    """A new volume."""
+    spec: Tree = obj.get("spec") or {}
+    if not spec.get("accessModes"):
+        yield problems.required("spec.accessModes")
+    yield from validate_access(spec.get("accessModes") or (), "spec.accessModes")
+    yield from _capacity(spec.get("capacity") or {})
+    if spec.get("persistentVolumeReclaimPolicy"):
+        policy = spec["persistentVolumeReclaimPolicy"]
+        yield from rules.one_of(policy, _RECLAIM, "spec.persistentVolumeReclaimPolicy")
+    yield from _affinity(spec.get("nodeAffinity"))
+    yield from source_rules.each_of(spec, _ORDER, _CHECKS, "spec")
+    if spec.get("local") is not None and spec.get("nodeAffinity") is None:
+        yield problems.required("metadata.annotations", "Local volume requires node affinity")
+    yield from _recycled(spec)
+    if spec.get("storageClassName"):
+        yield from rules.subdomain(spec["storageClassName"], "spec.storageClassName")
+    yield from validate_mode(spec, "spec")
+    yield from _attributes(spec)
+
+
+def _capacity(capacity: Tree) -> Iterator[Cause]:
+    if not capacity:
+        yield problems.required("spec.capacity")
+    if capacity.keys() != {"storage"}:
+        yield problems.unsupported("spec.capacity", capacity or None, ("storage",))
+    for name, amount in sorted(capacity.items()):
+        yield from rules.basic_amount(amount, f"spec.capacity[{name}]")
+        yield from rules.positive_amount(amount, f"spec.capacity[{name}]")
+
+
+def _affinity(affinity: Tree | None) -> Iterator[Cause]:
+    if affinity is None:
+        return
+    if affinity.get("required") is None:
+        yield problems.required("spec.nodeAffinity.required", "must specify required node constraints")
+    else:
+        yield from validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
+
+
+def _recycled(spec: Tree) -> Iterator[Cause]:
+    recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
+    if recycled and posixpath.normpath((spec.get("hostPath") or {}).get("path") or ".") == "/":
+        text = "may not be 'recycle' for a hostPath mount of '/'"
+        yield problems.not_allowed("spec.persistentVolumeReclaimPolicy", text)
+
+
+def _attributes(spec: Tree) -> Iterator[Cause]:
+    name, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
+    if name is None:
+        return
+    if not name:
+        yield problems.required(path, "an empty string is disallowed")
+    else:
+        yield from rules.subdomain(name, path)
+    if spec.get("csi") is None:
+        yield problems.required("spec.csi", "has to be specified when using volumeAttributesClassName")
+
+
+def _local(source: Tree, path: str) -> Iterator[Cause]:
+    yield from rules.needed(source.get("path"), f"{path}.path")
+    yield from rules.no_backsteps(source.get("path", ""), f"{path}.path")
+
+
+def _csi(source: Tree, path: str) -> Iterator[Cause]:
+    yield from source_rules.driver_name(source.get("driver", ""), f"{path}.driver")
+    yield from rules.needed(source.get("volumeHandle"), f"{path}.volumeHandle")
+    for key in _CSI_SECRETS:
+        yield from source_rules.secret_ref(source.get(key), f"{path}.{key}", namespaced=True)
+
+
+def _cinder(source: Tree, path: str) -> Iterator[Cause]:
+    yield from rules.needed(source.get("volumeID"), f"{path}.volumeID")
+    yield from source_rules.secret_ref(source.get("secretRef"), f"{path}.secretRef", namespaced=True)
+
+
+def _azure_file(source: Tree, path: str) -> Iterator[Cause]:
+    yield from source_rules.wants("secretName", "shareName")(source, path)
+    if source.get("secretNamespace") == "":
+        yield problems.required(f"{path}.secretNamespace")
+
+
+_CHECKS: Final[Mapping[str, source_rules.Check]] = {
+    **source_rules.SHARED,
+    "local": _local,
+    "csi": _csi,
+    "cinder": _cinder,
+    "azureFile": _azure_file,
+}
+
+
+def _sources(spec: Tree) -> dict[str, Any]:
+    return {key: value for key, value in spec.items() if key not in _NO_SOURCE and value is not None}
+
+
+def validate_volume_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """Where it is, and how it is used, stays."""
+    yield from validate_volume(obj)
+    spec, before = obj.get("spec") or {}, old.get("spec") or {}
+    if _expandable(_sources(spec), _sources(before)) != _sources(before):
+        text = "spec.persistentvolumesource is immutable after creation"
+        yield problems.not_allowed("spec.persistentvolumesource", text)
+    yield from rules.unchanged(spec, before, "volumeMode", "volumeMode")
+    if before.get("nodeAffinity") is not None:
+        yield from rules.unchanged(spec, before, "nodeAffinity", "nodeAffinity")
+    yield from validate_attributes_kept(spec, before)
+
+
+def _expandable(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Who expands a volume may be said later."""
+    key = "controllerExpandSecretRef"
+    if now.get("csi") is None or before.get("csi") is None or before["csi"].get(key) is not None:
+        return now
+    return {**now, "csi": {k: v for k, v in now["csi"].items() if k != key}}

@@ -1,0 +1,24 @@
+"""Pods taken apart: their containers, of all three sorts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from opsdk.apiserver.storage.ports import Tree
+
+CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+"""In the order in which the server visits them."""
+
+
+def containers(spec: Tree) -> Iterator[Tree]:
+    """Every container, of all three sorts."""
+    for key in CONTAINERS:
+        yield from spec.get(key) or ()
+
+
+def containers_at(spec: Tree, path: str) -> Iterator[tuple[Tree, str]]:
+    """Every container with its path below that of the spec."""
+    for key in CONTAINERS:
+        for index, container in enumerate(spec.get(key) or ()):
+            yield container, f"{path}.{key}[{index}]"

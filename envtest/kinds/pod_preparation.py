@@ -1,0 +1,98 @@
+"""What becomes of a new pod before anybody looks at it: fields that follow from others. Changes trees in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from envtest.kinds.affinity_rules import POD_AFFINITIES, PREFERRED, REQUIRED
+from envtest.kinds.annotation_rules import APPARMOR
+from envtest.kinds.pod_parts import containers
+from opsdk.apiserver.storage.ports import Tree
+
+_OPERATORS: Final = (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+_LOCAL: Final = "localhost/"
+_MOST_LOCAL: Final = 4095
+
+
+# ------------------------------------------------------------------ selectors that mean the pod's own labels
+def merge_label_keys(obj: Tree) -> None:
+    """Keys of labels become requirements with the values that the pod has."""
+    spec, labels = obj["spec"], obj["metadata"].get("labels") or {}
+    for kind in POD_AFFINITIES:
+        found = (spec.get("affinity") or {}).get(kind) or {}
+        for term in found.get(REQUIRED) or ():
+            _merge(term, labels)
+        for weighted in found.get(PREFERRED) or ():
+            _merge(weighted.get("podAffinityTerm") or {}, labels)
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        _merge(constraint, labels)
+
+
+def _merge(term: Tree, labels: Tree) -> None:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    wanted = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for field, operator in _OPERATORS
+        for key in term.get(field) or ()
+        if key in labels
+    ]
+    if wanted:
+        selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *wanted]
+
+
+# ------------------------------------------------------------------ profiles
+def sync_profiles(obj: Tree) -> Iterator[str]:
+    """Profiles stand in fields, and in annotations for who knows no better; yields what to warn of."""
+    spec, meta = obj["spec"], obj["metadata"]
+    if (spec.get("os") or {}).get("name") == "windows":
+        return
+    whole = (spec.get("securityContext") or {}).get("appArmorProfile")
+    for container in containers(spec):
+        key = f"{APPARMOR}{container.get('name', '')}"
+        own = (container.get("securityContext") or {}).get("appArmorProfile")
+        notes: dict[str, Any] = meta.get("annotations") or {}
+        if key not in notes:
+            text = _annotation(own if own is not None else whole)
+            if text:
+                meta["annotations"] = {**notes, key: text}
+        elif own is None and _take_over(container, notes[key], whole):
+            yield f'metadata.annotations[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
+
+
+def _take_over(container: Tree, text: str, whole: Tree | None) -> bool:
+    """Put what an annotation says into the field; whether that is worth a warning."""
+    profile = _profile(text)
+    if profile is None:
+        return True
+    if profile == whole:
+        return False
+    if container.get("securityContext") is None:
+        container["securityContext"] = {}
+    container["securityContext"]["appArmorProfile"] = profile
+    return True
+
+
+def _annotation(profile: Tree | None) -> str:
+    match (profile or {}).get("type"):
+        case "Unconfined":
+            return "unconfined"
+        case "RuntimeDefault":
+            return "runtime/default"
+        case "Localhost" if (profile or {}).get("localhostProfile") is not None:
+            return f"{_LOCAL}{(profile or {})['localhostProfile']}"
+        case _:
+            return ""
+
+
+def _profile(text: str) -> Tree | None:
+    match text:
+        case "unconfined":
+            return {"type": "Unconfined"}
+        case "runtime/default":
+            return {"type": "RuntimeDefault"}
+    name = text.removeprefix(_LOCAL)
+    fine = name and name == name.strip() and len(name) <= _MOST_LOCAL
+    return {"type": "Localhost", "localhostProfile": name} if text.startswith(_LOCAL) and fine else None

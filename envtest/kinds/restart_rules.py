@@ -1,0 +1,48 @@
+"""When a container is started again, where it says so itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_POLICIES: Final = ("Always", "Never", "OnFailure")
+_ACTIONS: Final = ("Restart",)
+_OPERATORS: Final = ("In", "NotIn")
+_MOST_RULES: Final = 20
+_MOST_CODES: Final = 255
+
+
+def validate_restarts(container: Tree, path: str) -> Iterator[Cause]:
+    """A container's own policy, and the exit codes that go before it."""
+    policy, found = container.get("restartPolicy"), container.get("restartPolicyRules") or []
+    if policy is None:
+        if found:
+            text = "must specify restartPolicy when restart rules are used"
+            yield problems.required(f"{path}.restartPolicy", text)
+    elif policy not in _POLICIES:
+        yield problems.unsupported(f"{path}.restartPolicy", policy, _POLICIES)
+    at = f"{path}.restartPolicyRules"
+    if len(found) > _MOST_RULES:
+        yield problems.too_long(at, _MOST_RULES)
+    for index, rule in enumerate(found):
+        yield from _rule(rule, f"{at}[{index}]")
+
+
+def _rule(rule: Tree, path: str) -> Iterator[Cause]:
+    action, codes = rule.get("action", ""), rule.get("exitCodes")
+    if not action:
+        yield problems.required(f"{path}.action")
+    elif action not in _ACTIONS:
+        yield problems.unsupported(f"{path}.action", action, _ACTIONS)
+    if codes is None:
+        yield problems.required(f"{path}.exitCodes", "must be specified")
+        return
+    operator = codes.get("operator", "")
+    if operator not in _OPERATORS:
+        yield problems.unsupported(f"{path}.exitCodes.operator", operator, _OPERATORS)
+    if len(codes.get("values") or ()) > _MOST_CODES:
+        yield problems.too_long(f"{path}.exitCodes.values", _MOST_CODES)
