@@ -33,7 +33,7 @@ def validate_autoscaler(obj: Tree) -> Iterator[Cause]:
     if high == 0:
         yield problems.required("spec.maxReplicas", "must be set and greater than 0")
     elif high < 1:
-        yield problems.invalid_value("spec.maxReplicas", high, "must be greater than 0")
+        yield problems.invalid_value("spec.maxReplicas", high, "must be greater than or equal to 1")
     if low is not None and high < low:
         yield problems.invalid_value("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
     yield from _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from envtest.kinds import rules
+from envtest.kinds.go_shapes import Part, Shape, as_go
+from envtest.tables.flowcontrol import fixed_flow
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -15,36 +17,107 @@ from opsdk.errors import Cause
 _MOST_QUEUES: Final = 10_000_000
 _MOST_BITS: Final = 60
 _VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+_SHARES: Final = "must be a non-negative integer"
+_LEVEL: Final[Shape] = {
+    "Type": "",
+    "Limited": Part(
+        {
+            "NominalConcurrencyShares": 0,
+            "LimitResponse": {"Type": "", "Queuing": Part({"Queues": 0, "HandSize": 0, "QueueLengthLimit": 0})},
+            "LendablePercent": None,
+            "BorrowingLimitPercent": None,
+        }
+    ),
+    "Exempt": Part({"NominalConcurrencyShares": None, "LendablePercent": None}),
+}
+_METHOD: Final[Shape] = {"Type": ""}
+_NAMED: Final = Part({"Name": ""})
+_SCHEMA: Final[Shape] = {
+    "PriorityLevelConfiguration": {"Name": ""},
+    "MatchingPrecedence": 0,
+    "DistinguisherMethod": Part(_METHOD),
+    "Rules": Part(
+        {
+            "Subjects": Part(
+                {"Kind": "", "User": _NAMED, "Group": _NAMED, "ServiceAccount": Part({"Namespace": "", "Name": ""})}
+            ),
+            "ResourceRules": Part(
+                {"Verbs": None, "APIGroups": None, "Resources": None, "ClusterScope": False, "Namespaces": None}
+            ),
+            "NonResourceRules": Part({"Verbs": None, "NonResourceURLs": None}),
+        }
+    ),
+}
 _SUBJECTS: Final = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
+
+
+def _fixed(obj: Tree, resource: str, shape: Shape) -> Iterator[Cause]:
+    """What a server cannot do without stays as it is."""
+    name = obj["metadata"].get("name", "")
+    wanted = fixed_flow(resource, name)
+    if wanted is None:
+        return
+    but, have, spec = "", as_go(shape, obj.get("spec") or {}), as_go(shape, wanted)
+    shown = have
+    if name == "exempt" and resource != "flowschemas":
+        but, have = " except the 'spec.exempt' field", {**have, "Exempt": spec["Exempt"]}
+    if have != spec:
+        yield problems.invalid_value("spec", shown, f"spec of '{name}'{but} must equal the fixed value")
+
+
+def _status(obj: Tree) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
+        at, kind = f"status.conditions[{index}].type", condition.get("type") or ""
+        if kind in seen:
+            yield problems.duplicate(at, kind)
+        seen.add(kind)
+        yield from rules.needed(kind, at, "must not be empty")
+
+
+def validate_flow_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+    """Conditions of either kind."""
+    yield from _status(obj)
 
 
 # ------------------------------------------------------------------ levels
 def validate_priority_level(obj: Tree) -> Iterator[Cause]:
     """A priority level."""
-    spec = obj.get("spec") or {}
+    yield from _level(obj["metadata"].get("name", ""), obj.get("spec") or {})
+    yield from _fixed(obj, "prioritylevelconfigurations", _LEVEL)
+    yield from _status(obj)
+
+
+def _level(name: str, spec: Tree) -> Iterator[Cause]:
     kind = spec.get("type", "")
-    if (obj["metadata"].get("name") == "exempt") != (kind == "Exempt") and kind in ("Exempt", "Limited"):
-        text = "type must be 'Exempt' if and only if `name` is 'exempt'"
-        yield problems.invalid_value("spec.type", kind, text)
+    if (name == "exempt") != (kind == "Exempt"):
+        yield problems.invalid_value("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'")
     if kind not in ("Exempt", "Limited"):
         yield problems.unsupported("spec.type", kind, ("Exempt", "Limited"))
-        return
-    if kind == "Exempt":
+    elif kind == "Exempt":
         if spec.get("limited") is not None:
             yield problems.not_allowed("spec.limited", "must be nil if the type is not Limited")
-        return
-    if spec.get("exempt") is not None:
-        yield problems.not_allowed("spec.exempt", "must be nil if the type is Limited")
-    if spec.get("limited") is None:
-        yield problems.required("spec.limited", "must not be empty when type is Limited")
-        return
-    yield from _limited(spec["limited"], "spec.limited")
+        yield from _exempt(spec.get("exempt") or {}, "spec.exempt")
+    else:
+        if spec.get("exempt") is not None:
+            yield problems.not_allowed("spec.exempt", "must be nil if the type is Limited")
+        if spec.get("limited") is None:
+            yield problems.required("spec.limited", "must not be empty when type is Limited")
+        else:
+            yield from _limited(spec["limited"], "spec.limited")
+
+
+def _exempt(exempt: Tree, path: str) -> Iterator[Cause]:
+    shares, lendable = exempt.get("nominalConcurrencyShares") or 0, exempt.get("lendablePercent") or 0
+    if shares < 0:
+        yield problems.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
+    yield from rules.in_range(lendable, 0, 100, f"{path}.lendablePercent")
 
 
 def _limited(limited: Tree, path: str) -> Iterator[Cause]:
     shares = limited.get("nominalConcurrencyShares") or 0
     if shares < 0:
-        yield problems.invalid_value(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer")
+        yield problems.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
     yield from _response(limited.get("limitResponse") or {}, f"{path}.limitResponse")
     lendable = limited.get("lendablePercent")
     if lendable is not None and not 0 <= lendable <= 100:
@@ -107,9 +180,10 @@ def validate_flow_schema(obj: Tree) -> Iterator[Cause]:
     if precedence == 1 and obj["metadata"].get("name") != "exempt":
         text = "only the schema named 'exempt' may have matchingPrecedence 1"
         yield problems.invalid_value("spec.matchingPrecedence", precedence, text)
-    method = (spec.get("distinguisherMethod") or {}).get("type")
-    if method not in (None, "ByNamespace", "ByUser"):
-        yield problems.unsupported("spec.distinguisherMethod", method, ("ByNamespace", "ByUser"))
+    method = spec.get("distinguisherMethod")
+    if method is not None and method.get("type") not in ("ByNamespace", "ByUser"):
+        shown = as_go(_METHOD, method)
+        yield problems.unsupported("spec.distinguisherMethod.type", shown, ("ByNamespace", "ByUser"))
     name = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
     if not name:
         yield problems.required("spec.priorityLevelConfiguration.name", "must reference a priority level")
@@ -117,6 +191,8 @@ def validate_flow_schema(obj: Tree) -> Iterator[Cause]:
         yield from rules.subdomain(name, "spec.priorityLevelConfiguration.name")
     for index, rule in enumerate(spec.get("rules") or ()):
         yield from _rule(rule, f"spec.rules[{index}]")
+    yield from _fixed(obj, "flowschemas", _SCHEMA)
+    yield from _status(obj)
 
 
 def _rule(rule: Tree, path: str) -> Iterator[Cause]:
@@ -135,6 +211,24 @@ def _rule(rule: Tree, path: str) -> Iterator[Cause]:
         urls = inner.get("nonResourceURLs") or ()
         text = "nonResourceURLs must contain at least one value"
         yield from _wild(urls, f"{at}.nonResourceURLs", text, "non-resource URLs")
+        for number, url in enumerate(urls if "*" not in urls else ()):
+            yield from _url(url, f"{at}.nonResourceURLs[{number}]")
+
+
+def _url(url: str, path: str) -> Iterator[Cause]:
+    why = ""
+    if not url:
+        why = "must not be empty"
+    elif not url.startswith("/"):
+        why = "must start with slash"
+    elif " " in url:
+        why = "must not contain white-space"
+    elif "//" in url:
+        why = "must not contain double slash"
+    elif url.count("*") > 1 or ("*" in url and not url.endswith("/*")):
+        why = "wildcard can only do suffix matching"
+    if why:
+        yield problems.invalid_value(path, url, why)
 
 
 def _subject(subject: Tree, path: str) -> Iterator[Cause]:

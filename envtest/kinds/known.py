@@ -159,8 +159,12 @@ RULES: dict[str, Rules] = {
         status=cluster_rules.validate_budget_status,
         initial_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
     ),
-    "flowcontrol.apiserver.k8s.io/flowschemas": Rules(new=flow_rules.validate_flow_schema),
-    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": Rules(new=flow_rules.validate_priority_level),
+    "flowcontrol.apiserver.k8s.io/flowschemas": Rules(
+        new=flow_rules.validate_flow_schema, status=flow_rules.validate_flow_status
+    ),
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": Rules(
+        new=flow_rules.validate_priority_level, status=flow_rules.validate_flow_status
+    ),
 }
 """Kinds whose strategy is nothing but functions on objects, by ``group/resource``."""
 

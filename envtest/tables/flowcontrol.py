@@ -88,6 +88,15 @@ def bootstrap_flows(now: str) -> Iterator[tuple[str, Tree]]:
         yield resource, made
 
 
+def fixed_flow(resource: str, name: str) -> Tree | None:
+    """The spec of one that may not be changed; None for others."""
+    if name not in ("exempt", "catch-all"):
+        return None
+    found = (made["spec"] for kind, made in bootstrap_flows("") if (kind, made["metadata"]["name"]) == (resource, name))
+    spec: Tree = next(found)
+    return spec
+
+
 def _exempt() -> Tree:
     return {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}
 

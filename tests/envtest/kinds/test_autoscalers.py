@@ -108,7 +108,7 @@ async def test_a_target_comes_by_itself() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "found"),
     [
-        ("spec.maxReplicas", -1, ["maxReplicas: Invalid value: -1: must be greater than 0",
+        ("spec.maxReplicas", -1, ["maxReplicas: Invalid value: -1: must be greater than or equal to 1",
                                   "maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`"]),
         ("spec.maxReplicas", 0, ["maxReplicas: Required value: must be set and greater than 0",
                                  "maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`"]),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envtest.tables.flowcontrol import fixed_flow
 from tests.envtest.kinds.kindkit import changed, wrong
 
 LEVELS = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations"
@@ -50,8 +51,6 @@ LIMITED, QUEUING = "spec.limited", "spec.limited.limitResponse.queuing"
           " greater than 60")]),
         (f"{QUEUING}.queueLengthLimit", -1, [f"{QUEUING}.queueLengthLimit: Invalid value: -1: must be positive"]),
         ("spec.exempt", {}, ["spec.exempt: Forbidden: must be nil if the type is Limited"]),
-        ("metadata.name", "exempt",
-         ['spec.type: Invalid value: "Limited": type must be \'Exempt\' if and only if `name` is \'exempt\'']),
     ],
 )  # fmt: skip
 def test_levels(path: str, value: Any, found: list[str]) -> None:
@@ -93,7 +92,7 @@ AT, FIRST, OTHER = "spec.rules[0]", "resourceRules[0]", "nonResourceRules[0]"
         ("spec.matchingPrecedence", 1,
          ["spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1"]),
         ("spec.distinguisherMethod", {"type": "ByMood"},
-         ['spec.distinguisherMethod: Unsupported value: "ByMood": supported values: "ByNamespace", "ByUser"']),
+         ['spec.distinguisherMethod.type: Unsupported value: {"Type":"ByMood"}: supported values: "ByNamespace", "ByUser"']),
         (f"{RULE}.subjects", [], [f"{AT}.subjects: Required value: subjects must contain at least one value"]),
         (SUBJECT + ".user", None,
          [f"{AT}.subjects[0].user: Required value: user is required when subject kind is 'User'"]),
@@ -123,3 +122,56 @@ def test_verbs_are_known_ones() -> None:
     """Others could never be asked for."""
     [text] = wrong(SCHEMAS, changed(SCHEMA, f"{RULE}.resourceRules.0.verbs", ["brew"]))
     assert text.startswith(f'{AT}.{FIRST}.verbs: Unsupported value: ["brew"]: supported values: "create"')
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("/", ""),
+        ("/a/*", ""),
+        ("*", ""),
+        ("", "must not be empty"),
+        ("a", "must start with slash"),
+        ("/a b", "must not contain white-space"),
+        ("/a//b", "must not contain double slash"),
+        ("/*/b", "wildcard can only do suffix matching"),
+        ("/a*", "wildcard can only do suffix matching"),
+        ("/*/*", "wildcard can only do suffix matching"),
+    ],
+)
+def test_urls(url: str, why: str) -> None:
+    """Paths that requests can have, and wildcards at their end."""
+    at = f"{AT}.{OTHER}.nonResourceURLs"
+    wanted = [f'{at}[0]: Invalid value: "{url}": {why}'] if why else []
+    assert wrong(SCHEMAS, changed(SCHEMA, f"{RULE}.nonResourceRules.0.nonResourceURLs", [url])) == wanted
+
+
+@pytest.mark.parametrize("resource", [LEVELS, SCHEMAS])
+def test_some_stay_as_they_are(resource: str) -> None:
+    """What the server cannot do without is right as it is made, and as nothing else."""
+    kind = resource.rpartition("/")[2]
+    for name in ("exempt", "catch-all"):
+        spec = fixed_flow(kind, name)
+        assert spec is not None
+        tree = {"metadata": {"name": name}, "spec": spec}
+        assert wrong(resource, tree) == []
+        other = (
+            changed(tree, "spec.limited.nominalConcurrencyShares", 7)
+            if kind[0] == "p"
+            else changed(tree, "spec.matchingPrecedence", 7)
+        )
+        assert any("must equal the fixed value" in text for text in wrong(resource, other))
+
+
+def test_the_exempt_level_may_be_sized() -> None:
+    """All but its shares is fixed."""
+    tree = {"metadata": {"name": "exempt"}, "spec": fixed_flow("prioritylevelconfigurations", "exempt")}
+    assert wrong(LEVELS, changed(tree, "spec.exempt.nominalConcurrencyShares", 9)) == []
+    [share] = wrong(LEVELS, changed(tree, "spec.exempt.lendablePercent", 101))
+    assert share == "spec.exempt.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive"
+    limited = changed(tree, "spec.type", "Limited")
+    found = wrong(LEVELS, limited)
+    assert found[0] == "spec.type: Invalid value: \"Limited\": must be 'Exempt' if and only if `name` is 'exempt'"
+    shown = '{"Type":"Limited","Limited":null,"Exempt":{"NominalConcurrencyShares":0,"LendablePercent":0}}'
+    but = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
+    assert found[-1] == f"spec: Invalid value: {shown}: {but}"
