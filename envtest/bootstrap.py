@@ -99,17 +99,20 @@ async def ensure_itself(plane: Stores) -> None:
             "internalTrafficPolicy": "Cluster",
         },
     }
-    cidr = {
+    cidr: Tree = {
         "kind": "ServiceCIDR",
         "apiVersion": "networking.k8s.io/v1",
         "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": [str(strategy.pool.range)]},
     }
-    await ensure(plane, "networking.k8s.io/servicecidrs", cidr)
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": Context(clock=plane.clock).timestamp()}
+    said = {"reason": "", "message": "Kubernetes default Service CIDR is ready"}
+    cidr["status"] = {"conditions": [{**ready, **said}]}
+    _put(plane, "networking.k8s.io/servicecidrs", cidr)
     await ensure(plane, "/services", service, namespace="default")
     # Loopback is no address for endpoints of anybody else.
     for resource, obj in _places(_PORT):
-        _put(plane, resource, obj)
+        _put(plane, resource, obj, namespace="default")
 
 
 def _places(port: int) -> Iterator[tuple[str, Tree]]:
@@ -128,7 +131,11 @@ def _places(port: int) -> Iterator[tuple[str, Tree]]:
         {
             "kind": "EndpointSlice",
             "apiVersion": "discovery.k8s.io/v1",
-            "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "metadata": {
+                "name": "kubernetes",
+                "generation": 1,
+                "labels": {"kubernetes.io/service-name": "kubernetes"},
+            },
             "addressType": "IPv4",
             "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
             "ports": [listening],
@@ -136,13 +143,15 @@ def _places(port: int) -> Iterator[tuple[str, Tree]]:
     )
 
 
-def _put(plane: Stores, resource: str, obj: Tree) -> None:
-    context = Context(namespace="default", clock=plane.clock)
+def _put(plane: Stores, resource: str, obj: Tree, *, namespace: str = "") -> None:
+    context = Context(namespace=namespace, clock=plane.clock)
     store = plane.stores[resource]
-    meta = {"namespace": "default", "uid": context.new_uid(), "creationTimestamp": context.timestamp()}
+    meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
+    if namespace:
+        meta["namespace"] = namespace
     made = {**obj, "metadata": {**obj["metadata"], **meta}}
     with suppress(KeyExistsError):
-        store.storage.create(store.key("default", obj["metadata"]["name"]), made)
+        store.storage.create(store.key(namespace, obj["metadata"]["name"]), made)
 
 
 async def listens_at(plane: Stores, port: int) -> None:

@@ -9,12 +9,14 @@ from typing import Final
 
 from envtest.kinds import rules
 from envtest.kinds.addresses import block, read_block
+from envtest.kinds.go_shapes import Shape, as_go
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 _IMMUTABLE: Final = "field is immutable"
+_PARENT: Final[Shape] = {"Group": "", "Resource": "", "Namespace": "", "Name": ""}
 _PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _MOST_CONTROLLER: Final = 250
 
@@ -110,8 +112,9 @@ def validate_address(obj: Tree) -> Iterator[Cause]:
 
 def validate_address_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """It stays with whom it is."""
-    now, before = obj.get("spec") or {}, old.get("spec") or {}
-    yield from rules.unchanged(now, before, "parentRef", "spec.parentRef")
+    now, before = ((o.get("spec") or {}).get("parentRef") for o in (obj, old))
+    if now != before:
+        yield problems.invalid_value("spec.parentRef", now and as_go(_PARENT, now), _IMMUTABLE)
 
 
 # ------------------------------------------------------------------ blocks

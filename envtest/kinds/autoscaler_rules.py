@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envtest.kinds import rules
+from envtest.kinds.resource_names import container_name
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -93,8 +94,10 @@ def _metric(metric: Tree, path: str) -> Iterator[Cause]:
 def _source(kind: str, source: Tree, path: str) -> Iterator[Cause]:
     target = source.get("target") or {}
     if kind in ("Resource", "ContainerResource"):
-        yield from rules.needed(source.get("name"), f"{path}.name", "must specify a resource name")
+        name = source.get("name", "")
+        yield from rules.needed(name, f"{path}.name", "must specify a resource name")
         if kind == "ContainerResource":
+            yield from container_name(name, f"{path}.name") if name else ()
             yield from rules.needed(source.get("container"), f"{path}.container", "must specify a container")
         yield from _target(target, f"{path}.target")
     else:

@@ -1,4 +1,4 @@
-"""Objects as the server's own types are printed: messages show values of some fields so, with Go's names and all zeros."""
+"""Objects as the server's own types are printed: some messages show values so, with Go's names and all zeros."""
 
 from __future__ import annotations
 

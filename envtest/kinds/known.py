@@ -45,6 +45,7 @@ from envtest.kinds.workloads import (
     StatefulSetStrategy,
     WorkloadStrategy,
 )
+from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -112,7 +113,11 @@ RULES: dict[str, Rules] = {
         selectable={key: partial(_spec_field, key.removeprefix("spec.")) for key in ("spec.nodeName", "spec.driver")},
         wrong_field="field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
     ),
-    "storage.k8s.io/csidrivers": Rules(new=storage_rules.validate_driver, changed=storage_rules.validate_driver_update),
+    "storage.k8s.io/csidrivers": Rules(
+        new=storage_rules.validate_driver,
+        changed=storage_rules.validate_driver_update,
+        name=names.path_segment,
+    ),
     "storage.k8s.io/csinodes": Rules(
         new=storage_rules.validate_driver_node, changed=storage_rules.validate_driver_node_update
     ),

@@ -7,6 +7,7 @@ from typing import Final
 
 from envtest.kinds import rules
 from envtest.kinds.container_rules import validate_resources
+from envtest.kinds.go_shapes import Part, Shape, as_go
 from envtest.kinds.pod_rules import validate_tolerations
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.api.quantity import Quantity
@@ -21,6 +22,15 @@ _POLICIES: Final = ("Delete", "Retain")
 _MODES: Final = ("Immediate", "WaitForFirstConsumer")
 _GROUP_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLES: Final = ("Ephemeral", "Persistent")
+_LEAST_PERIOD: Final = 10
+"""Seconds between updates of how much a node can take, at least."""
+_NODE_DRIVER: Final[Shape] = {"Name": "", "NodeID": "", "TopologyKeys": None, "Allocatable": Part({"Count": None})}
+_ATTACHMENT: Final[Shape] = {
+    "Attacher": "",
+    "Source": {"PersistentVolumeName": None, "InlineVolumeSpec": None},
+    "NodeName": "",
+}
+_TOLERATION: Final[Shape] = {"Key": "", "Operator": "", "Value": "", "Effect": "", "TolerationSeconds": None}
 _ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
 
@@ -36,8 +46,15 @@ def validate_class(obj: Tree) -> Iterator[Cause]:
     if obj.get("reclaimPolicy"):
         yield from rules.one_of(obj["reclaimPolicy"], _POLICIES, "reclaimPolicy")
     yield from rules.one_of(obj.get("volumeBindingMode"), _MODES, "volumeBindingMode")
-    for index, term in enumerate(obj.get("allowedTopologies") or ()):
-        yield from _topology(term, f"allowedTopologies[{index}].matchLabelExpressions")
+    terms: Sequence[Tree] = obj.get("allowedTopologies") or ()
+    # The server compares each with as many empty ones as there are terms, too.
+    seen: list[Mapping[str, set[str]]] = [{}] * len(terms)
+    for index, term in enumerate(terms):
+        at = f"allowedTopologies[{index}].matchLabelExpressions"
+        yield from _topology(term, at)
+        wanted = {e.get("key", ""): set(e.get("values") or ()) for e in term.get("matchLabelExpressions") or ()}
+        yield from (problems.duplicate(at, "") for other in seen if other == wanted)
+        seen.append(wanted)
 
 
 def _parameters(parameters: Mapping[str, str]) -> Iterator[Cause]:
@@ -54,15 +71,15 @@ def _topology(term: Tree, path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, expression in enumerate(term.get("matchLabelExpressions") or ()):
         at, key, values = f"{path}[{index}]", expression.get("key", ""), expression.get("values") or []
-        yield from rules.each(names.qualified_name(key), key, f"{at}.key")
-        if key in seen:
-            yield problems.duplicate(f"{at}.key", key)
-        seen.add(key)
         if not values:
             yield problems.required(f"{at}.values")
         for number, value in enumerate(values):
             if value in values[:number]:
                 yield problems.duplicate(f"{at}.values[{number}]", value)
+        yield from rules.each(names.qualified_name(key), key, f"{at}.key")
+        if key in seen:
+            yield problems.duplicate(f"{at}.key", key)
+        seen.add(key)
 
 
 def validate_class_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -85,7 +102,7 @@ def _driver(name: str, path: str) -> Iterator[Cause]:
 def validate_driver(obj: Tree) -> Iterator[Cause]:
     """A CSI driver."""
     spec: Tree = obj.get("spec") or {}
-    yield from _driver(obj["metadata"].get("name", ""), "metadata.name")
+    yield from _driver(obj["metadata"].get("name", ""), "name")
     for key in ("attachRequired", "podInfoOnMount", "storageCapacity"):
         if spec.get(key) is None:
             yield problems.required(f"spec.{key}")
@@ -93,6 +110,14 @@ def validate_driver(obj: Tree) -> Iterator[Cause]:
     yield from _tokens(spec.get("tokenRequests") or ())
     for mode in spec.get("volumeLifecycleModes") or ():
         yield from rules.one_of(mode, _LIFECYCLES, "spec.volumeLifecycleModes")
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period is not None and period < _LEAST_PERIOD:
+        text = f"must be greater than or equal to {_LEAST_PERIOD}"
+        yield problems.invalid_value("spec.nodeAllocatableUpdatePeriodSeconds", period, text)
+    given = spec.get("serviceAccountTokenInSecrets")
+    if given is not None and not spec.get("tokenRequests"):
+        text = "may only be set when `tokenRequests` is set"
+        yield problems.invalid_value("spec.serviceAccountTokenInSecrets", given, text)
 
 
 def _tokens(requests: Sequence[Tree]) -> Iterator[Cause]:
@@ -101,6 +126,7 @@ def _tokens(requests: Sequence[Tree]) -> Iterator[Cause]:
         at, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
         if audience in seen:
             yield problems.duplicate(f"{at}.audience", audience)
+            continue
         seen.add(audience)
         seconds = request.get("expirationSeconds")
         if seconds is None:
@@ -136,8 +162,16 @@ def validate_driver_node(obj: Tree) -> Iterator[Cause]:
         if name in seen:
             yield problems.duplicate(f"{at}.name", name)
         seen.add(name)
-        for key in driver.get("topologyKeys") or ():
-            yield from rules.each(names.qualified_name(key), key, f"{at}.topologyKeys")
+        yield from _keys(driver.get("topologyKeys") or [], at)
+
+
+def _keys(keys: Sequence[str], path: str) -> Iterator[Cause]:
+    for index, key in enumerate(keys):
+        if not key:
+            yield problems.required(path)
+        if key in keys[:index]:
+            yield problems.duplicate(path, key)
+        yield from rules.each(names.qualified_name(key), list(keys), path)
 
 
 def validate_driver_node_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -147,7 +181,7 @@ def validate_driver_node_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     for driver in before:
         for other in now:
             if other.get("name") == driver.get("name") and _lasting(other) != _lasting(driver):
-                yield problems.invalid_value("CSINodeDriver", other, "field is immutable")
+                yield problems.invalid_value("CSINodeDriver", as_go(_NODE_DRIVER, other), "field is immutable")
 
 
 def _lasting(driver: Tree) -> Tree:
@@ -164,30 +198,36 @@ def validate_attachment(obj: Tree) -> Iterator[Cause]:
         yield problems.required("spec.source", _ONE_SOURCE)
     elif len(found) > 1:
         yield problems.not_allowed("spec.source", _ONE_SOURCE)
-    if not spec.get("nodeName"):
-        yield problems.required("spec.nodeName")
+    yield from rules.subdomain(spec.get("nodeName", ""), "spec.nodeName")
+    if source.get("persistentVolumeName") is not None:
+        yield from rules.subdomain(source["persistentVolumeName"], "spec.source.persistentVolumeName")
 
 
 def validate_attachment_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """It stays what it is."""
     yield from validate_attachment(obj)
-    yield from rules.unchanged(obj, old, "spec")
+    if obj.get("spec") != old.get("spec"):
+        yield problems.invalid_value("spec", as_go(_ATTACHMENT, obj.get("spec") or {}), "field is immutable")
 
 
 # ------------------------------------------------------------------ runtimes
 def validate_runtime(obj: Tree) -> Iterator[Cause]:
     """A runtime class."""
-    yield from rules.label(obj.get("handler", ""), "handler")
+    handler = obj.get("handler", "")
+    if not handler:
+        yield problems.required("handler")
+    else:
+        yield from rules.label(handler, "handler")
     fixed = (obj.get("overhead") or {}).get("podFixed")
     if fixed:
-        yield from validate_resources({"limits": fixed}, "overhead.podFixed")
+        yield from validate_resources({"limits": fixed}, "overhead")
     scheduling = obj.get("scheduling") or {}
     yield from rules.labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
     tolerations = scheduling.get("tolerations") or []
     yield from validate_tolerations(tolerations, "scheduling.tolerations")
     for index, toleration in enumerate(tolerations):
         if toleration in tolerations[:index]:
-            yield problems.duplicate(f"scheduling.tolerations[{index}]", toleration)
+            yield problems.duplicate(f"scheduling.tolerations[{index}]", as_go(_TOLERATION, toleration))
 
 
 def validate_runtime_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -234,4 +274,5 @@ def validate_attributes(obj: Tree) -> Iterator[Cause]:
 def validate_attributes_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """Volumes that follow it stay as they are described."""
     for key in ("driverName", "parameters"):
-        yield from rules.unchanged(obj, old, key)
+        if (obj.get(key) or None) != (old.get(key) or None):
+            yield problems.not_allowed(key, f"updates to {key} are forbidden.")

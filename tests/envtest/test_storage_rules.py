@@ -17,6 +17,7 @@ from envtest.kinds.storage_rules import (
     validate_runtime,
     validate_runtime_update,
 )
+from tests.envtest.kinds.kindkit import changed, wrong
 
 Tree = dict[str, Any]
 DRIVER: Tree = {
@@ -98,3 +99,96 @@ def test_attachments_and_runtimes_stay_what_they_are() -> None:
     assert [c.field for c in validate_attachment_update(other, good)] == ["spec"]
     assert [c.field for c in validate_runtime({"handler": "Bad Name"})] == ["handler"]
     assert [c.field for c in validate_runtime_update({"handler": "a"}, {"handler": "b"})] == ["handler"]
+
+
+DRIVERS = "storage.k8s.io/csidrivers"
+NODES = "storage.k8s.io/csinodes"
+ATTACHMENTS = "storage.k8s.io/volumeattachments"
+CLASSES = "storage.k8s.io/storageclasses"
+NEEDED = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters"
+HELD = {"spec": {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}
+
+
+def test_drivers_have_names_of_their_own() -> None:
+    """Capitals do not matter in them; what is wrong is told of ``name``."""
+    assert wrong(DRIVERS, {"metadata": {"name": "Driver.Example.com"}}) == []
+    [found] = wrong(DRIVERS, {"metadata": {"name": "a_b"}})
+    assert found.startswith(f'name: Invalid value: "a_b": {NEEDED}')
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("nodeAllocatableUpdatePeriodSeconds", 10, []),
+        ("nodeAllocatableUpdatePeriodSeconds", 9, ["Invalid value: 9: must be greater than or equal to 10"]),
+        (
+            "serviceAccountTokenInSecrets",
+            True,
+            ["Invalid value: true: may only be set when `tokenRequests` is set"],
+        ),
+    ],
+)
+def test_what_drivers_ask_for(key: str, value: object, found: list[str]) -> None:
+    """Updates not too often, and tokens only where some are asked for."""
+    tree = {"metadata": {"name": "a.b"}, "spec": {key: value}}
+    assert wrong(DRIVERS, tree) == [f"spec.{key}: {text}" for text in found]
+
+
+def test_a_driver_of_a_node_is_shown_as_the_server_has_it() -> None:
+    """With Go's names, and nulls where nothing was said."""
+    node = {"spec": {"drivers": [{"name": "a.b", "nodeID": "n"}]}}
+    other = {"spec": {"drivers": [{"name": "a.b", "nodeID": "m"}]}}
+    shown = '{"Name":"a.b","NodeID":"m","TopologyKeys":null,"Allocatable":null}'
+    assert wrong(NODES, other, node) == [f"CSINodeDriver: Invalid value: {shown}: field is immutable"]
+    counted = {"spec": {"drivers": [{"name": "a.b", "nodeID": "n", "allocatable": {"count": 3}}]}}
+    assert wrong(NODES, counted, node) == []
+
+
+def test_attachments() -> None:
+    """They need a node, and stay what they are."""
+    assert wrong(ATTACHMENTS, HELD) == []
+    found = wrong(ATTACHMENTS, {"spec": {}})
+    assert [text.partition(":")[0] for text in found] == ["spec.attacher", "spec.source", "spec.nodeName"]
+    assert found[-1].startswith(f'spec.nodeName: Invalid value: "": {NEEDED}')
+    shown = '{"Attacher":"a.b","Source":{"PersistentVolumeName":"v","InlineVolumeSpec":null},"NodeName":"m"}'
+    moved = changed(HELD, "spec.nodeName", "m")
+    assert wrong(ATTACHMENTS, moved, HELD) == [f"spec: Invalid value: {shown}: field is immutable"]
+
+
+def test_classes_of_attributes_stay() -> None:
+    """Driver and parameters alike."""
+    tree = {"driverName": "a.b", "parameters": {"a": "b"}}
+    found = wrong("storage.k8s.io/volumeattributesclasses", {"driverName": "c", "parameters": {"a": "c"}}, tree)
+    assert found == [
+        "driverName: Forbidden: updates to driverName are forbidden.",
+        "parameters: Forbidden: updates to parameters are forbidden.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("terms", "found"),
+    [
+        ([["x"]], []),
+        ([["x"], ["y"]], []),
+        ([["x"], ["x"]], ["allowedTopologies[1].matchLabelExpressions"]),
+        ([None], ["allowedTopologies[0].matchLabelExpressions"]),
+    ],
+)
+def test_topologies_of_classes(terms: list[list[str] | None], found: list[str]) -> None:
+    """No two are alike, and none is empty."""
+    given = [{} if values is None else {"matchLabelExpressions": [{"key": "k", "values": values}]} for values in terms]
+    assert wrong(CLASSES, {"provisioner": "a.b/c", "allowedTopologies": given}) == [
+        f'{path}: Duplicate value: ""' for path in found
+    ]
+
+
+def test_runtimes() -> None:
+    """A handler is needed; what comes on top has limits, and tolerations are there once."""
+    assert wrong("node.k8s.io/runtimeclasses", {}) == ["handler: Required value"]
+    tolerations = [{"key": "a", "operator": "Exists"}] * 2
+    tree = {"handler": "h", "overhead": {"podFixed": {"cpu": -1}}, "scheduling": {"tolerations": tolerations}}
+    shown = '{"Key":"a","Operator":"Exists","Value":"","Effect":"","TolerationSeconds":null}'
+    assert wrong("node.k8s.io/runtimeclasses", tree) == [
+        'overhead.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0',
+        f"scheduling.tolerations[1]: Duplicate value: {shown}",
+    ]

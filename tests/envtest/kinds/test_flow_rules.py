@@ -25,6 +25,7 @@ LEVEL: dict[str, Any] = {
         },
     }
 }
+METHOD = "spec.distinguisherMethod.type"
 LIMITED, QUEUING = "spec.limited", "spec.limited.limitResponse.queuing"
 
 
@@ -92,7 +93,7 @@ AT, FIRST, OTHER = "spec.rules[0]", "resourceRules[0]", "nonResourceRules[0]"
         ("spec.matchingPrecedence", 1,
          ["spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1"]),
         ("spec.distinguisherMethod", {"type": "ByMood"},
-         ['spec.distinguisherMethod.type: Unsupported value: {"Type":"ByMood"}: supported values: "ByNamespace", "ByUser"']),
+         [f'{METHOD}: Unsupported value: {{"Type":"ByMood"}}: supported values: "ByNamespace", "ByUser"']),
         (f"{RULE}.subjects", [], [f"{AT}.subjects: Required value: subjects must contain at least one value"]),
         (SUBJECT + ".user", None,
          [f"{AT}.subjects[0].user: Required value: user is required when subject kind is 'User'"]),

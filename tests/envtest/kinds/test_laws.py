@@ -89,7 +89,7 @@ _TOKEN = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 # What the server looks at is its own form of an object, in which some things stand elsewhere.
 _ELSEWHERE = re.compile(
     r"metadata\.taints|status\.(capacity|allocatable)\.|.*\{topologyKey|spec\.scopeSelector\.matchExpressions\."
-    r"|.*overhead\.(podFixed\.)?limits|.*volumeMounts\.\w|metadata\.annotations|data\[|.*initiatorname|.*\.HostPID"
+    r"|name$|.*overhead\.(podFixed\.)?limits|.*volumeMounts\.\w|metadata\.annotations|data\[|.*initiatorname|.*\.HostPID"
     r"|.*initContainers\[0\]\.ports|.*\.HostIPC|.*\.namespace$|spec\.LoadBalancerSourceRanges|spec\.match\w+\.resourceRules\.operations|\[\]"
 )
 _OWN_FORM = ("customresourcedefinitions",)
