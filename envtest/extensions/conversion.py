@@ -7,22 +7,21 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from envtest.extensions.conversion_answers import GROUP, AnswerError, ConversionError, accept, read_response
 from envtest.kinds.client_config import valid_bundle, validate_client_config, validate_review_versions
 from opsdk.apiserver import problems
 from opsdk.apiserver.outgoing.client import CallError, HookClient
 from opsdk.apiserver.outgoing.target import TargetError, target_of
-from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.errors import Cause
 from opsdk.tree.identity import IdentityCache
 
-GROUP = "apiextensions.k8s.io"
 TIMEOUT = 30
 """Seconds that a conversion may take."""
 _KNOWN = ("v1", "v1beta1")
-_SEEN = 1024
-"""Converted objects that watchers share; as many changes as a slow one may be behind the fastest."""
+_SEEN = 4096
+"""Converted objects that lists, watchers and writes share; the webhook is asked again about more than these."""
 
 
 # ------------------------------------------------------------------ rules
@@ -57,73 +56,6 @@ def bundle_is_bad(conversion: Tree) -> bool:
     """Whether the ``caBundle`` is no certificate."""
     config = (conversion.get("webhook") or {}).get("clientConfig") or {}
     return bool(config.get("caBundle")) and not valid_bundle(config["caBundle"])
-
-
-# ------------------------------------------------------------------ what an answer may say
-class ConversionError(Exception):
-    """What is wrong with a conversion; the text is the server's."""
-
-
-def read_response(answer: Tree, uid: str, version: str) -> list[Any]:
-    """The converted objects of a ConversionReview; `ConversionError` where it has none to give."""
-    if version == "v1":
-        group, _, got = str(answer.get("apiVersion") or "").rpartition("/")
-        found = f"{group}/{got}, Kind={answer.get('kind') or ''}"
-        if found != (wanted := f"{GROUP}/v1, Kind=ConversionReview"):
-            raise ConversionError(f"expected webhook response of {wanted}, got {found}")
-    response = answer.get("response")
-    if not isinstance(response, dict):
-        raise ConversionError("no response provided")
-    if version == "v1" and response.get("uid", "") != uid:
-        raise ConversionError(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
-    result = response.get("result") or {}
-    if result.get("status") != "Success":
-        text = result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'"
-        raise ConversionError(text)
-    return list(response.get("convertedObjects") or ())
-
-
-def accept(original: Tree, converted: Any, wanted: str) -> Tree:
-    """The converted object with the metadata of the original one; only labels and annotations may differ."""
-    if not isinstance(converted, dict) or not converted.get("kind"):
-        raise ConversionError("invalid object: Object 'Kind' is missing")
-    got = converted.get("apiVersion") or ""
-    if got != wanted:
-        raise ConversionError(f"invalid groupVersion (expected {wanted}, received {got})")
-    if converted["kind"] != original["kind"]:
-        raise ConversionError(f"invalid kind (expected {original['kind']}, received {converted['kind']})")
-    before, after = original.get("metadata") or {}, converted.get("metadata")
-    if after is None:
-        raise ConversionError("missing metadata in converted object")
-    if not isinstance(after, dict):
-        raise ConversionError(f"invalid metadata of type {type(after).__name__} in converted object")
-    for key, name in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        if (was := before.get(key) or "") != (now := after.get(key) or ""):
-            raise ConversionError(f"must have the same {name}: {was} != {now}")
-    return {**converted, "metadata": _restored(before, after)}
-
-
-def _restored(before: Tree, after: Tree) -> Tree:
-    meta = dict(before)
-    for key in ("labels", "annotations"):
-        given = after.get(key)
-        if given is None:
-            meta.pop(key, None)
-            continue
-        if not isinstance(given, dict):
-            raise ConversionError(f"invalid metadata.{key} of type {type(given).__name__} in converted object")
-        for name, value in given.items():
-            if not isinstance(value, str):
-                kind = type(value).__name__
-                raise ConversionError(f"metadata.{key}[{name}] must be a string, but is {kind} in converted object")
-        if given != before.get(key):
-            causes = (
-                metadata.labels(given, "metadata.labels") if key == "labels" else metadata.annotation_problems(given)
-            )
-            if causes:
-                raise ConversionError(", ".join(f"{c.field}: {c.message}" for c in causes))
-        meta[key] = given
-    return meta
 
 
 # ------------------------------------------------------------------ converting
@@ -163,7 +95,7 @@ class Converter:
                 raise problems.plain(text)
         try:
             found = await self._call(objects, wanted)
-        except (CallError, ConversionError) as error:
+        except (CallError, ConversionError, AnswerError) as error:
             raise problems.plain(f"{who} failed: {error}") from None
         except TargetError as error:
             raise problems.plain(str(error)) from None
@@ -187,10 +119,11 @@ def _accepted(who: str, index: int, original: Tree, converted: Any, wanted: str)
         return accept(original, converted, wanted)
     except ConversionError as error:
         text = str(error)
-        if text.startswith(("invalid groupVersion", "invalid kind", "invalid object")):
-            raise problems.plain(f"{who} returned invalid object at index {index}: {text}") from None
+        at = f" at index {index}" if text.startswith(("invalid groupVersion", "invalid kind")) else ""
         what = "metadata" if "metadata" in text else "object"
-        raise problems.plain(f"{who} returned invalid {what}: {text}") from None
+        raise problems.plain(f"{who} returned invalid {what}{at}: {text}") from None
+    except AnswerError as error:
+        raise problems.plain(str(error)) from None
 
 
 def _bare(obj: Tree) -> Tree:
@@ -205,6 +138,12 @@ def _versioned(made: Tree, obj: Tree) -> Tree:
     """`made`, with the revision of `obj`."""
     revision = (obj.get("metadata") or {}).get("resourceVersion")
     return made if revision is None else {**made, "metadata": {**made["metadata"], "resourceVersion": revision}}
+
+
+def pruned(schema: StructuralSchema, converted: Tree) -> Tree:
+    """What a conversion has made, without what its version does not know and without nulls that mean nothing."""
+    made: Tree = schema.without_nulls(schema.prune(converted)[0])
+    return made
 
 
 class VersionCodec:
@@ -254,16 +193,14 @@ class VersionCodec:
         return made
 
     def _pruned(self, obj: Tree) -> Tree:
-        made: Tree = self._schemas[self._version].prune(obj)[0]
-        return made
+        return pruned(self._schemas[self._version], obj)
 
     async def write(self, obj: Tree) -> Tree:
         """See `Codec`."""
         if self._version == self._kept:
             return self._converter.renamed(obj, self._kept)
         [made] = await self._converter.convert([obj], self._kept)
-        pruned: Tree = self._schemas[self._kept].prune(made)[0]
-        return pruned
+        return pruned(self._schemas[self._kept], made)
 
 
 class OwnedVersions:

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 from envtest.extensions.columns import ColumnPrinter, text
 from envtest.extensions.jsonpath import find
+from envtest.extensions.scale_paths import ScalePaths
 from envtest.kinds.plan import Plans, Reading
-from envtest.kinds.scale import scale_of
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.apiserver.endpoints.negotiate import JSON, YAML
+from opsdk.apiserver.field_errors import FieldError
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import Decoded, Printer
 from opsdk.apiserver.storage.ports import Tree
@@ -158,6 +158,8 @@ class CustomStrategy(SchemaStrategy):
         self._shown = model.from_storage
         self._gone = gone
         self._refuse_create = refuse
+        scale = (version.get("subresources") or {}).get("scale")
+        self._scale = ScalePaths(scale) if scale else None
         self.selectable = {
             field["jsonPath"].removeprefix("."): _selectable(field["jsonPath"])
             for field in version.get("selectableFields") or ()
@@ -197,6 +199,10 @@ class CustomStrategy(SchemaStrategy):
         self._check_type(obj)
         return super().validate_status(context, obj, old)
 
+    def beside(self, obj: Tree, *, status_only: bool = False) -> Sequence[FieldError]:
+        """What the scale subresource will show must be fit to be shown."""
+        return () if self._scale is None else list(self._scale.check(obj, status_only=status_only))
+
     def as_read(self, obj: Tree) -> Tree:
         """As the schema of now has it."""
         return self._shown(obj)
@@ -227,40 +233,3 @@ def _selectable(path: str) -> Callable[[Tree], str]:
         return text(found[0]) if found and found[0] is not None else ""
 
     return read
-
-
-# ------------------------------------------------------------------ scale
-class ScalePaths:
-    """Where a custom resource keeps its replicas."""
-
-    def __init__(self, paths: Mapping[str, Any]) -> None:
-        self._spec = paths["specReplicasPath"]
-        self._status = paths["statusReplicasPath"]
-        self._selector = paths.get("labelSelectorPath") or ""
-
-    @property
-    def replicas(self) -> tuple[str, ...]:
-        """The path of the replicas as field owners are recorded."""
-        return tuple(f"f:{key}" for key in self._spec.removeprefix(".").split("."))
-
-    def show(self, obj: Tree) -> Tree:
-        """The scale of an object."""
-        if not find(obj, self._spec):
-            raise problems.internal(f'the spec replicas field "{self._spec}" does not exist')
-        return self.to_write(obj)
-
-    def to_write(self, obj: Tree) -> Tree:
-        """The same, where the object may be without replicas: a write brings them."""
-        found = find(obj, self._spec)
-        status: Tree = {"replicas": next(iter(find(obj, self._status)), 0)}
-        selector = next(iter(find(obj, self._selector)), "") if self._selector else ""
-        if selector:
-            status["selector"] = selector
-        return scale_of(obj, replicas=next(iter(found), 0), status=status)
-
-    def put(self, obj: Tree, replicas: int) -> None:
-        """Set the replicas."""
-        *parents, last = self._spec.removeprefix(".").split(".")
-        for key in parents:
-            obj = obj.setdefault(key, {})
-        obj[last] = replicas

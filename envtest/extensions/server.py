@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
-from envtest.extensions.custom import CustomModel, CustomStrategy, ScalePaths
+from envtest.extensions.custom import CustomModel, CustomStrategy
 from envtest.extensions.definitions import CLEANUP
 from envtest.extensions.naming import accepted, condition, is_true, put_condition
+from envtest.extensions.scale_paths import ScalePaths
 from envtest.kinds.plan import Plans
 from envtest.kinds.scale import ScaleStore
 from opsdk.apiserver import problems

@@ -82,6 +82,22 @@ def go_scalar(value: Any) -> str:
     return str(value)
 
 
+_TYPES: Final[dict[type, str]] = {
+    type(None): "<nil>",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+
+
+def go_typename(value: Any) -> str:
+    """The type of a tree as ``%T`` writes it."""
+    return _TYPES[type(value)]
+
+
 def go_value(value: Any) -> str:
     """A tree as ``%v`` writes it: maps sorted by key, lists separated by spaces.
 

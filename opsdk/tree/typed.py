@@ -21,7 +21,7 @@ from opsdk.tree.fieldset import (
     key_element,
     value_element,
 )
-from opsdk.tree.go_text import go_quote, go_syntax, go_value
+from opsdk.tree.go_text import go_quote, go_syntax, go_typename, go_value
 from opsdk.tree.shape import Shape, Topology
 
 ABSENT: Final = object()
@@ -107,7 +107,7 @@ def _scalar_fault(value: Any, shape: Shape) -> Iterator[str]:
     match shape.scalar_type:
         case "integer" | "number":
             if isinstance(value, bool) or not isinstance(value, int | float):
-                yield f"expected numeric (int or float), got {_GO_TYPES[type(value)]}"
+                yield f"expected numeric (int or float), got {go_typename(value)}"
         case "string":
             if not isinstance(value, str):
                 yield f"expected string, got &value.valueUnstructured{{Value:{go_syntax(value)}}}"
@@ -117,16 +117,6 @@ def _scalar_fault(value: Any, shape: Shape) -> Iterator[str]:
         case _:
             if isinstance(value, dict | list):
                 yield f"expected any scalar, got &{{{go_value(value)}}}"
-
-
-_GO_TYPES: Final = {
-    str: "string",
-    bool: "bool",
-    dict: "map[string]interface {}",
-    list: "[]interface {}",
-    int: "int64",
-    float: "float64",
-}
 
 
 def _list_faults(value: list[Any], shape: Shape, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,8 @@ from hookkit import URL, Hooks
 from server_client import APPLY, MERGE, Caller
 
 from envtest.environment import Environment
-from envtest.extensions.conversion import ConversionError, accept, read_response, validate_conversion
+from envtest.extensions.conversion import validate_conversion
+from envtest.extensions.conversion_answers import ConversionError, accept, read_response
 
 GROUP = "x.example.com"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -116,8 +118,8 @@ async def test_watchers_of_each_version_see_their_own() -> None:
         assert len(hooks.asked) == 1
 
 
-async def test_a_conversion_that_fails_fails_the_request_and_the_watch() -> None:
-    """Reads and writes of the other version are a 500 with the webhook's words; a watch ends with them."""
+async def test_a_conversion_that_fails_fails_the_request() -> None:
+    """Reads and writes of the other version are a 500 with the webhook's words; its definition can go."""
     failing = {"result": {"status": "Failed", "message": "cannot"}}
     async with served(lambda _, __: failing) as (call, _):
         await call("POST", V1, thing("a", "v1", size=1))
@@ -130,14 +132,57 @@ async def test_a_conversion_that_fails_fails_the_request_and_the_watch() -> None
             await call("GET", f"{V2}?watch=true"),
         ):
             assert (answer.status, answer.json["message"]) == (500, said)
-        revision = (await call("GET", V1)).json["metadata"]["resourceVersion"]
-        async with call.watch(f"{V2}?watch=true&resourceVersion={revision}") as events:
-            await call("POST", V1, thing("b", "v1", size=1))
-            event = await asyncio.wait_for(events.get(), 5)
-            assert (event["type"], event["object"]["message"]) == ("ERROR", said)
-            assert await asyncio.wait_for(events.get(), 5) is None
         assert (await call("DELETE", f"{CRDS}/things.{GROUP}")).status == 200
         assert (await call("GET", f"{CRDS}/things.{GROUP}")).status == 404
+
+
+async def test_a_watch_waits_for_the_webhook() -> None:
+    """While an object cannot be converted nothing is passed over, and no watcher is told; then all comes in order."""
+    broken = True
+
+    def answer(path: str, request: Tree) -> Tree:
+        return {"result": {"status": "Failure"}} if broken else convert(path, request)
+
+    async with served(answer) as (call, hooks), call.watch(f"{V2}?watch=true") as events:
+        for name in ("a", "b"):
+            await call("POST", V1, thing(name, "v1", size=1))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(events.get(), 3)
+        assert 2 <= len(hooks.asked) <= 5
+        broken = False
+        found = [await asyncio.wait_for(events.get(), 5) for _ in "ab"]
+        assert [(e["type"], e["object"]["metadata"]["name"]) for e in found] == [("ADDED", "a"), ("ADDED", "b")]
+
+
+async def test_what_was_converted_is_remembered_by_lists_and_writes() -> None:
+    """Lists, watches and the start of a write know what was converted before; a get and a deletion ask anew."""
+    async with served() as (call, hooks):
+        for name in ("a", "b"):
+            await call("POST", V1, thing(name, "v1", size=1))
+        for _ in range(2):
+            assert [o["spec"] for o in (await call("GET", V2)).json["items"]] == [{"replicas": 1}] * 2
+        assert [len(request["objects"]) for _, request in hooks.asked] == [2]
+        await call("PATCH", f"{V2}/a", {"spec": {"note": "n"}}, content_type=MERGE)
+        del hooks.asked[:]
+        assert (await call("GET", V2)).json["items"][0]["spec"] == {"replicas": 1, "note": "n"}
+        assert not hooks.asked
+        await call("GET", f"{V2}/a")
+        await call("DELETE", f"{V2}/a")
+        assert len(hooks.asked) == 2
+
+
+async def test_nulls_that_a_webhook_leaves_are_not_there() -> None:
+    """A null in a field that is not nullable means that the field is absent, also in what a webhook made."""
+
+    def answer(path: str, request: Tree) -> Tree:
+        made = convert(path, request)
+        for obj in made["convertedObjects"]:
+            obj["spec"].update(note=None)
+        return made
+
+    async with served(answer) as (call, _):
+        await call("POST", V1, thing("a", "v1", size=1, note="n"))
+        assert (await call("GET", f"{V2}/a")).json["spec"] == {"replicas": 1}
 
 
 @pytest.mark.parametrize(
@@ -145,11 +190,17 @@ async def test_a_conversion_that_fails_fails_the_request_and_the_watch() -> None
     [
         (lambda o: o["metadata"].update(name="z"), "returned invalid object: must have the same name: a != z"),
         (lambda o: o["metadata"].update(uid="z"), "returned invalid object: must have the same UID"),
-        (lambda o: o.pop("metadata"), "returned invalid metadata: missing metadata in converted object"),
+        (lambda o: o.pop("metadata"), "returned invalid object: must have the same name: a != "),
+        (lambda o: o["metadata"].update(name=1), "returned invalid object: must have the same name: a != "),
+        (lambda o: o.pop("kind"), "Object 'Kind' is missing in '{\""),
+        (lambda o: o.update(apiVersion="a/b/c"), "Object 'Kind' is missing in '{\""),
+        (lambda o: o.update(apiVersion=1), "invalid groupVersion (expected x.example.com/v2, received )"),
         (lambda o: o.update(apiVersion="v9"), "invalid groupVersion (expected x.example.com/v2, received v9)"),
         (lambda o: o.update(kind="Other"), "invalid kind (expected Thing, received Other)"),
-        (lambda o: o["metadata"].update(labels={"a": 1}), "metadata.labels[a] must be a string"),
+        (lambda o: o["metadata"].update(labels={"a": 1}), "metadata.labels[a] must be a string, but is int64"),
         (lambda o: o["metadata"].update(labels={"a b": "c"}), "metadata.labels"),
+        (lambda o: o["metadata"].update(labels=["a"]), "invalid metadata.labels of type []interface {}"),
+        (lambda o: o["metadata"].update(annotations={"a b": "c"}), 'metadata.annotation: Invalid value: "a b"'),
     ],
 )
 async def test_what_a_conversion_may_not_change(change: Callable[[Tree], Any], why: str) -> None:
@@ -183,12 +234,31 @@ def test_metadata_comes_from_the_original() -> None:
         ({"response": {"uid": "x"}}, 'expected response.uid="u", got "x"'),
         ({"response": None}, "no response provided"),
         ({"response": {"uid": "u"}}, "response.result.status was '', not 'Success'"),
+        ({"kind": "Other"}, 'no kind "Other" is registered for version "apiextensions.k8s.io/v1" in scheme'),
+        ({"apiVersion": "x/v1"}, 'no kind "ConversionReview" is registered for version "x/v1" in scheme'),
+        (
+            {"apiVersion": "apiextensions.k8s.io/v1beta1"},
+            "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion",
+        ),
+        ({"apiVersion": "v1", "kind": "Status"}, "converting (v1.Status) to (v1.ConversionReview): unknown conversion"),
+        (
+            {"response": "x"},
+            "json: cannot unmarshal string into Go struct field ConversionReview.response of type v1.Conv",
+        ),
+        (
+            {"response": {"uid": "u", "convertedObjects": 1}},
+            "json: cannot unmarshal number into Go struct field ConversionResponse.response.convertedObjects of type",
+        ),
+        (
+            {"response": {"uid": "u", "result": "Success"}},
+            "json: cannot unmarshal string into Go struct field ConversionResponse.response.result of type v1.Status",
+        ),
     ],
 )
 def test_an_answer_that_is_no_review_is_refused(answer: Tree, why: str) -> None:
     """Kind, uid and result are checked in this order."""
     given = {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", **answer} if answer else answer
-    with pytest.raises(ConversionError, match="^" + why.replace("(", r"\(")):
+    with pytest.raises(ConversionError, match="^" + re.escape(why)):
         read_response(given, "u", "v1")
 
 

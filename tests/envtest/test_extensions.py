@@ -179,3 +179,44 @@ def test_json_paths(path: str, found: list[Any]) -> None:
     """A path gives every value that it leads to."""
     tree = {"a": {"b": 1}, "list": [{"name": "x"}, {"name": "y", "on": True}]}
     assert (valid(path), find(tree, path)) == (True, found)
+
+
+async def test_what_a_scale_shows_is_checked_whatever_the_schema_says() -> None:
+    """An object, its status, and a scale that no scale could show are refused in the object's name."""
+    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition(schema={"openAPIV3Schema": loose}))
+        refused = await call("POST", URL, widget(size="x"))
+        assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, ".spec.size")
+        assert (await call("POST", URL, widget(size=1))).status == 201
+        told = 'Widget.demo.io "w" is invalid: .spec.size: Invalid value: -1: should be a non-negative integer'
+        scaled = await call("PATCH", f"{URL}/w/scale", {"spec": {"replicas": -1}}, content_type=MERGE)
+        assert (scaled.status, scaled.json["message"]) == (422, told)
+        status = await call("PATCH", f"{URL}/w/status", {"status": {"size": "x"}}, content_type=MERGE)
+        assert [cause["field"] for cause in status.json["details"]["causes"]] == [".status.size"]
+
+
+async def test_objects_that_fit_their_schema_no_more_can_be_mended() -> None:
+    """An update makes them good, and leaves no owners; an apply says what does not fit."""
+    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition(schema={"openAPIV3Schema": loose}, subresources={}))
+        made = (await call("POST", URL, widget(note=[1]))).json
+        assert made["metadata"]["managedFields"]
+        found = (await call("GET", f"{CRDS}/widgets.demo.io")).json
+        found["spec"] = definition(subresources={})["spec"]
+        assert (await call("PUT", f"{CRDS}/widgets.demo.io", found)).status == 200
+        misfit = "(default/w; demo.io/v1, Kind=Widget)"
+        fault = ".spec.note: expected string, got &value.valueUnstructured{Value:[]interface {}{1}}"
+        apply = {"content_type": "application/apply-patch+yaml"}
+        applied = await call("PATCH", f"{URL}/w?fieldManager=me", widget(size=2), **apply)
+        assert applied.json["message"] == f"failed to create typed live object {misfit}: {fault}"
+        labelled = await call("PATCH", f"{URL}/w", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+        assert (labelled.status, "managedFields" in labelled.json["metadata"]) == (200, False)
+        applied = await call("PATCH", f"{URL}/w?fieldManager=me", widget(size=2), **apply)
+        told = "failed to create manager for existing fields: failed to convert new object"
+        assert applied.json["message"] == f"{told} {misfit} to smd typed: {fault}"
+        mended = await call("PATCH", f"{URL}/w", {"spec": {"note": "n"}}, content_type=MERGE)
+        assert mended.json["spec"] == {"note": "n", "size": 2}

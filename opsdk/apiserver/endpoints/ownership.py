@@ -38,6 +38,7 @@ def field_manager(served: Installed, convert: Convert | None = None) -> FieldMan
         reset_in=_reset_in(served),
         convert=convert,
         shapes=None if versions is None else versions.shapes,
+        loose=not served.model.typed,
         unconvertible=served.custom and served.info.subresource == "scale",
     )
 

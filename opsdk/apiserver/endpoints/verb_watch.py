@@ -16,6 +16,7 @@ from opsdk.apiserver.endpoints.render import accepted_for, compact, in_order, pa
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.endpoints.watch_socket import watch_socket
 from opsdk.apiserver.protobuf_writer import watch_frame
+from opsdk.apiserver.registry.codec import UnreadableError
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
@@ -28,6 +29,8 @@ BOOKMARK_INTERVAL = 60.0
 """Seconds between bookmarks where nothing happens."""
 _AT_ONCE = 64
 _BEFORE_END = 2.0
+_AGAIN = 1.0
+"""Seconds until an object that cannot be converted is tried again."""
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -141,6 +144,11 @@ class _Stream:
                     continue
                 try:
                     change = pending.result()
+                except UnreadableError:
+                    # Nothing may be passed over: the stream waits until the object can be read.
+                    await self._pause()
+                    pending = asyncio.ensure_future(_next(watch))
+                    continue
                 except (ApiError, CompactedError) as error:
                     yield self._line(_told(error))
                     return
@@ -154,6 +162,13 @@ class _Stream:
             alarm.cancel()
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
+
+    async def _pause(self) -> None:
+        alarm = Alarm(self._clock, min(self._clock.now() + _AGAIN, self._end))
+        try:
+            await alarm.future
+        finally:
+            alarm.cancel()
 
     def _first_bookmark(self) -> float:
         return self._next_bookmark() if self._options.bookmarks else self._end + 1

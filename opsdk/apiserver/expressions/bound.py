@@ -15,6 +15,7 @@ from opsdk.cel.types import Type
 from opsdk.cel.values import Duration, Listed, ListView, MapView, ObjectView, Optional, contains, equal, find_field
 from opsdk.errors import CelEvaluationError
 from opsdk.tree.equal import deep_equal
+from opsdk.tree.go_text import go_typename
 
 Convert = Callable[[Any], Any]
 """Makes a value of a JSON tree."""
@@ -324,14 +325,6 @@ _STRINGS: Final[dict[str, Convert]] = {
 
 
 # ------------------------------------------------------------------ what was stored under another schema
-_GO_TYPES: Final = {
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    str: "string",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-}
 _SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
     "string": ("string", (str,)),
     "boolean": ("bool", (bool,)),
@@ -358,5 +351,5 @@ def misfit(tree: Any, schema: Schema) -> str:
         wanted, allowed = _SCALARS[kind]
         whole = kind == "integer" and isinstance(tree, float) and tree.is_integer()
         if type(tree) not in allowed and not whole:
-            return f"invalid data, expected {wanted}, got {_GO_TYPES[type(tree)]}"
+            return f"invalid data, expected {wanted}, got {go_typename(tree)}"
     return ""

@@ -35,6 +35,8 @@ BEFORE_FIRST_APPLY: Final = "before-first-apply"
 ANCIENT_CHANGES: Final = "ancient-changes"
 """Owns what the folded updaters owned."""
 
+_SMD: Final = " to smd typed"
+
 Object = Mapping[str, Any]
 Tree = dict[str, Any]
 
@@ -53,6 +55,7 @@ class FieldManager:
             here nor `api_version` are dropped; if None, owners by other versions are kept as they are.
         unconvertible: the server cannot convert what it makes itself of these objects: applies that change something
             fail, as those to scales of custom resources do.
+        loose: what is stored may not fit `shape`, as after a change of the schema.
     """
 
     def __init__(
@@ -66,11 +69,13 @@ class FieldManager:
         convert: Convert | None = None,
         shapes: Mapping[str, Shape] | None = None,
         unconvertible: bool = False,
+        loose: bool = False,
     ) -> None:
         self._shape = shape
         self._api_version = api_version
         self._subresource = subresource
         self._unconvertible = unconvertible
+        self._loose = loose
         versions = Versions(shape, api_version, convert=convert, shapes=shapes)
         self._updater = Updater(versions, ignored=reset_fields, ignored_in=reset_in)
 
@@ -86,9 +91,11 @@ class FieldManager:
             return bare
         before = without_entries(live) if live is not None else self._zero(new)
         try:
+            if self._loose and live is not None:
+                check_typed(before, self._shape, allow_duplicates=True)
             owners = self._record(before, bare, managed, manager, now)
-        except ApiError:
-            return bare  # owners by a version that cannot hold this object: better none than wrong ones
+        except (ApiError, PatchError):
+            return bare  # an object that fits no type of its owners must be writable: better no owners than wrong ones
         result = with_entries(bare, owners)
         return keep_times(live, result) if live is not None else result
 
@@ -106,7 +113,10 @@ class FieldManager:
         if not managed and live is not None:
             nameless = {**live, "metadata": {}}
             self._check_convertible(nameless, "failed to create manager for existing fields: failed to convert live")
+            self._check_live(before, "failed to create manager for existing fields: failed to convert new object", _SMD)
             managed = self._record(self._zero(live), before, {}, BEFORE_FIRST_APPLY, now)
+        elif live is not None:
+            self._check_live(before, "failed to create typed live object")
         key = ManagerKey.of(manager, APPLY, self._api_version, self._subresource)
         result, owners = self._updater.apply(
             before, config, managed, key, force=force, exempt=self._exempt(before, manager)
@@ -123,6 +133,14 @@ class FieldManager:
         return keep_times(live, applied) if live is not None else applied
 
     # -------------------------------------------------------------- pieces
+    def _check_live(self, live: Object, prefix: str, suffix: str = "") -> None:
+        """What was stored under another schema may not fit the type, and then nobody can say whose it is."""
+        try:
+            check_typed(live, self._shape, allow_duplicates=True)
+        except PatchError as error:
+            text = f"{prefix} ({describe_object(live)}){suffix}: {error}"
+            raise ApiError(text, code=500, reason="") from error
+
     def _check_convertible(self, obj: Object, prefix: str) -> None:
         if self._unconvertible:
             why = f"request to convert CR to an invalid group/version: {self._api_version}"
@@ -137,11 +155,7 @@ class FieldManager:
 
     def _record(self, before: Object, after: Object, managed: Managed, manager: str, now: str) -> Managed:
         key = ManagerKey.of(manager, UPDATE, self._api_version, self._subresource)
-        try:
-            owners = self._updater.update(before, after, managed, key, now=now)
-        except PatchError:
-            return managed  # an object that does not fit its type must still be writable: to repair it
-        return fold_updaters(owners)
+        return fold_updaters(self._updater.update(before, after, managed, key, now=now))
 
     def _zero(self, like: Object) -> Tree:
         """The object before anybody set anything."""

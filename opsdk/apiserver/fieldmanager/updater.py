@@ -34,6 +34,7 @@ class Updater:
 
     def update(self, live: Object, new: Object, managed: Managed, key: ManagerKey, *, now: str) -> Managed:
         """The owners after `key` made `new` of `live`: it owns what it changed, and nobody else does."""
+        self._check_versions(live, managed)
         rest, change = self._move(live, new, managed, skip=None, force=True)
         taken = change.modified.union(change.added).recursive_difference(self._ignored).difference(NEVER_OWNED)
         if not taken:
@@ -49,6 +50,7 @@ class Updater:
         Raises:
             ConflictError: another manager owns a field with another value, and `force` is off.
         """
+        self._check_versions(live, managed)
         last = managed.get(key)
         merged: Object = merge(live, config, self._shape)
         applied = fields_of(config, self._shape).recursive_difference(self._ignored)
@@ -60,6 +62,12 @@ class Updater:
         if mine:
             owners[key] = claimed[key].with_fields(mine)
         return (None if deep_equal(live, result) else result), owners
+
+    def _check_versions(self, live: Object, managed: Managed) -> None:
+        """Whoever owns something must be able to see it in the version by which he owns it."""
+        versions = {owner.api_version: None for owner in managed.values() if self._versions.known(owner.api_version)}
+        for version in versions:
+            self._versions.convert(live, self._version, version, "")
 
     # -------------------------------------------------------------- others lose what changes
     def _move(

@@ -38,7 +38,7 @@ class Versions:
         return self._complete and api_version not in self._shapes
 
     def convert(self, obj: Mapping[str, Any], source: str, target: str, what: str) -> Mapping[str, Any]:
-        """`obj`, which is in `source`, in `target`; `what` says in an error which object it was.
+        """`obj`, which is in `source`, in `target`; `what` says in an error which object it was, if anything.
 
         Raises:
             ApiError: it has no such form.
@@ -49,5 +49,6 @@ class Versions:
         try:
             check_typed(converted, self._shapes[target])
         except PatchError as error:
-            raise ApiError(f"failed to convert {what}: {error}", code=500, reason="") from error
+            text = f"failed to convert {what}: {error}" if what else str(error)
+            raise ApiError(text, code=500, reason="") from error
         return converted

@@ -10,10 +10,11 @@ from typing import Any
 
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.endpoints import documents
+from opsdk.apiserver.endpoints.json_syntax import first_fault
 from opsdk.apiserver.outgoing.hops import Hop, HopError, first_hop, next_hop, pause
 from opsdk.apiserver.outgoing.lines import Lines, Place
 from opsdk.apiserver.outgoing.target import Target
-from opsdk.apiserver.outgoing.words import failure, not_an_object, refusal
+from opsdk.apiserver.outgoing.words import failure, go_type, media_fault, not_an_object, refusal, unreadable
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import OpsdkError
 from opsdk.web.response import encode_json
@@ -143,12 +144,20 @@ async def _read(exchange: Exchange) -> bytes:
 
 
 def _object(answer: _Answer) -> Tree:
+    kind = answer.header("content-type")
     if not answer.body:
-        kind = answer.header("content-type")
         raise CallError(f"0-length response with status code: {answer.status} and content type: {kind}")
+    if fault := media_fault(kind):
+        raise CallError(f"Internal error occurred: {fault}")
     found = _parsed(answer.body)
+    if found is None:
+        return {}
     if not isinstance(found, dict):
         raise CallError(not_an_object(found))
+    for key, value in found.items():
+        if key in ("kind", "apiVersion") and value is not None and not isinstance(value, str):
+            why = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
+            raise CallError(unreadable(why))
     return found
 
 
@@ -158,8 +167,8 @@ def _parsed(raw: bytes) -> Any:
     except RecursionError:
         raise CallError("exceeded max depth") from None
     except ValueError as error:
-        if len(raw) > _MAX_YAML:
-            raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
+        if raw.lstrip().startswith(b"{") or len(raw) > _MAX_YAML:
+            raise CallError(unreadable(first_fault(raw) or str(error))) from None
     try:
         return documents.parse_yaml(raw).tree
     except (documents.SyntaxProblemError, RecursionError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import ssl
 from typing import Any
@@ -116,7 +117,31 @@ def go_type(value: Any) -> str:
     return "number"
 
 
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def media_fault(content_type: str) -> str:
+    """What is wrong with a media type that does not begin as one; "" where nothing is."""
+    media = content_type.partition(";")[0].strip()
+    if not content_type or not media:
+        return "mime: no media type" if content_type else ""
+    major, slash, minor = media.partition("/")
+    if not _TOKEN.fullmatch(major):
+        return (
+            "mime: expected token after slash" if slash and not major else "mime: unexpected content after media type"
+        )
+    if slash and not _TOKEN.match(minor):
+        return "mime: expected token after slash"
+    if slash and not _TOKEN.fullmatch(minor):
+        return "mime: unexpected content after media subtype"
+    return ""
+
+
+def unreadable(why: str) -> str:
+    """The words for an answer that does not even say what it is."""
+    return f"couldn't get version/kind; json parse error: {why}"
+
+
 def not_an_object(value: Any) -> str:
     """The words for an answer that is JSON or YAML, but no object."""
-    why = f"json: cannot unmarshal {go_type(value)} into Go value of type {_META}"
-    return f"couldn't get version/kind; json parse error: {why}"
+    return unreadable(f"json: cannot unmarshal {go_type(value)} into Go value of type {_META}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import deletion, metadata, names
-from opsdk.apiserver.registry.codec import Codec, DecodingWatch
+from opsdk.apiserver.registry.codec import Codec, DecodingWatch, recall
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import (
     Deleted,
@@ -97,6 +97,9 @@ class Store:
     async def _read(self, obj: Tree) -> Tree:
         return obj if self.codec is None else (await self.codec.read([obj]))[0]
 
+    async def _recall(self, obj: Tree) -> Tree:
+        return obj if self.codec is None else (await recall(self.codec, [obj]))[0]
+
     async def _write(self, obj: Tree) -> Tree:
         arranged = self.strategy.arrange(obj)
         return arranged if self.codec is None else await self.codec.write(arranged)
@@ -121,7 +124,7 @@ class Store:
         while True:
             page = self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
             revision, start = page.revision, page.next_key
-            kept = await self.codec.read([value for _, value in page.items])
+            kept = await recall(self.codec, [value for _, value in page.items])
             if query.selection.everything:
                 return Listed(kept, revision, _after(prefix, page), page.remaining)
             for (key, _), value in zip(page.items, kept, strict=True):
@@ -253,7 +256,7 @@ class Store:
         self.strategy.before_create(context, obj)
         stored = self.storage.create(key, kept)
         await self.strategy.after_create(context, stored)
-        return await self._read(stored)
+        return await self._recall(stored)
 
     def _check_free(self, key: str) -> None:
         try:
@@ -284,7 +287,7 @@ class Store:
                 raise problems.not_found(self.info, name)
             if current is not None and uid:
                 self._check_uid(name, uid, current)
-            shown = None if current is None else await self._read(current)
+            shown = None if current is None else await self._recall(current)
             wanted = await transform(shown)
             outcome = await (
                 self._step_create(context, name, wanted, validate)
@@ -301,7 +304,7 @@ class Store:
         except _DryRunStop as stop:
             return stop.outcome, created
         await self._after_update(context, stored, before)
-        return (removed[-1] if removed else await self._read(stored)), created
+        return (removed[-1] if removed else await self._recall(stored)), created
 
     async def _after_update(self, context: Context, stored: Tree, before: Tree | None) -> None:
         if before is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,23 +72,42 @@ class StructuralSchema:
         With `nulls`, those that no default replaces stay.
         """
         filled = apply_defaults(tree, self._root)
-        return filled if nulls else drop_nulls(filled, self._root)
+        return filled if nulls else self.without_nulls(filled)
 
-    def validate(self, tree: Any, old: Any = None, *, warn: Callable[[str], None] | None = None) -> list[FieldError]:
+    def without_nulls(self, tree: Any) -> Any:
+        """`tree` without nulls in fields that are not nullable, but for those that a default will replace."""
+        return drop_nulls(tree, self._root)
+
+    def validate(
+        self,
+        tree: Any,
+        old: Any = None,
+        *,
+        warn: Callable[[str], None] | None = None,
+        beside: Sequence[FieldError] = (),
+    ) -> list[FieldError]:
         """What is wrong with `tree`; on an update, only with what is not as it was in `old`.
 
-        `warn` is told of rules that were broken before, by values that stay.
+        `warn` is told of rules that were broken before, by values that stay. `beside` was found elsewhere, and is told
+        after what keywords find.
         """
         before = ABSENT if old is None else old
-        return self._beyond(Validator().validate(tree, self._root, "", before).errors, tree, old, warn)
+        return self._beyond([*Validator().validate(tree, self._root, "", before).errors, *beside], tree, old, warn)
 
-    def validate_status(self, tree: Any, old: Any, *, warn: Callable[[str], None] | None = None) -> list[FieldError]:
+    def validate_status(
+        self,
+        tree: Any,
+        old: Any,
+        *,
+        warn: Callable[[str], None] | None = None,
+        beside: Sequence[FieldError] = (),
+    ) -> list[FieldError]:
         """What is wrong with `tree` after a change of its status, which is looked at for itself."""
         errors: list[FieldError] = []
         node = self._root.entry("status")
         if node is not None and "status" in tree:
             errors = Validator("status").validate(tree["status"], node, "", old.get("status", ABSENT)).errors
-        return self._beyond(errors, tree, old, warn)
+        return self._beyond([*errors, *beside], tree, old, warn)
 
     def _beyond(
         self, errors: list[FieldError], tree: Any, old: Any, warn: Callable[[str], None] | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opsdk.apiserver.field_errors import FieldError
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import HasStatusRules
 from opsdk.apiserver.storage.ports import Tree
@@ -35,13 +36,19 @@ class SchemaStrategy(HasStatusRules):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
         """By the schema."""
-        return [*(error.cause for error in self._schema.validate(obj)), *self._schema.check_embedded(obj)]
+        errors = self._schema.validate(obj, beside=self.beside(obj))
+        return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema; what was wrong before may stay wrong."""
-        errors = self._schema.validate(obj, old, warn=context.warn)
+        errors = self._schema.validate(obj, old, warn=context.warn, beside=self.beside(obj))
         return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """By the schema of the status, and the rules of all."""
-        return [error.cause for error in self._schema.validate_status(obj, old, warn=context.warn)]
+        beside = self.beside(obj, status_only=True)
+        return [error.cause for error in self._schema.validate_status(obj, old, warn=context.warn, beside=beside)]
+
+    def beside(self, obj: Tree, *, status_only: bool = False) -> Sequence[FieldError]:  # noqa: ARG002 - a hook
+        """What else is wrong with the fields of an object; `status_only`: with those of its status."""
+        return ()

@@ -70,7 +70,7 @@ class Validator:
         the schema may have become stricter since it was written.
         """
         result = Result()
-        if old is not ABSENT and old is not None and deep_equal(old, value):
+        if old is not ABSENT and old is not None and deep_equal(old, value) and _findable(value, node):
             return result
         self._type(value, node, name, result)
         if value is None:
@@ -256,8 +256,24 @@ def _correlated(old: Any, node: Node) -> Callable[[Any], Any]:
     """Finds the old element for a new one: by its keys, and not at all where elements have none."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda _: ABSENT
-    found = {element_key(item, node.list_keys): item for item in old if isinstance(item, dict)}
-    return lambda item: found.get(element_key(item, node.list_keys), ABSENT) if isinstance(item, dict) else ABSENT
+    found = {element_key(item, node.list_keys): item for item in old if _has_keys(item, node)}
+    return lambda item: found.get(element_key(item, node.list_keys), ABSENT) if _has_keys(item, node) else ABSENT
+
+
+def _has_keys(item: Any, node: Node) -> bool:
+    return isinstance(item, dict) and all(key in item for key in node.list_keys)
+
+
+def _findable(value: Any, node: Node | None) -> bool:
+    """Whether all elements of maps in `value` have their keys: who has none cannot be known to be the same."""
+    if node is None or not node.unique:
+        return True
+    if isinstance(value, dict):
+        return all(_findable(item, node.entry(name)) for name, item in value.items())
+    if not isinstance(value, list):
+        return True
+    keyed = node.list_type == "map"
+    return all((not keyed or _has_keys(item, node)) and _findable(item, node.items) for item in value)
 
 
 BLOCKING: Final = frozenset(

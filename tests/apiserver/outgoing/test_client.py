@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from opsdk.apiserver.outgoing import client as module
 from opsdk.apiserver.outgoing.client import CallError, HookClient
 from opsdk.apiserver.outgoing.target import TargetError, target_of
-from opsdk.apiserver.outgoing.words import refusal
+from opsdk.apiserver.outgoing.words import media_fault, refusal
 from tests.rest.servers import Pair, Server, always, answer, in_turn, make_ca
 
 pytestmark = pytest.mark.realtime
@@ -165,3 +165,21 @@ def test_a_path_has_one_slash_in_front_and_none_behind(path: str) -> None:
     assert made.startswith("/")
     assert "//" not in made
     assert made == "/" or not made.endswith("/")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "fault"),
+    [
+        ("", ""),
+        ("application/json", ""),
+        ("text; charset=x", ""),
+        (";;", "mime: no media type"),
+        ("a b", "mime: unexpected content after media type"),
+        ("a/", "mime: expected token after slash"),
+        ("/b", "mime: expected token after slash"),
+        ("a/b c", "mime: unexpected content after media subtype"),
+    ],
+)
+def test_a_media_type_must_be_one(content_type: str, fault: str) -> None:
+    """What is no media type is told as Go tells it; none at all is fine."""
+    assert media_fault(content_type) == fault

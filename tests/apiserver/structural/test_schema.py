@@ -408,3 +408,12 @@ def test_the_status_is_looked_at_for_itself() -> None:
         "status.x: Invalid value: 5: x in body should be less than or equal to 3",
     ]
     assert schema.validate_status(old, old) == []
+
+
+def test_elements_without_their_keys_are_never_what_they_were() -> None:
+    """They cannot be found among the old ones, so what is wrong with them is told even where nothing changed."""
+    items = {"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"]}
+    listed = {"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+    schema = StructuralSchema({"type": "object", "properties": {"l": listed, "n": {"type": "integer"}}})
+    before = {"l": [{}], "n": "x"}
+    assert [error.field for error in schema.validate({**before, "m": 1}, before)] == ["l[0].k"]

@@ -13,6 +13,7 @@ from opsdk.apiserver.admission.views import Invocation
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints import documents
 from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.outgoing.reviews import ReviewError, check_field, check_review
 from opsdk.apiserver.outgoing.words import go_type
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, Details, PatchError
@@ -21,8 +22,6 @@ from opsdk.tree.json_patch import apply_json_patch
 
 GROUP = "admission.k8s.io"
 KNOWN_VERSIONS = ("v1", "v1beta1")
-_SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
-"""As the real server names what its webhooks' answers are read with."""
 
 
 class AnswerError(Exception):
@@ -87,29 +86,18 @@ _FIELDS = {
 
 def read_answer(answer: Tree, version: str) -> Tree | None:
     """The ``response`` part, its types checked; `AnswerError` where it is of another version or another shape."""
-    found = answer.get("apiVersion") or ""
-    kind = answer.get("kind") or ""
-    versions = [f"{GROUP}/{known}" for known in KNOWN_VERSIONS]
-    if kind and found and (kind != "AdmissionReview" or found not in versions):
-        raise AnswerError(f'no kind "{kind}" is registered for version "{found}" in scheme "{_SCHEME}"')
-    if found and found != f"{GROUP}/{version}":
-        got = str(found).rpartition("/")[2]
-        raise AnswerError(f"converting ({got}.AdmissionReview) to ({version}.AdmissionReview): unknown conversion")
     response = answer.get("response")
-    if response is None:
-        return None
+    try:
+        check_review(answer, GROUP, version, "AdmissionReview")
+        check_field(response, dict, "AdmissionReview.response", "v1.AdmissionResponse")
+        for key, (kind_of, name) in _FIELDS.items():
+            check_field((response or {}).get(key), kind_of, f"AdmissionResponse.response.{key}", name)
+    except ReviewError as error:
+        raise AnswerError(str(error)) from None
     if not isinstance(response, dict):
-        raise AnswerError(_mistyped(response, "AdmissionReview.response", "v1.AdmissionResponse"))
-    for key, (kind_of, name) in _FIELDS.items():
-        value = response.get(key)
-        if value is not None and not isinstance(value, kind_of):
-            raise AnswerError(_mistyped(value, f"AdmissionResponse.response.{key}", name))
+        return None
     _decoded(response.get("patch") or "")
     return response
-
-
-def _mistyped(value: Any, where: str, wanted: str) -> str:
-    return f"json: cannot unmarshal {go_type(value)} into Go struct field {where} of type {wanted}"
 
 
 def verdict(answer: Tree, response: Tree | None, *, uid: str, version: str, mutating: bool) -> Verdict:

@@ -1,0 +1,120 @@
+"""What a conversion webhook may answer: a review of the right version, with objects that are what they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsdk.apiserver.outgoing.reviews import ReviewError, check_field, check_review
+from opsdk.apiserver.outgoing.words import go_type
+from opsdk.apiserver.registry import metadata
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.tree.go_text import go_typename
+from opsdk.web.response import encode_json
+
+GROUP = "apiextensions.k8s.io"
+
+
+class ConversionError(Exception):
+    """What is wrong with a conversion; the text is the server's, and is told as the webhook's fault."""
+
+
+class AnswerError(Exception):
+    """What is wrong with the text of an object; the server does not say where that is from."""
+
+
+def read_response(answer: Tree, uid: str, version: str) -> list[Any]:
+    """The converted objects of a ConversionReview; `ConversionError` where it has none to give."""
+    try:
+        response = _response(answer, version)
+    except ReviewError as error:
+        raise ConversionError(str(error)) from None
+    if version == "v1":
+        group, _, got = (answer.get("apiVersion") or "").rpartition("/")
+        found = f"{group}/{got}, Kind={answer.get('kind') or ''}"
+        if found != (wanted := f"{GROUP}/v1, Kind=ConversionReview"):
+            raise ConversionError(f"expected webhook response of {wanted}, got {found}")
+    if response is None:
+        raise ConversionError("no response provided")
+    if version == "v1" and (response.get("uid") or "") != uid:
+        raise ConversionError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+    result = response.get("result") or {}
+    if result.get("status") != "Success":
+        text = result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'"
+        raise ConversionError(text)
+    return list(response.get("convertedObjects") or ())
+
+
+def _response(answer: Tree, version: str) -> Tree | None:
+    check_review(answer, GROUP, version, "ConversionReview")
+    found: Tree | None = answer.get("response")
+    check_field(found, dict, "ConversionReview.response", f"{version}.ConversionResponse")
+    at = "ConversionResponse.response"
+    for key, kind, name in _FIELDS:
+        check_field((found or {}).get(key), kind, f"{at}.{key}", name)
+    for key in ("status", "message"):
+        check_field(((found or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
+    return found
+
+
+_FIELDS = (
+    ("uid", str, "types.UID"),
+    ("convertedObjects", list, "[]runtime.RawExtension"),
+    ("result", dict, "v1.Status"),
+)
+
+
+def accept(original: Tree, converted: Any, wanted: str) -> Tree:
+    """The converted object with the metadata of the original one; only labels and annotations may differ."""
+    if converted is None:
+        raise AnswerError("unexpected end of JSON input")
+    if not isinstance(converted, dict):
+        raise AnswerError(
+            f"json: cannot unmarshal {go_type(converted)} into Go value of type map[string]interface {{}}"
+        )
+    got, kind = _text(converted.get("apiVersion")), _text(converted.get("kind"))
+    if not kind or got.count("/") > 1:
+        raise AnswerError(f"Object 'Kind' is missing in '{encode_json(converted).decode()}'")
+    if got != wanted:
+        raise ConversionError(f"invalid groupVersion (expected {wanted}, received {got})")
+    if kind != original["kind"]:
+        raise ConversionError(f"invalid kind (expected {original['kind']}, received {kind})")
+    before, after = original.get("metadata") or {}, converted.get("metadata")
+    shown = after if isinstance(after, dict) else {}
+    for key, name in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
+        if (was := before.get(key) or "") != (now := _text(shown.get(key))):
+            raise ConversionError(f"must have the same {name}: {was} != {now}")
+    return {**converted, "metadata": _restored(before, shown)}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _restored(before: Tree, after: Tree) -> Tree:
+    meta = dict(before)
+    for key in ("labels", "annotations"):
+        given = after.get(key)
+        if given is None:
+            meta.pop(key, None)
+            continue
+        if not isinstance(given, dict):
+            raise ConversionError(f"invalid metadata.{key} of type {go_typename(given)} in converted object")
+        for name, value in given.items():
+            if not isinstance(value, str):
+                raise ConversionError(
+                    f"metadata.{key}[{name}] must be a string, but is {go_typename(value)} in converted object"
+                )
+        if given != before.get(key):
+            _check(given, key)
+        meta[key] = given
+    return meta
+
+
+def _check(given: Tree, key: str) -> None:
+    if key == "labels":
+        causes = list(metadata.labels(given, "metadata.labels"))
+    else:
+        causes = list(metadata.annotation_causes(given, "metadata.annotation"))
+    if causes:
+        told = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+        raise ConversionError(f"[{told}]" if len(causes) > 1 else told)

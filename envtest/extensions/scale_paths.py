@@ -1,0 +1,113 @@
+"""The scale of custom resources: where their replicas are kept, and what may stand there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from envtest.kinds.scale import scale_of
+from opsdk.apiserver import problems
+from opsdk.apiserver.field_errors import FieldError, invalid
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.tree.go_text import go_typename, go_value
+
+_MOST: Final = 2**31 - 1
+
+
+class _MisplacedError(Exception):
+    """Something else stands where a part of the scale should be; the text is the server's."""
+
+
+class ScalePaths:
+    """Where a custom resource keeps its replicas."""
+
+    def __init__(self, paths: Mapping[str, Any]) -> None:
+        self._spec = paths["specReplicasPath"]
+        self._status = paths["statusReplicasPath"]
+        self._selector = paths.get("labelSelectorPath") or ""
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """The path of the replicas as field owners are recorded."""
+        return tuple(f"f:{key}" for key in _keys(self._spec))
+
+    def show(self, obj: Tree) -> Tree:
+        """The scale of an object."""
+        found = self.to_write(obj)
+        if _nested(obj, self._spec, int, None) is None:
+            raise problems.internal(f'the spec replicas field "{self._spec}" does not exist')
+        return found
+
+    def to_write(self, obj: Tree) -> Tree:
+        """The same, where the object may be without replicas: a write brings them."""
+        try:
+            replicas = _nested(obj, self._spec, int, 0)
+            status: Tree = {"replicas": _nested(obj, self._status, int, 0)}
+            selector = _nested(obj, self._selector, str, "") if self._selector else ""
+        except _MisplacedError as error:
+            raise problems.plain(str(error)) from None
+        if selector:
+            status["selector"] = selector
+        return scale_of(obj, replicas=replicas, status=status)
+
+    def put(self, obj: Tree, replicas: int) -> None:
+        """Set the replicas."""
+        *parents, last = _keys(self._spec)
+        for depth, key in enumerate(parents):
+            found: Any = obj.setdefault(key, {})
+            if not isinstance(found, dict):
+                at = ".".join(parents[: depth + 1])
+                raise problems.plain(f"value cannot be set because .{at} is not a map[string]interface{{}}")
+            obj = found
+        obj[last] = replicas
+
+    def check(self, obj: Tree, *, status_only: bool = False) -> Iterator[FieldError]:
+        """What is wrong with the numbers and the selector of an object, whatever its schema says."""
+        if not status_only:
+            yield from _check_count(obj, self._spec)
+        yield from _check_count(obj, self._status)
+        if self._selector:
+            try:
+                _nested(obj, self._selector, str, "")
+            except _MisplacedError as error:
+                yield invalid(self._selector, "", str(error))
+
+
+def _check_count(obj: Tree, path: str) -> Iterator[FieldError]:
+    try:
+        found = _nested(obj, path, int, 0)
+    except _MisplacedError as error:
+        yield invalid(path, 0, str(error))
+        return
+    if found < 0:
+        yield invalid(path, found, "should be a non-negative integer")
+    elif found > _MOST:
+        yield invalid(path, found, f"should be less than or equal to {_MOST}")
+
+
+def _keys(path: str) -> list[str]:
+    return str(path).removeprefix(".").split(".")
+
+
+def _nested(obj: Tree, path: str, kind: type, zero: Any) -> Any:
+    """The value at `path`, `zero` where there is none."""
+    value: Any = obj
+    keys = _keys(path)
+    for depth, key in enumerate(keys):
+        if value is None:
+            return zero
+        if not isinstance(value, dict):
+            raise _misplaced(keys[: depth + 1], value, "map[string]interface{}")
+        if key not in value:
+            return zero
+        value = value[key]
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise _misplaced(keys, value, "int64" if kind is int else "string")
+    return value
+
+
+def _misplaced(keys: list[str], value: Any, wanted: str) -> _MisplacedError:
+    at = ".".join(keys)
+    return _MisplacedError(
+        f".{at} accessor error: {go_value(value)} is of the type {go_typename(value)}, expected {wanted}"
+    )
