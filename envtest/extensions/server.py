@@ -32,6 +32,7 @@ from opsdk.tree.shape import Shape
 from opsdk.web.response import Response
 
 _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_LAST_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 _SUB_VERBS = ("get", "patch", "update")
 
 
@@ -50,7 +51,7 @@ class _Defined:
 
     @property
     def terminating(self) -> bool:
-        return bool(self.definition["metadata"].get("deletionTimestamp"))
+        return is_true(self.definition, "Terminating")
 
 
 class ExtensionServer:
@@ -105,9 +106,7 @@ class ExtensionServer:
         """See `Listener`."""
         obj = self._find(name)
         if obj is None:
-            self._defined.pop(name, None)
-            self.turned()
-            await self._recheck(context)
+            await self._forget(context, name)
             return
         if obj["metadata"].get("deletionTimestamp"):
             self._compile(obj)
@@ -140,14 +139,16 @@ class ExtensionServer:
             await self._write_status(context, obj, status)
 
     async def _write_status(self, context: Context, obj: Tree, status: Tree) -> None:
-        manager = FieldManager(shape=self._model.shape, api_version="apiextensions.k8s.io/v1", subresource="status")
-
         async def put(current: Tree | None) -> Tree:
             base = obj if current is None else current
-            wanted: Tree = copy_tree({**base, "status": status})
-            return manager.update(base, wanted, manager="kube-apiserver", now=context.timestamp())
+            return self._stamped(context, base, {**base, "status": status})
 
         await self._definitions.storage.guaranteed_update(self._definitions.key("", obj["metadata"]["name"]), put)
+
+    def _stamped(self, context: Context, before: Tree, after: Tree) -> Tree:
+        """`after` with the owners that it has when the server itself writes it."""
+        manager = FieldManager(shape=self._model.shape, api_version="apiextensions.k8s.io/v1", subresource="status")
+        return manager.update(before, copy_tree(after), manager="kube-apiserver", now=context.timestamp())
 
     async def _clean(self, context: Context, name: str) -> None:
         """Delete every object of a definition that is going; then let it go."""
@@ -171,8 +172,7 @@ class ExtensionServer:
     async def _terminate(self, context: Context, obj: Tree) -> None:
         text = "CustomResource deletion is in progress"
         new = condition("Terminating", "True", "InstanceDeletionInProgress", text, context.timestamp())
-        conditions = put_condition(list((obj.get("status") or {}).get("conditions") or []), new)
-        await self._write_status(context, obj, {**(obj.get("status") or {}), "conditions": conditions})
+        await self._write_status(context, obj, _with_condition(obj, new))
         found = self._find(obj["metadata"]["name"])
         if found is not None:
             self._compile(found)
@@ -181,24 +181,33 @@ class ExtensionServer:
         async def drop(current: Tree | None) -> Tree | Remove:
             if current is None:
                 raise NotFoundError(name)
-            wanted: Tree = copy_tree(current)
-            left = [f for f in wanted["metadata"].get("finalizers") or () if f != CLEANUP]
-            wanted["metadata"]["finalizers"] = left
-            if left:
-                return wanted
-            del wanted["metadata"]["finalizers"]
-            return Remove(wanted)
+            new = condition(
+                "Terminating", "False", "InstanceDeletionCompleted", "removed all instances", context.timestamp()
+            )
+            left = [f for f in current["metadata"].get("finalizers") or () if f != CLEANUP]
+            meta = {key: value for key, value in current["metadata"].items() if key != "finalizers"}
+            meta |= {"finalizers": left} if left else {}
+            after = {**current, "metadata": meta, "status": _with_condition(current, new)}
+            wanted = self._stamped(context, current, after)
+            return wanted if left else Remove(wanted)
 
         try:
             await self._definitions.storage.guaranteed_update(self._definitions.key("", name), drop)
         except NotFoundError:
             return
-        if self._find(name) is None:
-            defined = self._defined.pop(name, None)
-            if defined is not None:
-                self._any_store(defined).storage.forget(self._any_store(defined).prefix)
-            self.turned()
-            await self._recheck(context)
+        found = self._find(name)
+        if found is not None:
+            self._compile(found)
+        else:
+            await self._forget(context, name)
+
+    async def _forget(self, context: Context, name: str) -> None:
+        """Serve a definition no more; who watches its objects is told so by the end of the stream."""
+        defined = self._defined.pop(name, None)
+        if defined is not None:
+            self._any_store(defined).storage.forget(self._any_store(defined).prefix)
+        self.turned()
+        await self._recheck(context)
 
     @staticmethod
     def _any_store(defined: _Defined) -> Store:
@@ -340,16 +349,21 @@ class ExtensionServer:
         """See `Delegate`."""
         found: dict[str, dict[str, list[Installed]]] = {}
         for defined in self._defined.values():
-            if defined.terminating or not is_true(defined.definition, "Established"):
+            if not is_true(defined.definition, "Established"):
                 continue
             for version in defined.order:
-                resources = [s for (v, _), s in defined.served.items() if v == version]
+                resources = [_shown(s, defined) for (v, _), s in defined.served.items() if v == version]
                 found.setdefault(defined.group, {}).setdefault(version, []).extend(resources)
         made = [
             ServedGroup(group, [ServedVersion(v, versions[v]) for v in sorted(versions, key=version_priority)])
             for group, versions in sorted(found.items())
         ]
         return [*made, *self._delegate.groups()]
+
+
+def _shown(served: Installed, defined: _Defined) -> Installed:
+    """What discovery says of a resource: while all its objects go, nothing is to be written."""
+    return replace(served, verbs=_LAST_VERBS) if defined.terminating and not served.info.subresource else served
 
 
 def _nothing() -> None:
@@ -382,6 +396,11 @@ class _Shapes(Mapping[str, Shape]):
 
     def __len__(self) -> int:
         return len(self._models)
+
+
+def _with_condition(definition: Tree, new: Tree) -> Tree:
+    status = definition.get("status") or {}
+    return {**status, "conditions": put_condition(list(status.get("conditions") or []), new)}
 
 
 def _reason(definition: Tree, kind: str) -> str:

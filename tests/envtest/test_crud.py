@@ -170,3 +170,18 @@ async def test_services_get_addresses_of_their_own() -> None:
         assert (await call("POST", url, service("three", clusterIP=one))).status == 422
         await call("DELETE", f"{url}/one")
         assert (await call("POST", url, service("three", clusterIP=one))).status == 201
+
+
+async def test_a_page_of_selected_objects_does_not_look_ahead() -> None:
+    """Where objects follow the last one that was taken there is a next page, though nothing on it may be selected."""
+    async with Environment() as env:
+        call = Caller(env)
+        for name, kind in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "y")):
+            await call("POST", CM, {"metadata": {"name": name, "labels": {"kind": kind}}})
+        for kind, names, more in (("x", ["a", "c"], True), ("y", ["b", "d"], False)):
+            page = (await call("GET", f"{CM}?limit=2&labelSelector=kind={kind}")).json
+            assert [item["metadata"]["name"] for item in page["items"]] == names
+            assert bool(page["metadata"].get("continue")) is more
+        token = (await call("GET", f"{CM}?limit=2&labelSelector=kind=x")).json["metadata"]["continue"]
+        last = (await call("GET", f"{CM}?limit=2&labelSelector=kind=x&continue={token}")).json
+        assert (last["items"], last["metadata"].get("continue")) == ([], None)

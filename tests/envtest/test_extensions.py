@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -220,3 +221,29 @@ async def test_objects_that_fit_their_schema_no_more_can_be_mended() -> None:
         assert applied.json["message"] == f"{told} {misfit} to smd typed: {fault}"
         mended = await call("PATCH", f"{URL}/w", {"spec": {"note": "n"}}, content_type=MERGE)
         assert mended.json["spec"] == {"note": "n", "size": 2}
+
+
+async def test_a_definition_that_something_holds_serves_when_its_objects_are_gone() -> None:
+    """While the objects go nothing is created; then the condition says so, and what still holds it does not matter."""
+    async with Environment() as env:
+        call = Caller(env)
+        held = definition()
+        held["metadata"]["finalizers"] = ["x.io/y"]
+        await call("POST", CRDS, held)
+        await call("POST", URL, {**widget(), "metadata": {"name": "w", "finalizers": ["x.io/z"]}})
+        assert (await call("DELETE", f"{CRDS}/widgets.demo.io")).status == 200
+        assert (await call("POST", URL, widget("other"))).json["message"].endswith("definition is terminating")
+        listed = {r["name"]: r["verbs"] for r in (await call("GET", "/apis/demo.io/v1")).json["resources"]}
+        assert listed["widgets"] == ["delete", "deletecollection", "get", "list", "watch"]
+        assert listed["widgets/status"] == ["get", "patch", "update"]
+        await call("PATCH", f"{URL}/w", {"metadata": {"finalizers": None}}, content_type=MERGE)
+        found = (await call("GET", f"{CRDS}/widgets.demo.io")).json
+        assert found["metadata"]["finalizers"] == ["x.io/y"]
+        [condition] = [c for c in found["status"]["conditions"] if c["type"] == "Terminating"]
+        assert (condition["status"], condition["reason"]) == ("False", "InstanceDeletionCompleted")
+        assert (await call("POST", URL, widget("other"))).status == 201
+        async with call.watch(f"{URL}?watch=true&resourceVersion={found['metadata']['resourceVersion']}") as events:
+            assert (await asyncio.wait_for(events.get(), 5))["object"]["metadata"]["name"] == "other"
+            await call("PATCH", f"{CRDS}/widgets.demo.io", {"metadata": {"finalizers": None}}, content_type=MERGE)
+            assert await asyncio.wait_for(events.get(), 5) is None
+        assert (await call("GET", URL)).status == 404

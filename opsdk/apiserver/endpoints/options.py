@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from opsdk.api.selectors import FieldRequirement, FieldSelector
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.apiserver.endpoints.json_syntax import first_fault
@@ -61,12 +62,12 @@ class ListOptions:
 
 def list_options(query: Query, *, name: str = "") -> ListOptions:
     """Read and check; `name` is that of a deprecated watch path."""
-    fields = query.get("fieldSelector")
+    fields = parse_fields(query.get("fieldSelector"))
     if name:
-        fields = f"{fields},metadata.name={name}" if fields else f"metadata.name={name}"
+        fields = _of_one(fields, name)
     initial = query.get("sendInitialEvents")
     return ListOptions(
-        selection=Selection(labels=parse_labels(query.get("labelSelector")), fields=parse_fields(fields)),
+        selection=Selection(labels=parse_labels(query.get("labelSelector")), fields=fields),
         version=query.get("resourceVersion"),
         match=query.get("resourceVersionMatch"),
         limit=max(number(query, "limit") or 0, 0),
@@ -75,6 +76,14 @@ def list_options(query: Query, *, name: str = "") -> ListOptions:
         bookmarks="allowWatchBookmarks" in query and is_true(query.get("allowWatchBookmarks")),
         initial_events=is_true(initial) if initial else None,
     )
+
+
+def _of_one(fields: FieldSelector, name: str) -> FieldSelector:
+    """What selects the object that the path names; who selects anything must select that one too."""
+    wanted = FieldRequirement("metadata.name", name)
+    if fields.requirements and wanted not in fields.requirements:
+        raise problems.bad_request("fieldSelector metadata.name doesn't match requested name")
+    return fields if fields.requirements else FieldSelector((wanted,))
 
 
 def _forbidden(field: str, why: str) -> Cause:

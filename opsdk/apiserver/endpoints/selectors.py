@@ -133,15 +133,26 @@ def _is_int64(text: str) -> bool:
     return bool(re.fullmatch(r"[-+]?[0-9]{1,19}", text)) and -(2**63) <= int(text) < 2**63
 
 
+_TERM = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.?)|([,=])", re.DOTALL)
+
+
 def parse_fields(text: str) -> FieldSelector:
-    """A field selector; what cannot be read is a 400."""
+    """A field selector; what cannot be read is a 400. Its terms are looked at in their order as texts."""
     found: list[FieldRequirement] = []
-    for part in re.findall(r"(?:\\.|[^,\\])+", text):
-        match = re.fullmatch(r"((?:\\.|[^=!\\])*?)(!=|==|=)((?:\\.|[^\\])*)", part)
+    for part in sorted(re.findall(r"(?:\\.|[^,\\]|\\$)+", text, re.DOTALL)):
+        match = _TERM.fullmatch(part)
         if match is None:
             raise _bad(f"invalid selector: '{text}'; can't understand '{part}'")
-        key, mark, value = match.groups()
-        if strange := re.search(r"\\[^\\,=]", value):
-            raise _bad(f"invalid field selector: invalid escape sequence: {strange[0]}")
-        found.append(FieldRequirement(key, re.sub(r"\\(.)", r"\1", value), mark == "!="))
+        key, mark, value = match[1], match[2], _ESCAPED.sub(_unescaped, match[3])
+        if key or value:
+            found.append(FieldRequirement(key, value, mark == "!="))
     return FieldSelector(tuple(found))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[2]:
+        raise _bad(f"invalid field selector: unescaped character in value: {ord(match[2])}")
+    if match[1] not in ("\\", ",", "=") or not match[1]:
+        raise _bad(f"invalid field selector: invalid escape sequence: {match[0]}")
+    return match[1]

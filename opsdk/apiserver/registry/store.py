@@ -119,7 +119,7 @@ class Store:
             return self.list_now(context.namespace, query)
         self.check_fields(query.selection)
         found: list[Tree] = []
-        revision, prefix, last = query.revision, self.key_prefix(context.namespace), ""
+        revision, prefix = query.revision, self.key_prefix(context.namespace)
         start = _start(prefix, query)
         while True:
             page = self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
@@ -127,12 +127,11 @@ class Store:
             kept = await recall(self.codec, [value for _, value in page.items])
             if query.selection.everything:
                 return Listed(kept, revision, _after(prefix, page), page.remaining)
-            for (key, _), value in zip(page.items, kept, strict=True):
+            for index, value in enumerate(kept):
                 if self.matches(query.selection, value):
-                    if query.limit and len(found) == query.limit:
-                        return Listed(found, revision, f"{last.removeprefix(prefix)}\0")
                     found.append(value)
-                    last = key
+                    if len(found) == query.limit:
+                        return Listed(found, revision, _rest(prefix, page, index))
             if not start:
                 return Listed(found, revision)
 
@@ -146,20 +145,19 @@ class Store:
         return self._filtered(prefix, query)
 
     def _filtered(self, prefix: str, query: ListQuery) -> Listed:
-        found: list[tuple[str, Tree]] = []
+        found: list[Tree] = []
         start, revision = _start(prefix, query), query.revision
         while True:
             page = self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
             revision = page.revision
-            for key, value in page.items:
-                if not self.matches(query.selection, value):
-                    continue
-                if query.limit and len(found) == query.limit:
-                    return Listed([v for _, v in found], revision, f"{found[-1][0].removeprefix(prefix)}\0")
-                found.append((key, value))
+            for index, (_, value) in enumerate(page.items):
+                if self.matches(query.selection, value):
+                    found.append(value)
+                    if len(found) == query.limit:
+                        return Listed(found, revision, _rest(prefix, page, index))
             start = page.next_key
             if not start:
-                return Listed([v for _, v in found], revision)
+                return Listed(found, revision)
 
     def check_fields(self, selection: Selection) -> None:
         """Refuse field selectors that the kind does not know."""
@@ -460,6 +458,12 @@ def _start(prefix: str, query: ListQuery) -> str:
 def _after(prefix: str, page: Page) -> str:
     """Where the list goes on after this page, if it does: right behind its last key."""
     return f"{page.items[-1][0].removeprefix(prefix)}\0" if page.next_key else ""
+
+
+def _rest(prefix: str, page: Page, index: int) -> str:
+    """Where a list goes on that has enough, if anything follows: whether it matches is not looked at."""
+    at_end = index == len(page.items) - 1 and not page.next_key
+    return "" if at_end else f"{page.items[index][0].removeprefix(prefix)}\0"
 
 
 class StatusStore:
