@@ -17,6 +17,10 @@ _KUBELET = 10250
 _DAY = 86400
 _FAMILIES = ("IPv4", "IPv6")
 _POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_SET = "may not change once set"
+_MODE = "service.kubernetes.io/topology-mode"
+_HINTS = "service.kubernetes.io/topology-aware-hints"
+_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
 
 
@@ -32,8 +36,13 @@ def externally_accessible(spec: Tree) -> bool:
     return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
-def validate_service(spec: Tree) -> Iterator[Cause]:
-    """A service's spec."""
+def validate_service(obj: Tree) -> Iterator[Cause]:
+    """A service."""
+    spec: Tree = obj["spec"]
+    notes = obj["metadata"].get("annotations") or {}
+    if _MODE in notes and _HINTS in notes and notes[_MODE] != notes[_HINTS]:
+        text = f"must match annotations[{_HINTS}] when both are specified"
+        yield problems.invalid_value(f"metadata.annotations[{_MODE}]", notes[_MODE], text)
     kind, ports = spec.get("type", ""), spec.get("ports") or []
     if not ports and not is_headless(spec) and kind != "ExternalName":
         yield problems.required("spec.ports")
@@ -49,18 +58,18 @@ def validate_service(spec: Tree) -> Iterator[Cause]:
         yield from special_address(address, f"spec.externalIPs[{index}]")
     yield from rules.one_of(kind, _TYPES, "spec.type")
     yield from _duplicates(ports, kind)
-    yield from _balancer(spec, kind)
+    yield from _balancer(obj)
     yield from _traffic(spec)
 
 
 def _by_type(spec: Tree, kind: str) -> Iterator[Cause]:
-    if kind in ("LoadBalancer", "NodePort") and is_headless(spec):
-        yield problems.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "LoadBalancer":
         for index, port in enumerate(spec.get("ports") or ()):
             if port.get("port") == _KUBELET:
                 text = f"may not expose port {_KUBELET} externally since it is used by kubelet"
-                yield problems.invalid_value(f"spec.ports[{index}].port", _KUBELET, text)
+                yield problems.invalid_value(f"spec.ports[{index}]", _KUBELET, text)
+    if kind in ("LoadBalancer", "NodePort") and is_headless(spec):
+        yield problems.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
         for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if spec.get(key):
@@ -85,7 +94,7 @@ def _port(port: Tree, path: str, seen: set[str], *, alone: bool) -> Iterator[Cau
     yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{path}.protocol")
     yield from rules.port_or_name(port.get("targetPort", 0), f"{path}.targetPort")
     protocol = port.get("appProtocol")
-    if protocol:
+    if protocol is not None:
         yield from rules.each(names.qualified_name(protocol), protocol, f"{path}.appProtocol")
 
 
@@ -173,22 +182,42 @@ def _duplicates(ports: Sequence[Tree], kind: str) -> Iterator[Cause]:
         keys.add(key)
 
 
-def _balancer(spec: Tree, kind: str) -> Iterator[Cause]:
-    for index, text in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        path = f"spec.loadBalancerSourceRanges[{index}]"
-        yield from block(text.strip(), path)
-    if kind == "LoadBalancer":
-        if spec.get("allocateLoadBalancerNodePorts") is None:
-            yield problems.required("spec.allocateLoadBalancerNodePorts")
-        if spec.get("loadBalancerClass") is not None:
-            name = spec["loadBalancerClass"]
-            yield from rules.each(names.qualified_name(name), name, "spec.loadBalancerClass")
+def _balancer(obj: Tree) -> Iterator[Cause]:
+    spec: Tree = obj["spec"]
+    balanced = spec.get("type") == "LoadBalancer"
+    yield from _ranges(obj, balanced=balanced)
+    if spec.get("allocateLoadBalancerNodePorts") is not None and not balanced:
+        yield problems.not_allowed("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED)
+    if spec.get("allocateLoadBalancerNodePorts") is None and balanced:
+        yield problems.required("spec.allocateLoadBalancerNodePorts")
+    yield from _class(spec)
+
+
+def _ranges(obj: Tree, *, balanced: bool) -> Iterator[Cause]:
+    """Who may come: in the spec, or else in the annotation that was there before."""
+    found, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
+    notes: dict[str, str] = obj["metadata"].get("annotations") or {}
+    if not found and _RANGES not in notes:
         return
-    if spec.get("loadBalancerSourceRanges"):
-        yield problems.not_allowed("spec.LoadBalancerSourceRanges", _ONLY_BALANCED)
-    for key in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
-        if spec.get(key) is not None:
-            yield problems.not_allowed(f"spec.{key}", _ONLY_BALANCED)
+    text = "" if found else notes[_RANGES].strip()
+    if not found:
+        path = f"metadata.annotations[{_RANGES}]"
+    if not balanced:
+        yield problems.not_allowed(path, _ONLY_BALANCED)
+    for index, part in enumerate(found):
+        yield from block(part.strip(), f"{path}[{index}]")
+    for part in text.split(",") if text else ():
+        yield from block(part.strip(), path)
+
+
+def _class(spec: Tree) -> Iterator[Cause]:
+    name, path = spec.get("loadBalancerClass"), "spec.loadBalancerClass"
+    if name is None:
+        return
+    if spec.get("type") == "LoadBalancer":
+        yield from rules.each(names.qualified_name(name), name, path)
+    else:
+        yield problems.not_allowed(path, _ONLY_BALANCED)
 
 
 def _traffic(spec: Tree) -> Iterator[Cause]:
@@ -198,33 +227,65 @@ def _traffic(spec: Tree) -> Iterator[Cause]:
     elif outside:
         text = "may only be set for externally-accessible services"
         yield problems.invalid_value("spec.externalTrafficPolicy", outside, text)
-    check = spec.get("healthCheckNodePort")
-    if check:
-        yield from rules.port_number(check, "spec.healthCheckNodePort")
-        if spec.get("type") != "LoadBalancer" or outside != "Local":
-            text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-            yield problems.invalid_value("spec.healthCheckNodePort", check, text)
-    if spec.get("trafficDistribution") is not None:
-        allowed = ("PreferClose", "PreferSameNode", "PreferSameZone")
-        yield from rules.one_of(spec["trafficDistribution"], allowed, "spec.trafficDistribution")
+    yield from _health(spec)
     inside = spec.get("internalTrafficPolicy")
     if inside is None:
         if spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
             yield problems.required("spec.internalTrafficPolicy")
     elif inside not in ("Cluster", "Local"):
         yield problems.unsupported("spec.internalTrafficPolicy", inside, ("Cluster", "Local"))
+    if spec.get("trafficDistribution") is not None:
+        allowed = ("PreferClose", "PreferSameNode", "PreferSameZone")
+        yield from rules.one_of(spec["trafficDistribution"], allowed, "spec.trafficDistribution")
+
+
+def checked(spec: Tree) -> bool:
+    """Whether balancers ask each node for the health of the service."""
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _health(spec: Tree) -> Iterator[Cause]:
+    port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
+    if checked(spec):
+        if not port:
+            yield problems.required(path)
+        else:
+            yield from rules.port_number(port, path)
+    elif port:
+        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield problems.invalid_value(path, port, text)
 
 
 def validate_change(spec: Tree, old: Tree) -> Iterator[Cause]:
-    """What stays once it is set."""
-    before, now = old.get("clusterIPs") or [], spec.get("clusterIPs") or []
-    named = "ExternalName" in (spec.get("type"), old.get("type"))
-    if not named and before and now and before[0] != now[0]:
-        yield problems.invalid_value("spec.clusterIPs[0]", now, "may not change once set")
+    """What stays once it is set: the first address and its family, and the class of a balancer."""
+    if "ExternalName" not in (spec.get("type"), old.get("type")):
+        if not (is_headless(spec) and is_headless(old)):
+            yield from _kept(spec, old, "clusterIPs", "clusterIP")
+        yield from _kept(spec, old, "ipFamilies", "ipFamily")
     both = spec.get("type") == old.get("type") == "LoadBalancer"
     if both and spec.get("loadBalancerClass") != old.get("loadBalancerClass"):
         shown = spec.get("loadBalancerClass")
-        yield problems.invalid_value("spec.loadBalancerClass", shown, "may not change once set")
+        yield problems.invalid_value("spec.loadBalancerClass", shown, _SET)
+    yield from _class(spec)
+
+
+def _kept(spec: Tree, old: Tree, key: str, word: str) -> Iterator[Cause]:
+    """The second of two may come and go, the first stays."""
+    now, before = spec.get(key) or [], old.get(key) or []
+    if len(now) == len(before):
+        for index, (new, was) in enumerate(zip(now, before, strict=True)):
+            if new != was:
+                place = index if key == "clusterIPs" else 0
+                yield problems.invalid_value(f"spec.{key}[{place}]", now, _SET)
+        return
+    if before and not now:
+        yield problems.invalid_value(f"spec.{key}[0]", None, f"primary {word} can not be unset")
+    if before and now and now[0] != before[0]:
+        yield problems.invalid_value(f"spec.{key}[0]", now, _SET)
+    policy = spec.get("ipFamilyPolicy")
+    if len(before) > len(now) == 1 and policy != "SingleStack":
+        text = f"must be set to 'SingleStack' when releasing the secondary {word}"
+        yield problems.invalid_value("spec.ipFamilyPolicy", policy, text)
 
 
 def validate_status(obj: Tree) -> Iterator[Cause]:

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.kind_warnings import service_warnings
+from envtest.kinds.service_ports import FIRST_NODE_PORT, LAST_NODE_PORT, Ports
 from envtest.kinds.service_rules import (
+    checked,
     externally_accessible,
     is_headless,
     validate_change,
@@ -26,7 +28,6 @@ from opsdk.errors import Cause
 
 DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
 """Where cluster addresses come from unless something else is asked for, as in Go's envtest."""
-FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
 # The first addresses are left to those who ask for a certain one.
 _LEFT_FREE = 16
 _PORTS_LEFT_FREE = 86
@@ -148,6 +149,7 @@ class ServiceStrategy(TableStrategy):
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
         self._allocate(obj)
+        self._allocate_ports(obj, None)
 
     def _allocate(self, obj: Tree) -> None:
         spec = obj["spec"]
@@ -160,8 +162,6 @@ class ServiceStrategy(TableStrategy):
             spec["clusterIPs"] = [spec["clusterIP"]]
         else:
             self._check_addresses(obj)
-        if _wants_ports(spec):
-            self._ports(obj)
 
     def _refuse(self, obj: Tree, *causes: Cause) -> None:
         if causes:
@@ -205,32 +205,22 @@ class ServiceStrategy(TableStrategy):
                 text = f"failed to allocate IP {address}: {why}"
                 self._refuse(obj, problems.invalid_value("spec.clusterIPs", shown, text))
 
-    def _ports(self, obj: Tree) -> None:
-        spec, uid = obj["spec"], obj["metadata"].get("uid")
-        taken: set[tuple[int, str]] = set()
-        numbers: set[int] = set()
-        for index, port in enumerate(spec.get("ports") or ()):
-            number = port.get("nodePort")
-            if not number:
-                continue
-            path, why = f"spec.ports[{index}].nodePort", ""
-            if not FIRST_NODE_PORT <= number <= LAST_NODE_PORT:
-                valid = f"{FIRST_NODE_PORT}-{LAST_NODE_PORT}"
-                why = f"provided port is not in the valid range. The range of valid ports is {valid}"
-            elif self.pool.ports.get(number, uid) != uid or (number, port.get("protocol", "")) in taken:
-                why = "provided port is already allocated"
-            if why:
-                self._refuse(obj, problems.invalid_value(path, number, why))
-            taken.add((number, port.get("protocol", "")))
-            numbers.add(number)
-        for port in spec.get("ports") or ():
-            if not port.get("nodePort"):
-                port["nodePort"] = self.pool.port(numbers)
-                numbers.add(port["nodePort"])
+    def _allocate_ports(self, obj: Tree, old: Tree | None) -> None:
+        """Ports of nodes for those that want some, and one for questions about health."""
+        spec, uid = obj["spec"], obj["metadata"].get("uid", "")
+        ports = Ports(self.pool, uid)
+        if spec.get("type") in ("NodePort", "LoadBalancer"):
+            allocate = ports.new if old is None else ports.changed
+            self._refuse(obj, *allocate(spec.get("ports") or (), wanted=_wants_ports(spec)))
+        if checked(spec):
+            if old is not None and checked(old):
+                self._refuse(obj, *_same_health(spec, old))
+            else:
+                ports.health(spec)
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See the rules."""
-        return list(validate_service(obj["spec"]))
+        return list(validate_service(obj))
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
         """See `service_warnings`."""
@@ -245,11 +235,15 @@ class ServiceStrategy(TableStrategy):
         _synchronize(spec, before)
         if "ExternalName" not in (spec.get("type"), before.get("type")):
             for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-                if not spec.get(key) and before.get(key):
+                moved = key == "clusterIPs" and spec.get("clusterIP") != before.get("clusterIP")
+                if not moved and not spec.get(key) and before.get(key):
                     spec[key] = before[key]
         if _wants_ports(spec) and _wants_ports(before):
             _keep_ports(spec, before)
+        if checked(spec) and checked(before) and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
         self._allocate(obj)
+        self._allocate_ports(obj, before)
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The address stays."""
@@ -335,8 +329,10 @@ def _drop_by_type(spec: Tree, old: Tree) -> None:
             port.pop("nodePort", None)
     if externally_accessible(old) and not externally_accessible(spec):
         _drop_same(spec, old, "externalTrafficPolicy")
+    if checked(old) and not checked(spec):
+        _drop_same(spec, old, "healthCheckNodePort")
     if before == "LoadBalancer" and kind != "LoadBalancer":
-        _drop_same(spec, old, "allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
+        _drop_same(spec, old, "allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
 def _drop_same(spec: Tree, old: Tree, *keys: str) -> None:
@@ -354,6 +350,14 @@ def _synchronize(spec: Tree, old: Tree) -> None:
         spec["clusterIPs"] = [spec["clusterIP"]]
     else:
         spec.pop("clusterIPs", None)
+
+
+def _same_health(spec: Tree, old: Tree) -> Iterator[Cause]:
+    """The port for questions about health stays."""
+    port = spec.get("healthCheckNodePort", 0)
+    if port != old.get("healthCheckNodePort", 0):
+        text = "cannot change healthCheckNodePort on loadBalancer service with externalTraffic=Local during update"
+        yield problems.invalid_value("spec.healthCheckNodePort", port, text)
 
 
 def _keep_ports(spec: Tree, old: Tree) -> None:

@@ -1,0 +1,105 @@
+"""Ports of nodes for services: asked for, kept, or found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+FIRST_NODE_PORT: Final = 30000
+LAST_NODE_PORT: Final = 32767
+_OUTSIDE: Final = (
+    "provided port is not in the valid range. The range of valid ports is"
+    f" {FIRST_NODE_PORT}-{LAST_NODE_PORT}"
+)  # fmt: skip
+_TAKEN: Final = "provided port is already allocated"
+
+
+class Free(Protocol):
+    """Knows which ports are in use, and by whom."""
+
+    @property
+    def ports(self) -> Mapping[int, str]:
+        """Who has which port."""
+        ...
+
+    def port(self, taken: set[int]) -> int:
+        """A free one that is not in `taken` either."""
+        ...
+
+
+class Ports:
+    """The ports of one service, while they are chosen; nothing is in use before the service is stored.
+
+    Args:
+        free: the ports of all services.
+        uid: whose these are.
+    """
+
+    def __init__(self, free: Free, uid: str) -> None:
+        self._free = free
+        self._uid = uid
+        self._chosen: set[int] = set()
+
+    def _take(self, number: int) -> str:
+        """Why a certain port cannot be had."""
+        if not FIRST_NODE_PORT <= number <= LAST_NODE_PORT:
+            return _OUTSIDE
+        if number in self._chosen or self._free.ports.get(number, self._uid) != self._uid:
+            return _TAKEN
+        self._chosen.add(number)
+        return ""
+
+    def _find(self) -> int:
+        number = self._free.port(self._chosen)
+        self._chosen.add(number)
+        return number
+
+    def new(self, ports: Sequence[Tree], *, wanted: bool) -> Iterator[Cause]:
+        """Of a new service: ports of one number share one port of the nodes, whatever their protocols are."""
+        shared: dict[int, int] = {}
+        asked = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
+        for index, port in enumerate(ports):
+            number, mine = port.get("port", 0), port.get("nodePort") or 0
+            if not mine and not wanted:
+                continue
+            known = shared.get(number, 0)
+            why = ""
+            if not known:
+                known = asked.get(number, 0)
+                why = self._take(known) if known else ""
+                known = known or self._find()
+                shared[number] = port["nodePort"] = known
+            elif not mine:
+                port["nodePort"] = known
+            elif mine != known:
+                why, known = self._take(mine), mine
+            if why:
+                yield problems.invalid_value(f"spec.ports[{index}].nodePort", known, why)
+                return
+
+    def changed(self, ports: Sequence[Tree], *, wanted: bool) -> Iterator[Cause]:
+        """Of a service that has some already: what is new is looked for."""
+        mine = {number for number, uid in self._free.ports.items() if uid == self._uid}
+        for index, port in enumerate(ports):
+            number = port.get("nodePort") or 0
+            if not number and wanted:
+                port["nodePort"] = self._find()
+            elif number and number not in mine and number not in self._chosen:
+                why = self._take(number)
+                if why:
+                    yield problems.invalid_value(f"spec.ports[{index}].nodePort", number, why)
+                    return
+
+    def health(self, spec: Tree) -> None:
+        """The port that balancers ask for the health of a node."""
+        number = spec.get("healthCheckNodePort") or 0
+        if not number:
+            spec["healthCheckNodePort"] = self._find()
+            return
+        why = self._take(number)
+        if why:
+            raise problems.internal(f"failed to allocate requested HealthCheck NodePort {number}: {why}")
