@@ -77,7 +77,7 @@ def validate_pod_resources(spec: Tree, path: str) -> Iterator[Cause]:
 
 def _amount(name: str, amount: str, path: str) -> Iterator[Cause]:
     if name not in _WHOLE and not name.startswith("hugepages-"):
-        yield problems.unsupported(path, name, _WHOLE)
+        yield problems.unsupported(path, name, ("cpu", "hugepages-", "memory"))
     yield from resource_names.amount(name, amount, path)
 
 

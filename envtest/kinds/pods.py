@@ -4,23 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from envtest.kinds.annotation_rules import validate_annotations_update, validate_pod_annotations
 from envtest.kinds.base import TableStrategy
-from envtest.kinds.pod_changes import (
-    validate_ephemeral_update,
-    validate_pod_status,
-    validate_pod_update,
-    validate_resize,
-)
-from envtest.kinds.pod_parts import containers
+from envtest.kinds.pod_changes import validate_ephemeral_update, validate_pod_update
 from envtest.kinds.pod_preparation import merge_label_keys, sync_profiles
+from envtest.kinds.pod_resizing import refused, resized, validate_resize
 from envtest.kinds.pod_rules import validate_new_pod, validate_own_pod, validate_pod_spec
+from envtest.kinds.pod_status_rules import validate_pod_status
 from envtest.kinds.pod_warnings import name_warnings, pod_warnings
+from envtest.kinds.qos import qos_class
 from envtest.tables.load import Row
-from opsdk.api.quantity import Quantity
+from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import DeleteOptions
 from opsdk.apiserver.storage.ports import Tree
@@ -35,30 +31,6 @@ def _at(*path: str) -> Any:
         return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
     return read
-
-
-def qos_class(spec: Tree) -> str:
-    """How well a pod is treated: by whether requests of processor and memory equal limits."""
-    asked, capped, everywhere = _totals(spec)
-    if not asked and not capped:
-        return "BestEffort"
-    return "Guaranteed" if everywhere and asked == capped else "Burstable"
-
-
-def _totals(spec: Tree) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
-    """Sums of requests and of limits, and whether every container has limits of both."""
-    sums: tuple[dict[str, Decimal], dict[str, Decimal]] = ({}, {})
-    everywhere = True
-    for container in containers(spec):
-        resources = container.get("resources") or {}
-        for kind, total in zip(("requests", "limits"), sums, strict=True):
-            amounts = {n: Quantity(a).value for n, a in (resources.get(kind) or {}).items() if n in ("cpu", "memory")}
-            for name, amount in amounts.items():
-                if amount > 0:
-                    total[name] = total.get(name, Decimal(0)) + amount
-            if kind == "limits" and sum(1 for amount in amounts.values() if amount > 0) < 2:
-                everywhere = False
-    return *sums, everywhere
 
 
 _NOTES = "metadata.annotations"
@@ -176,7 +148,7 @@ class EphemeralStrategy(_PartStrategy):
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The spec, and what was there before."""
-        return [*self._check(obj), *validate_ephemeral_update(obj["spec"], old["spec"])]
+        return [*self._check(obj), *validate_ephemeral_update(obj, old)]
 
 
 class ResizeStrategy(_PartStrategy):
@@ -184,8 +156,11 @@ class ResizeStrategy(_PartStrategy):
 
     def part(self, spec: Tree, old: Tree) -> Tree:
         """Resources of containers."""
-        return {key: spec.get(key) for key in ("containers", "initContainers", "resources")}
+        return resized(spec, old)
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The spec, and that nothing else changes."""
+        why = refused(old)
+        if why:
+            return [problems.not_allowed("[]", why)]
         return [*self._check(obj), *validate_resize(obj, old)]

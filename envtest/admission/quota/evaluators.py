@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from envtest.admission.pod_amounts import ZERO, Amounts, of_pod, read, with_overhead
 from envtest.admission.volumes import class_of
-from envtest.kinds.pods import qos_class
+from envtest.kinds.qos import qos_class
 from envtest.kinds.resource_names import COMPUTE, extended, native
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver.storage.ports import Tree

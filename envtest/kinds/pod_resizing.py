@@ -1,0 +1,97 @@
+"""Pods that get more, or less, while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from envtest.kinds.annotation_rules import MIRROR
+from envtest.kinds.qos import qos_class
+from opsdk.apiserver import problems
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import Cause
+
+_LISTS: Final = ("containers", "initContainers")
+_CHANGEABLE: Final = ("cpu", "memory")
+
+
+def resized(spec: Tree, old: Tree) -> Tree:
+    """The parts of the old spec that take amounts over from the new one: nothing else counts, nor does the order."""
+    made: Tree = {}
+    for key in _LISTS:
+        if not old.get(key):
+            continue
+        now = {c.get("name"): c.get("resources") for c in spec.get(key) or ()}
+        made[key] = [
+            {**container, "resources": now[container.get("name")] or {}} if container.get("name") in now else container
+            for container in old[key]
+        ]
+    if old.get("resources") is not None or spec.get("resources") is not None:
+        made["resources"] = spec.get("resources")
+    return made
+
+
+def refused(old: Tree) -> str:
+    """Why a pod cannot be resized at all."""
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return "static pods cannot be resized"
+    if ((old["spec"].get("os") or {}).get("name")) == "windows":
+        return "windows pods cannot be resized"
+    return ""
+
+
+def validate_resize(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """Processor and memory change, and nothing else; the quality of service stays."""
+    spec, before, status = obj["spec"], old["spec"], old.get("status") or {}
+    if (status.get("qosClass") or qos_class(before)) != qos_class(spec):
+        text = "Pod QOS Class may not change as a result of resizing"
+        yield problems.invalid_value("spec", status.get("qosClass", ""), text)
+    if not _supported(status):
+        yield problems.not_allowed("spec", "Pod running on node without support for resize")
+    yield from _kept(spec, before)
+    yield from _others(spec, before)
+
+
+def _supported(status: Tree) -> bool:
+    for container in status.get("containerStatuses") or ():
+        if (container.get("state") or {}).get("running") is not None:
+            return container.get("resources") is not None
+    return True
+
+
+def _amounts(container: Tree, kind: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (container.get("resources") or {}).get(kind) or {}
+    return found
+
+
+def _kept(spec: Tree, old: Tree) -> Iterator[Cause]:
+    """What was asked for may be less, and not nothing."""
+    for key in _LISTS:
+        for index, was in enumerate(old.get(key) or ()):
+            for kind in ("requests", "limits"):
+                now = _amounts(spec[key][index], kind)
+                if any(name not in now for name in _amounts(was, kind)):
+                    where = f"spec.{key}[{index}].resources.{kind}"
+                    yield problems.not_allowed(where, f"resource {kind} cannot be removed")
+
+
+def _others(spec: Tree, old: Tree) -> Iterator[Cause]:
+    for key in _LISTS:
+        for new, was in zip(spec.get(key) or (), old.get(key) or (), strict=True):
+            stays = key == "containers" or was.get("restartPolicy") == "Always"
+            if not stays:
+                if new != was:
+                    text = "resources for non-sidecar init containers are immutable"
+                    yield problems.not_allowed("spec", text)
+            elif _fixed(new) != _fixed(was):
+                which = "" if key == "containers" else " for sidecar containers"
+                yield problems.not_allowed("spec", f"only cpu and memory resources{which} are mutable")
+
+
+def _fixed(container: Tree) -> Tree:
+    """The resources that stay."""
+    resources = container.get("resources") or {}
+    made: Tree = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
+    for kind in ("requests", "limits"):
+        made[kind] = {n: a for n, a in _amounts(container, kind).items() if n not in _CHANGEABLE}
+    return made
