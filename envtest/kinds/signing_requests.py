@@ -18,6 +18,9 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 LEGACY: Final = "kubernetes.io/legacy-unknown"
+_VERDICTS: Final = frozenset({"Approved", "Denied"})
+_OWNED: Final = ("spec", "status")
+"""What nobody is named as the owner of, wherever it is written."""
 _DECIDED: Final = ("Approved", "Denied", "Failed")
 _USAGES: Final = (
     "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
@@ -35,6 +38,11 @@ class SigningRequestStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"spec.signerName": lambda obj: str((obj.get("spec") or {}).get("signerName", ""))}
+
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """Nobody owns anything but metadata."""
+        return _OWNED
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Any name that can stand in a path."""
@@ -131,14 +139,12 @@ def _conditions(conditions: Sequence[Tree]) -> Iterator[Cause]:
     for index, condition in enumerate(conditions):
         at, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
         yield from rules.needed(kind, f"{at}.type")
-        allowed = ("True",) if kind in _DECIDED else ("False", "True", "Unknown")
-        if status not in allowed:
-            yield problems.unsupported(f"{at}.status", status, allowed)
+        yield from rules.one_of(status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{at}.status")
+        if kind in _VERDICTS and seen & (_VERDICTS - {kind}):
+            yield problems.invalid_value(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
         if kind in seen:
             yield problems.duplicate(f"{at}.type", kind)
         seen.add(kind)
-    if seen >= {"Approved", "Denied"}:
-        yield problems.invalid_value(_CONDITIONS, "Denied", "Approved and Denied conditions are mutually exclusive")
 
 
 # ------------------------------------------------------------------ parts of the status
@@ -183,6 +189,11 @@ def _stamp(context: Context, obj: Tree, old: Tree) -> None:
 class SignatureStrategy(StatusStrategy):
     """Updates of ``certificatesigningrequests/status``: the certificate, once."""
 
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """Nobody owns anything but metadata."""
+        return _OWNED
+
     def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """See the class."""
         super().prepare_for_update(context, obj, old)
@@ -199,6 +210,11 @@ class SignatureStrategy(StatusStrategy):
 
 class ApprovalStrategy(StatusStrategy):
     """Updates of ``certificatesigningrequests/approval``: conditions."""
+
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """Nobody owns anything but metadata."""
+        return _OWNED
 
     def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """See the class."""
