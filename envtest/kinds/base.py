@@ -19,7 +19,7 @@ _GENERATION = frozenset(
         "mutatingwebhookconfigurations", "networkpolicies", "poddisruptionbudgets", "pods", "priorityclasses",
         "prioritylevelconfigurations", "replicasets", "replicationcontrollers", "statefulsets",
         "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
-        "endpointslices", "podtemplates",
+        "endpointslices", "podtemplates", "deviceclasses", "resourceslices",
     }
 )  # fmt: skip
 _RETURNS_DELETED = frozenset(

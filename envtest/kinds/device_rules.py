@@ -8,6 +8,9 @@ from typing import Any, Final
 
 from envtest.kinds import rules
 from envtest.kinds.affinity_rules import validate_node_selector
+from envtest.kinds.device_selectors import selector_problem
+from envtest.kinds.go_shapes import Part, Shape, as_go
+from envtest.kinds.resource_names import extended
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import metadata, names
 from opsdk.apiserver.storage.ports import Tree
@@ -16,6 +19,8 @@ from opsdk.errors import Cause
 _MOST: Final = 32
 _MOST_ALTERNATIVES: Final = 8
 _MOST_DEVICES: Final = 128
+_MOST_TAINTS: Final = 16
+_MOST_POOL: Final = 253
 _MOST_EXPRESSION: Final = 10 * 1024
 _MOST_PARAMETERS: Final = 10 * 1024
 _IDENTIFIER: Final = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -24,10 +29,34 @@ _EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 _PLACES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _VALUES: Final = ("int", "bool", "string", "version")
 
+_TOLERATION: Final[Shape] = {"Key": "", "Operator": "", "Value": "", "Effect": "", "TolerationSeconds": None}
+_WISH: Final[Shape] = {
+    "DeviceClassName": "",
+    "Selectors": Part({"CEL": Part({"Expression": ""})}),
+    "AllocationMode": "",
+    "Count": 0,
+}
+_AMOUNTS: Final = Part({"Requests": None})
+_ALTERNATIVE: Final[Shape] = {"Name": "", **_WISH, "Tolerations": Part(_TOLERATION), "Capacity": _AMOUNTS}
+_EXACT: Final[Shape] = {**_WISH, "AdminAccess": None, "Tolerations": Part(_TOLERATION), "Capacity": _AMOUNTS}
+_CLAIM: Final[Shape] = {
+    "Devices": {
+        "Requests": Part({"Name": "", "Exactly": Part(_EXACT), "FirstAvailable": Part(_ALTERNATIVE)}),
+        "Constraints": Part({"Requests": None, "MatchAttribute": None, "DistinctAttribute": None}),
+        "Config": Part({"Requests": None, "Opaque": Part({"Driver": "", "Parameters": None})}),
+    }
+}
+_SEMVER: Final = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?"
+    r"(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?",
+    re.ASCII,
+)
+
 Check = Callable[[Tree, str], Iterator[Cause]]
 
 
-def _all(found: Sequence[Any] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
+def all_of(found: Sequence[Any] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
     """Every element, of which there may be so many; with `key`, no two alike in it."""
     items = found or ()
     seen: set[Any] = set()
@@ -52,7 +81,8 @@ def _one_of(found: Tree, keys: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ parts
-def _driver(name: str, path: str) -> Iterator[Cause]:
+def driver_name(name: str, path: str) -> Iterator[Cause]:
+    """The name of a driver."""
     if not name:
         yield problems.required(path)
         return
@@ -71,14 +101,17 @@ def _selector(selector: Tree, path: str) -> Iterator[Cause]:
         yield problems.too_long(f"{path}.cel.expression", _MOST_EXPRESSION)
     elif not expression:
         yield problems.required(f"{path}.cel.expression")
+    elif why := selector_problem(expression):
+        yield problems.invalid_value(f"{path}.cel.expression", expression, why)
 
 
-def _configuration(found: Tree, path: str) -> Iterator[Cause]:
+def configuration(found: Tree, path: str) -> Iterator[Cause]:
+    """What a driver is told."""
     opaque = found.get("opaque")
     if opaque is None:
-        yield problems.required(path, "exactly one of the configuration types is required")
+        yield problems.required(f"{path}.opaque")
         return
-    yield from _driver(opaque.get("driver", ""), f"{path}.opaque.driver")
+    yield from driver_name(opaque.get("driver", ""), f"{path}.opaque.driver")
     parameters, at = opaque.get("parameters"), f"{path}.opaque.parameters"
     if parameters is None:
         yield problems.required(at)
@@ -111,8 +144,11 @@ def _toleration(found: Tree, path: str) -> Iterator[Cause]:
 def validate_device_class(obj: Tree) -> Iterator[Cause]:
     """Which devices, and how they are set up."""
     spec = obj.get("spec") or {}
-    yield from _all(spec.get("selectors"), _MOST, _selector, "spec.selectors")
-    yield from _all(spec.get("config"), _MOST, _configuration, "spec.config")
+    yield from all_of(spec.get("selectors"), _MOST, _selector, "spec.selectors")
+    yield from all_of(spec.get("config"), _MOST, configuration, "spec.config")
+    name = spec.get("extendedResourceName")
+    if name is not None and not extended(name):
+        yield problems.invalid_value("spec.extendedResourceName", name, "must be a valid extended resource name")
 
 
 # ------------------------------------------------------------------ claims
@@ -123,7 +159,18 @@ def validate_device_claim(obj: Tree) -> Iterator[Cause]:
 
 def validate_device_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """What is wanted stays."""
-    yield from rules.unchanged(obj, old, "spec")
+    if obj.get("spec") != old.get("spec"):
+        yield problems.invalid_value("spec", as_go(_CLAIM, obj.get("spec") or {}), "field is immutable")
+    yield from validate_device_claim(obj)
+
+
+def validate_claim_template_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """What claims are made from stays."""
+    if obj.get("spec") != old.get("spec"):
+        spec = obj.get("spec") or {}
+        shown = {**(spec.get("metadata") or {}), "Spec": as_go(_CLAIM, spec.get("spec") or {})}
+        yield problems.invalid_value("spec", shown, "field is immutable")
+    yield from validate_claim_template(obj)
 
 
 def validate_claim_template(obj: Tree) -> Iterator[Cause]:
@@ -138,13 +185,14 @@ def validate_claim_template(obj: Tree) -> Iterator[Cause]:
 def _claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     devices, at = spec.get("devices") or {}, f"{path}.devices"
     requests = devices.get("requests") or []
-    known = set(_request_names(requests))
-    yield from _all(requests, _MOST, _request, f"{at}.requests", "name")
-    yield from _all(devices.get("constraints"), _MOST, lambda c, p: _constraint(c, p, known), f"{at}.constraints")
-    yield from _all(devices.get("config"), _MOST, lambda c, p: _claim_config(c, p, known), f"{at}.config")
+    known = set(request_names(requests))
+    yield from all_of(requests, _MOST, _request, f"{at}.requests", "name")
+    yield from all_of(devices.get("constraints"), _MOST, lambda c, p: _constraint(c, p, known), f"{at}.constraints")
+    yield from all_of(devices.get("config"), _MOST, lambda c, p: _claim_config(c, p, known), f"{at}.config")
 
 
-def _request_names(requests: Sequence[Tree]) -> Iterator[str]:
+def request_names(requests: Sequence[Tree]) -> Iterator[str]:
+    """What the other parts of a claim may call its requests."""
     for request in requests:
         name = request.get("name", "")
         yield name
@@ -152,7 +200,8 @@ def _request_names(requests: Sequence[Tree]) -> Iterator[str]:
             yield f"{name}/{alternative.get('name', '')}"
 
 
-def _request_name(name: str, path: str) -> Iterator[Cause]:
+def label_name(name: str, path: str) -> Iterator[Cause]:
+    """A name that must be there."""
     if not name:
         yield problems.required(path)
     else:
@@ -160,15 +209,15 @@ def _request_name(name: str, path: str) -> Iterator[Cause]:
 
 
 def _request(request: Tree, path: str) -> Iterator[Cause]:
-    yield from _request_name(request.get("name", ""), f"{path}.name")
+    yield from label_name(request.get("name", ""), f"{path}.name")
     yield from _one_of(request, ("exactly", "firstAvailable"), path)
-    yield from _all(request.get("firstAvailable"), _MOST_ALTERNATIVES, _alternative, f"{path}.firstAvailable", "name")
+    yield from all_of(request.get("firstAvailable"), _MOST_ALTERNATIVES, _alternative, f"{path}.firstAvailable", "name")
     if request.get("exactly"):
         yield from _wanted(request["exactly"], f"{path}.exactly")
 
 
 def _alternative(request: Tree, path: str) -> Iterator[Cause]:
-    yield from _request_name(request.get("name", ""), f"{path}.name")
+    yield from label_name(request.get("name", ""), f"{path}.name")
     yield from _wanted(request, path)
 
 
@@ -178,7 +227,7 @@ def _wanted(request: Tree, path: str) -> Iterator[Cause]:
         yield problems.required(f"{path}.deviceClassName")
     else:
         yield from rules.subdomain(name, f"{path}.deviceClassName")
-    yield from _all(request.get("selectors"), _MOST, _selector, f"{path}.selectors")
+    yield from all_of(request.get("selectors"), _MOST, _selector, f"{path}.selectors")
     mode, count = request.get("allocationMode", ""), request.get("count", 0)
     if mode == "All":
         if count:
@@ -189,18 +238,22 @@ def _wanted(request: Tree, path: str) -> Iterator[Cause]:
             yield problems.invalid_value(f"{path}.count", count, "must be greater than zero")
     else:
         yield problems.unsupported(f"{path}.allocationMode", mode, _MODES)
-    yield from _all(request.get("tolerations"), 16, _toleration, f"{path}.tolerations")
+    yield from all_of(request.get("tolerations"), 16, _toleration, f"{path}.tolerations")
 
 
-def _named(found: Sequence[str] | None, known: set[str], path: str) -> Iterator[Cause]:
+def request_reference(name: str, known: set[str], path: str) -> Iterator[Cause]:
+    """The name of a request, or of one of its alternatives."""
+    if name not in known:
+        text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+        yield problems.invalid_value(path, name, text)
+
+
+def request_references(found: Sequence[str] | None, known: set[str], path: str) -> Iterator[Cause]:
+    """Names of requests, each once."""
     seen: set[str] = set()
     for index, name in enumerate(found or ()):
         at = f"{path}[{index}]"
-        if name not in known:
-            text = (
-                "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-            )
-            yield problems.invalid_value(at, name, text)
+        yield from request_reference(name, known, at)
         if name in seen:
             yield problems.duplicate(at, name)
         seen.add(name)
@@ -209,7 +262,7 @@ def _named(found: Sequence[str] | None, known: set[str], path: str) -> Iterator[
 
 
 def _constraint(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from _named(found.get("requests"), known, f"{path}.requests")
+    yield from request_references(found.get("requests"), known, f"{path}.requests")
     attribute = found.get("matchAttribute") or found.get("distinctAttribute")
     if not attribute:
         yield problems.required(f"{path}.matchAttribute")
@@ -218,8 +271,8 @@ def _constraint(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
 
 
 def _claim_config(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from _named(found.get("requests"), known, f"{path}.requests")
-    yield from _configuration(found, path)
+    yield from request_references(found.get("requests"), known, f"{path}.requests")
+    yield from configuration(found, path)
 
 
 def _full_name(name: str, path: str) -> Iterator[Cause]:
@@ -237,7 +290,7 @@ def _qualified(name: str, path: str) -> Iterator[Cause]:
     if slash and not domain:
         yield problems.required(path, "the prefix must not be empty")
     elif slash:
-        yield from _driver(domain, path)
+        yield from driver_name(domain, path)
     if not identifier:
         yield problems.required(path, "the name must not be empty")
         return
@@ -256,7 +309,7 @@ def _qualified(name: str, path: str) -> Iterator[Cause]:
 def validate_slice(obj: Tree) -> Iterator[Cause]:
     """What a node, or a network, has to offer."""
     spec = obj.get("spec") or {}
-    yield from _driver(spec.get("driver", ""), "spec.driver")
+    yield from driver_name(spec.get("driver", ""), "spec.driver")
     yield from _pool(spec.get("pool") or {}, "spec.pool")
     if spec.get("nodeName") is not None:
         name = spec["nodeName"]
@@ -272,28 +325,31 @@ def validate_slice(obj: Tree) -> Iterator[Cause]:
             yield problems.invalid_value("spec.nodeSelector.nodeSelectorTerms", terms, text)
     if not spec.get("sharedCounters"):
         yield from _one_of(spec, _PLACES, "spec")
-    yield from _all(spec.get("devices"), _MOST_DEVICES, _device, "spec.devices", "name")
+    yield from all_of(spec.get("devices"), _MOST_DEVICES, _device, "spec.devices", "name")
+
+
+def pool_name(name: str, path: str) -> Iterator[Cause]:
+    """The name of a pool: subdomains, one below the other."""
+    if not name:
+        yield problems.required(path)
+        return
+    if len(name) > _MOST_POOL:
+        yield problems.too_long(path, _MOST_POOL)
+    for part in name.split("/"):
+        yield from rules.each(names.dns_subdomain(part), part, path)
 
 
 def _pool(pool: Tree, path: str) -> Iterator[Cause]:
-    name = pool.get("name", "")
-    if not name:
-        yield problems.required(f"{path}.name")
-    else:
-        if len(name) > 253:
-            yield problems.too_long(f"{path}.name", 253)
-        for part in name.split("/"):
-            yield from rules.each(names.dns_subdomain(part), part, f"{path}.name")
-    if pool.get("resourceSliceCount", 0) <= 0:
-        count = pool.get("resourceSliceCount", 0)
+    yield from pool_name(pool.get("name", ""), f"{path}.name")
+    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
+    if count <= 0:
         yield problems.invalid_value(f"{path}.resourceSliceCount", count, "must be greater than zero")
-    if pool.get("generation", 0) < 0:
-        text = "must be greater than or equal to zero"
-        yield problems.invalid_value(f"{path}.generation", pool["generation"], text)
+    if generation < 0:
+        yield problems.invalid_value(f"{path}.generation", generation, "must be greater than or equal to zero")
 
 
 def _device(device: Tree, path: str) -> Iterator[Cause]:
-    yield from _request_name(device.get("name", ""), f"{path}.name")
+    yield from label_name(device.get("name", ""), f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     for name, value in sorted(attributes.items()):
         at = f"{path}.attributes[{name}]"
@@ -305,12 +361,26 @@ def _device(device: Tree, path: str) -> Iterator[Cause]:
             yield problems.invalid_value(at, value, "exactly one value must be specified")
         elif given[0] in ("string", "version") and len(value[given[0]]) > 64:
             yield problems.too_long(f"{at}.{given[0]}", 64)
-    for name in sorted(capacity):
+        elif given[0] == "version" and not _SEMVER.fullmatch(value["version"]):
+            text = "must be a string compatible with semver.org spec 2.0.0"
+            yield problems.invalid_value(f"{at}.version", value["version"], text)
+    for name, amount in sorted(capacity.items()):
         yield from _qualified(name, f"{path}.capacity[{name}]")
+        if amount.get("requestPolicy") is not None and not device.get("allowMultipleAllocations"):
+            text = "allowMultipleAllocations must be true"
+            yield problems.not_allowed(f"{path}.capacity[{name}].requestPolicy", text)
     if len(attributes) + len(capacity) > _MOST:
         count = len(attributes) + len(capacity)
         text = f"the total number of attributes and capacities must not exceed {_MOST}"
         yield problems.invalid_value(path, count, text)
+    yield from all_of(device.get("taints"), _MOST_TAINTS, _taint, f"{path}.taints")
+
+
+def _taint(taint: Tree, path: str) -> Iterator[Cause]:
+    key, value = taint.get("key", ""), taint.get("value", "")
+    yield from rules.each(names.qualified_name(key), key, f"{path}.key")
+    yield from rules.each(names.label_value(value), value, f"{path}.value")
+    yield from rules.one_of(taint.get("effect"), _EFFECTS, f"{path}.effect")
 
 
 def validate_slice_update(obj: Tree, old: Tree) -> Iterator[Cause]:

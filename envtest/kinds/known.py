@@ -12,6 +12,7 @@ from envtest.kinds import (
     claim_rules,
     cluster_rules,
     device_rules,
+    device_status_rules,
     flow_rules,
     kind_warnings,
     network_rules,
@@ -102,10 +103,12 @@ RULES: dict[str, Rules] = {
     ),
     "resource.k8s.io/deviceclasses": Rules(new=device_rules.validate_device_class),
     "resource.k8s.io/resourceclaims": Rules(
-        new=device_rules.validate_device_claim, changed=device_rules.validate_device_claim_update
+        new=device_rules.validate_device_claim,
+        changed=device_rules.validate_device_claim_update,
+        status=device_status_rules.validate_claim_status,
     ),
     "resource.k8s.io/resourceclaimtemplates": Rules(
-        new=device_rules.validate_claim_template, changed=device_rules.validate_device_claim_update
+        new=device_rules.validate_claim_template, changed=device_rules.validate_claim_template_update
     ),
     "resource.k8s.io/resourceslices": Rules(
         new=device_rules.validate_slice,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from envtest.kinds.device_status_rules import validate_claim_status
 from tests.envtest.kinds.kindkit import changed, read, wrong
 
 CLAIMS, CLASSES = "resource.k8s.io/resourceclaims", "resource.k8s.io/deviceclasses"
@@ -53,7 +54,7 @@ def test_one_device_is_asked_for() -> None:
             [{"cel": {"expression": ""}}],
             ["requests[0].exactly.selectors[0].cel.expression: Required value"],
         ),
-        ("config", [{}], ["config[0]: Required value: exactly one of the configuration types is required"]),
+        ("config", [{}], ["config[0].opaque: Required value"]),
         (
             "config",
             [{"requests": ["x"], "opaque": {"driver": "d", "parameters": {}}}],
@@ -156,3 +157,92 @@ def test_a_slice_stays_with_its_driver() -> None:
     for path in ("driver", "nodeName", "pool.name"):
         other = changed(SLICE, f"spec.{path}", "x")
         assert wrong(SLICES, other, SLICE) == [f'spec.{path}: Invalid value: "x": field is immutable']
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("device.driver == 'a.b'", ""),
+        ("device.attributes['a.b'].model == 'x' && device.capacity['a.b'].memory.isGreaterThan(quantity('1Gi'))", ""),
+        ("device.attributes['a.b'].healthy", ""),
+        ("semver(device.attributes['a.b'].version).isLessThan(semver('2.0.0'))", ""),
+        ("1", "must evaluate to bool or the unknown type, not int"),
+        ("device.colour", "compilation failed: ERROR: <input>:1:7: undefined field 'colour'"),
+        ("device.driver ==", "compilation failed: ERROR: <input>:1:17: Syntax error"),
+        ("object.x", "compilation failed: ERROR: <input>:1:1: undeclared reference to 'object'"),
+    ],
+)
+def test_selectors(expression: str, found: str) -> None:
+    """What devices have can be asked for, and nothing else; the answer is yes or no."""
+    texts = wrong("resource.k8s.io/deviceclasses", {"spec": {"selectors": [{"cel": {"expression": expression}}]}})
+    if not found:
+        assert texts == []
+        return
+    [text] = texts
+    assert text.startswith(f'spec.selectors[0].cel.expression: Invalid value: "{expression}": {found}')
+
+
+RESULT = {"request": "r", "driver": "a.b", "pool": "p", "device": "d"}
+FOR = {"resource": "pods", "name": "p", "uid": "u"}
+ALLOCATED = {"allocation": {"devices": {"results": [RESULT]}}}
+DONE = {"type": "Ready", "status": "True", "reason": "Done", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+KNOWN = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+
+
+@pytest.mark.parametrize(
+    ("status", "found"),
+    [
+        (ALLOCATED, []),
+        ({**ALLOCATED, "reservedFor": [FOR]}, []),
+        ({**ALLOCATED, "devices": [{**RESULT, "conditions": [DONE]}]}, []),
+        ({"reservedFor": [FOR]}, ["reservedFor: Forbidden: may not be specified when `allocated` is not set"]),
+        ({**ALLOCATED, "reservedFor": [FOR, FOR]}, ['reservedFor[1].uid: Duplicate value: "u"']),
+        (
+            {**ALLOCATED, "reservedFor": [{}]},
+            [f"reservedFor[0].{key}: Required value" for key in ("resource", "name", "uid")],
+        ),
+        (
+            {"allocation": {"devices": {"results": [{**RESULT, "request": "x", "pool": ""}]}}},
+            [
+                f'allocation.devices.results[0].request: Invalid value: "x": {KNOWN}',
+                "allocation.devices.results[0].pool: Required value",
+            ],
+        ),
+        (
+            {"allocation": {"devices": {"config": [{"source": "Sky"}]}}},
+            [
+                (
+                    'allocation.devices.config[0].source: Unsupported value: "Sky": supported values: "FromClaim",'
+                    ' "FromClass"'
+                ),
+                "allocation.devices.config[0].opaque: Required value",
+            ],
+        ),
+        (
+            {**ALLOCATED, "devices": [{**RESULT, "device": "e"}]},
+            [
+                (
+                    'devices[0]: Invalid value: {"Driver":"a.b","Pool":"p","Device":"e","ShareID":""}: must be an'
+                    " allocated device in the claim"
+                )
+            ],
+        ),
+    ],
+)
+def test_what_is_said_of_claims(status: dict[str, Any], found: list[str]) -> None:
+    """Devices for requests of the claim, and users each once."""
+    old = read(CLAIMS, CLAIM)
+    causes = validate_claim_status({**read(CLAIMS, CLAIM), "status": status}, old)
+    assert [f"{cause.field}: {cause.message}" for cause in causes] == [f"status.{text}" for text in found]
+
+
+def test_an_allocation_stays() -> None:
+    """It may go, not change; and whoever goes takes nobody new."""
+    old = {**read(CLAIMS, CLAIM), "status": ALLOCATED}
+    other = {"allocation": {"devices": {"results": [{**RESULT, "device": "e"}]}}}
+    [cause] = validate_claim_status({**old, "status": other}, old)
+    assert (cause.field, cause.message.rpartition(": ")[2]) == ("status.allocation", "field is immutable")
+    assert list(validate_claim_status({**old, "status": {}}, old)) == []
+    going = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    [cause] = validate_claim_status({**going, "status": {**ALLOCATED, "reservedFor": [FOR]}}, old)
+    assert cause.message.startswith("Forbidden: new entries may not be added while")
