@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from opsdk.apiserver.field_errors import plural
@@ -21,6 +20,7 @@ from opsdk.errors import (
     NotFoundError,
     ServerTimeoutError,
 )
+from opsdk.tree.go_text import go_json, go_quote
 
 EMPTY = Details()
 """Details that are shown although nothing stands in them; clients' libraries put them there."""
@@ -158,8 +158,12 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Invali
 
 
 def quoted(value: object) -> str:
-    """A value as error messages show it: strings in quotes, the rest as JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    r"""A value as error messages show it: strings in Go's quotes, the rest as its JSON.
+
+    >>> quoted("a\tb<"), quoted({"a": "<"})
+    ('"a\\tb<"', '{"a":"\\u003c"}')
+    """
+    return go_quote(value) if isinstance(value, str) else go_json(value, ordered=True)
 
 
 def required(field: str, why: str = "") -> Cause:
