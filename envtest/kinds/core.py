@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from envtest.kinds import rules
 from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
 from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.apiserver.endpoints.json_syntax import first_fault
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
@@ -20,10 +21,6 @@ from opsdk.errors import Cause
 _LABEL = "kubernetes.io/metadata.name"
 _PROTECTED = ("default", "kube-system", "kube-public")
 _MEBIBYTE = 1024 * 1024
-_KEY_TEXT = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME', "
-    " or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
 
 
 class NamespaceStrategy(TableStrategy):
@@ -49,6 +46,14 @@ class NamespaceStrategy(TableStrategy):
         """Finalizers and status have their own resources."""
         obj["spec"] = old.get("spec") or {}
         obj["status"] = old.get("status") or {}
+
+    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """Its own finalizers."""
+        return list(_finalizers((obj.get("spec") or {}).get("finalizers") or (), "spec.finalizers"))
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """They are not changed here."""
+        return ()
 
     def check_delete(self, context: Context, obj: Tree) -> None:
         """Some must stay."""
@@ -94,18 +99,32 @@ class FinalizeStrategy(NamespaceStrategy):
         """Everything else stays."""
         obj["status"] = old.get("status") or {}
 
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """Each finalizer is known, or has a domain."""
+        found = enumerate((obj.get("spec") or {}).get("finalizers") or ())
+        return [cause for index, name in found for cause in _finalizers((name,), f"spec.finalizers[{index}]")]
 
-def _key_problems(field: str, data: Mapping[str, object]) -> Iterator[Cause]:
+
+def _finalizers(found: Sequence[str], path: str) -> Iterator[Cause]:
+    for name in found:
+        wrong = names.qualified_name(name)
+        yield from rules.each(wrong, name, path)
+        if not wrong and "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield problems.invalid_value(path, name, text)
+
+
+def _key_problems(field: str, data: Mapping[str, object], others: Mapping[str, object]) -> Iterator[Cause]:
     for key in sorted(data):
-        if len(key) > 253:
-            yield problems.invalid_value(f"{field}[{key}]", key, "must be no more than 253 bytes")
-        if not re.fullmatch(r"[-._a-zA-Z0-9]+", key) or key in (".", ".."):
-            yield problems.invalid_value(f"{field}[{key}]", key, _KEY_TEXT)
+        for text in rules.config_key_problems(key):
+            yield problems.invalid_value(f"{field}[{key}]", key, text)
+        if key in others:
+            yield problems.invalid_value(f"{field}[{key}]", key, "duplicate of key present in binaryData")
 
 
 def _decoded_size(data: Mapping[str, str | None]) -> int:
     """Bytes behind base64; a null stands for none."""
-    return sum(len(v) * 3 // 4 for v in data.values() if v)
+    return sum(len(base64.b64decode(v)) for v in data.values() if v)
 
 
 def _immutable(obj: Tree, old: Tree, fields: Sequence[str]) -> Iterator[Cause]:
@@ -128,12 +147,7 @@ class ConfigMapStrategy(TableStrategy):
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See the class."""
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-        found = list(_key_problems("data", data))
-        found.extend(
-            problems.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
-            for key in sorted(set(data) & set(binary))
-        )
-        found.extend(_key_problems("binaryData", binary))
+        found = [*_key_problems("data", data, binary), *_key_problems("binaryData", binary, {})]
         size = sum(len(v.encode()) for v in data.values()) + _decoded_size(binary)
         if size > _MEBIBYTE:
             found.append(problems.too_long("[]", _MEBIBYTE))
@@ -148,7 +162,6 @@ _SECRET_KEYS = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
     "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
 }
 
 
@@ -165,11 +178,14 @@ class SecretStrategy(TableStrategy):
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See the class."""
         data = obj.get("data") or {}
-        found = list(_key_problems("data", data))
+        found = list(_key_problems("data", data, {}))
         if _decoded_size(data) > _MEBIBYTE:
             found.append(problems.too_long("data", _MEBIBYTE))
         kind = obj.get("type", "")
-        found.extend(problems.required(f"data[{key}]") for key in _SECRET_KEYS.get(kind, ()) if key not in data)
+        wanted = _SECRET_KEYS.get(kind, ())
+        found.extend(problems.required(f"data[{key}]") for key in wanted if key not in data)
+        if kind == "kubernetes.io/ssh-auth" and not data.get("ssh-privatekey"):
+            found.append(problems.required("data[ssh-privatekey]"))
         found.extend(_docker_problems(kind, data))
         if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
             found.append(problems.required("data[username]"))
@@ -192,10 +208,8 @@ class SecretStrategy(TableStrategy):
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The type stays; immutable ones do not change."""
-        found = list(_immutable(obj, old, ("data",)))
-        if obj.get("type", "") != old.get("type", ""):
-            found.append(problems.invalid_value("type", obj.get("type", ""), "field is immutable"))
-        return [*found, *self.validate(context, obj)]
+        kind = rules.unchanged(obj, old, "type")
+        return [*kind, *_immutable(obj, old, ("data",)), *self.validate(context, obj)]
 
 
 def _docker_problems(kind: str, data: Mapping[str, str]) -> Iterator[Cause]:
@@ -204,11 +218,16 @@ def _docker_problems(kind: str, data: Mapping[str, str]) -> Iterator[Cause]:
     if key not in data:
         return
     raw = base64.b64decode(data[key] or "")
+    why = ""
     try:
-        json.loads(raw)
+        read = json.loads(raw)
     except ValueError:
-        text = f'Invalid value: "<secret contents redacted>": {first_fault(raw) or "unexpected end of JSON input"}'
-        yield Cause(reason="FieldValueInvalid", message=text, field=f"data[{key}]")
+        why = first_fault(raw) or "unexpected end of JSON input"
+    else:
+        if read is not None and not isinstance(read, dict):
+            why = f"json: cannot unmarshal {json_kind(read)} into Go value of type map[string]interface {{}}"
+    if why:
+        yield problems.invalid_value(f"data[{key}]", "<secret contents redacted>", why)
 
 
 def secret_strings(obj: Tree) -> None:

@@ -36,11 +36,15 @@ def _word(value: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def validate_job_policies(spec: Tree, path: str) -> Iterator[Cause]:
-    """Everything of a job's spec that is about its failures and successes, and about who looks after it."""
+    """Everything of a job's spec that is about its failures and successes."""
     if spec.get("podFailurePolicy") is not None:
         yield from _failures(spec, f"{path}.podFailurePolicy.rules")
     if spec.get("successPolicy") is not None:
         yield from _successes(spec, f"{path}.successPolicy")
+
+
+def validate_manager(spec: Tree, path: str) -> Iterator[Cause]:
+    """Who looks after the job."""
     if spec.get("managedBy") is not None:
         yield from domain_path(spec["managedBy"], f"{path}.managedBy")
         if len(spec["managedBy"]) > 63:

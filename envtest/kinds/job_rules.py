@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from envtest.kinds import rules
-from envtest.kinds.job_policy_rules import validate_indexed, validate_job_policies
+from envtest.kinds.job_policy_rules import validate_indexed, validate_job_policies, validate_manager
 from envtest.kinds.schedule import ScheduleError, parse
 from envtest.kinds.selector_rules import check_label_selector
 from envtest.kinds.workload_rules import MISMATCH, selects, template_labels, understood, validate_pod_template
 from opsdk.apiserver import problems
+from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause
@@ -25,6 +26,15 @@ def validate_job(obj: Tree) -> Iterator[Cause]:
     """A job of its own: with a selector."""
     spec = obj["spec"]
     yield from _generated(obj)
+    yield from _whole_spec(spec)
+    if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
+        last = f"{obj['metadata'].get('name', '')}-{spec['completions'] - 1}"
+        if names.dns_label(last):
+            text = f"will not able to create pod with invalid DNS label: {last}"
+            yield problems.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
+
+
+def _whole_spec(spec: Tree) -> Iterator[Cause]:
     yield from validate_job_spec(spec, "spec")
     selector = spec.get("selector")
     if selector is None:
@@ -62,6 +72,7 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
         yield from rules.not_negative(spec.get(key), f"{path}.{key}")
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         yield problems.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    yield from validate_manager(spec, path)
     mode = spec.get("completionMode")
     if mode not in (None, "NonIndexed", "Indexed"):
         yield problems.unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
@@ -73,11 +84,11 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
         for key in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(key) is not None:
                 yield problems.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
+    yield from validate_job_policies(spec, path)
     policy = spec.get("podReplacementPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
     if policy is not None and policy not in allowed:
         yield problems.unsupported(f"{path}.podReplacementPolicy", policy, allowed)
-    yield from validate_job_policies(spec, path)
     yield from validate_pod_template(spec.get("template") or {}, f"{path}.template")
     yield from _restart(spec, f"{path}.template.spec.restartPolicy")
 
@@ -95,6 +106,7 @@ def _restart(spec: Tree, path: str) -> Iterator[Cause]:
 def validate_job_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """Most of a job's spec stays."""
     spec, before = obj["spec"], old["spec"]
+    yield from _whole_spec(spec)
     now, then = spec.get("completions"), before.get("completions")
     if now != then:
         if spec.get("completionMode") != "Indexed":
@@ -223,35 +235,53 @@ def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: Tree) 
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
-def validate_cron_job(obj: Tree) -> Iterator[Cause]:
-    """A cron job's spec."""
+def validate_cron_job(obj: Tree, old: Tree | None = None) -> Iterator[Cause]:
+    """A cron job; one that is there already may keep a time zone in its schedule."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
-    yield from _schedule(spec, "spec.schedule")
+    zoned = old is not None and "TZ" in ((old.get("spec") or {}).get("schedule") or "")
+    yield from _schedule(spec, "spec.schedule", zoned=zoned)
     yield from rules.not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
-    yield from rules.one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
     yield from _zone(spec.get("timeZone"), "spec.timeZone")
-    yield from validate_job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+    yield from rules.one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
+    yield from _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         yield from rules.not_negative(spec.get(key), f"spec.{key}")
-    if len(name) > 52:
+    if old is None and len(name) > 52:
         yield problems.invalid_value("metadata.name", name, "must be no more than 52 characters")
 
 
-def _schedule(spec: Tree, path: str) -> Iterator[Cause]:
+def _job_template(spec: Tree, path: str) -> Iterator[Cause]:
+    """Its jobs find their pods by themselves."""
+    yield from validate_job_spec(spec, path)
+    if spec.get("selector") is not None:
+        yield problems.invalid_value(f"{path}.selector", spec["selector"], "`selector` will be auto-generated")
+    if spec.get("manualSelector"):
+        text = 'Unsupported value: true: supported values: "nil", "false"'
+        yield Cause(reason="FieldValueNotSupported", message=text, field=f"{path}.manualSelector")
+
+
+def _schedule(spec: Tree, path: str, *, zoned: bool) -> Iterator[Cause]:
     text = spec.get("schedule", "")
     if not text:
         yield problems.required(path)
         return
-    if "TZ" in text:
-        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        if spec.get("timeZone") is not None:
-            why = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
-        yield problems.invalid_value(path, text, why)
-        return
     try:
-        parse(text)
+        parse(_unzoned(text))
     except ScheduleError as error:
         yield problems.invalid_value(path, text, str(error))
+    if "TZ" not in text:
+        return
+    if not zoned:
+        text_why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield problems.invalid_value(path, text, text_why)
+    elif spec.get("timeZone") is not None:
+        text_why = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+        yield problems.invalid_value(path, text, text_why)
+
+
+def _unzoned(text: str) -> str:
+    """A schedule without the time zone before it."""
+    return text.partition(" ")[2].strip() if text.startswith(("TZ=", "CRON_TZ=")) else text
 
 
 def _zone(name: str | None, path: str) -> Iterator[Cause]:

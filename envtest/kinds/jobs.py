@@ -10,7 +10,6 @@ from envtest.kinds.job_rules import (
     UID,
     validate_cron_job,
     validate_job,
-    validate_job_spec,
     validate_job_status,
     validate_job_update,
 )
@@ -72,7 +71,7 @@ class JobStrategy(TableStrategy):
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """Selector, completions and template stay."""
-        return [*validate_job_spec(obj["spec"], "spec"), *validate_job_update(obj, old)]
+        return list(validate_job_update(obj, old))
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """What is finished stays so."""
@@ -92,6 +91,10 @@ class CronJobStrategy(TableStrategy):
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """See the class."""
         return list(validate_cron_job(obj))
+
+    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """See the class."""
+        return list(validate_cron_job(obj, old))
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
         """Of its name and its template."""

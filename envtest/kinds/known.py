@@ -16,6 +16,7 @@ from envtest.kinds import (
     flow_rules,
     kind_warnings,
     network_rules,
+    node_rules,
     persistent_rules,
     slice_rules,
     storage_rules,
@@ -136,9 +137,9 @@ RULES: dict[str, Rules] = {
     ),
     "/nodes": Rules(
         warnings=kind_warnings.node_warnings,
-        new=cluster_rules.validate_node,
-        changed=cluster_rules.validate_node_update,
-        status=cluster_rules.validate_node_status,
+        new=node_rules.validate_node,
+        changed=node_rules.validate_node_update,
+        status=node_rules.validate_node_status,
         initial_status=None,
         selectable={
             "spec.unschedulable": lambda obj: str(bool((obj.get("spec") or {}).get("unschedulable"))).lower(),
