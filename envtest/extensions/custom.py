@@ -9,7 +9,8 @@ from functools import cached_property
 from envtest.extensions.columns import ColumnPrinter, text
 from envtest.extensions.jsonpath import find
 from envtest.extensions.scale_paths import ScalePaths
-from envtest.kinds.plan import Plans, Reading
+from envtest.kinds.plan import Plans
+from envtest.kinds.reading import Reading
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.documents import json_kind
@@ -69,11 +70,11 @@ class CustomModel:
         """See `Model`; custom types are not looked up."""
         return ""
 
-    def decode(self, body: Tree) -> Decoded:
+    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
         """See `Model`."""
         reading = Reading(path=["metadata"], above=1, struct="ObjectMeta")
         found = body.get("metadata")
-        meta = self._plans.struct(_META)({} if found is None else found, reading)
+        meta = self._plans.read(_META, {} if found is None else found, reading)
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
         inner: list[str] = []
         made = self.schema.change_embedded(pruned, lambda obj, place: self._decode_inner(obj, place, inner))
@@ -93,7 +94,7 @@ class CustomModel:
             raise DecodeError(f"{at}: json: cannot unmarshal {json_kind(found)} into Go value of type v1.ObjectMeta")
         reading = Reading(path=[place, "metadata"], above=2, struct="ObjectMeta")
         try:
-            meta = self._plans.struct(_META)(found, reading)
+            meta = self._plans.read(_META, found, reading)
         except DecodeError as error:
             raise DecodeError(f"{at}: {error}") from error
         told += reading.problems

@@ -7,65 +7,42 @@ Unknown fields are dropped and reported; nulls and empty optional lists, maps an
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from envtest.kinds.quantities import canonical
+from envtest.kinds.reading import Form, Reading, Step
 from envtest.kinds.times import read_micro_time, read_time
-from envtest.tables.fields import NULL, PLAIN, SHOWN, forms
+from envtest.tables.fields import NULL, PLAIN, SHOWN, embedded, forms, go_types
 from envtest.tables.load import Types
-from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.errors import DecodeError
 from opsdk.tree.go_text import whole_numbers
 
+OWNERS = "managedFields"
+_AGAIN = Step("")
+"""Where something is inside of a map, as the decoder of objects in memory tells it."""
 _REF = "#/components/schemas/"
 _PREFIX = "io.k8s.apimachinery.pkg."
 _GO_TYPES = {"integer:int32": "int32", "integer:int64": "int64", "integer": "int64", "number:double": "float64"}
-
-
-@dataclass(slots=True)
-class Reading:
-    """Where in the document the reader is, and what it found."""
-
-    problems: list[str] = field(default_factory=list)
-    path: list[str] = field(default_factory=list)
-    above: int = 0
-    """So many parts of the path lie above what Go's decoder reads: it does not name them."""
-    struct: str = ""
-
-    def at(self) -> str:
-        """The path as strict decoding writes it."""
-        text = ""
-        for part in self.path:
-            text += part if part.startswith("[") or not text else f".{part}"
-        return text
 
 
 Plan = Callable[[Any, Reading], Any]
 _GONE = object()
 
 
-class _Key(str):
-    """A key of a map, which is no field: Go's decoder does not name it."""
+@cache
+def _text(go_type: str) -> Plan:
+    def read(value: Any, reading: Reading) -> Any:
+        if not isinstance(value, str):
+            reading.refuse(value, go_type, Form.TEXT)
+        return value
 
-    __slots__ = ()
-
-
-def _mismatch(value: Any, reading: Reading, go_type: str) -> DecodeError:
-    fields = ".".join(p for p in reading.path[reading.above :] if not p.startswith("[") and not isinstance(p, _Key))
-    where = f"Go struct field {reading.struct}.{fields}" if fields else "Go value"
-    if go_type == "string" and fields.rpartition(".")[2] == "uid":
-        go_type = "types.UID"
-    shown = f"number {value}" if isinstance(value, float) and go_type.startswith("int") else json_kind(value)
-    return DecodeError(f"json: cannot unmarshal {shown} into {where} of type {go_type}")
-
-
-def _string(value: Any, reading: Reading) -> Any:
-    if not isinstance(value, str):
-        raise _mismatch(value, reading, "string")
-    return value
+    return read
 
 
 _SIXTY_FOUR = "[A-Za-z0-9+/]"
@@ -99,42 +76,59 @@ def _after_padding(text: str, at: int, have: int) -> int | None:
 
 
 def _bytes(value: Any, reading: Reading) -> Any:
+    if isinstance(value, list):
+        return _listed_bytes(value, reading)
     if not isinstance(value, str):
-        raise _mismatch(value, reading, "[]uint8")
-    if _BASE64.fullmatch(value) is None:
+        reading.refuse(value, "[]uint8", Form.LIST)
+    elif _BASE64.fullmatch(value) is None:
         bad = _corrupt(value)
         if bad is not None:
-            raise DecodeError(f"illegal base64 data at input byte {bad}")
+            reading.complain(f"illegal base64 data at input byte {bad}")
     return value
+
+
+def _listed_bytes(value: list[Any], reading: Reading) -> str:
+    """Bytes may be a list of numbers as well."""
+    for part in value:
+        if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < 256:
+            reading.refuse(part, "uint8", Form.WHOLE)
+            return ""
+    return base64.b64encode(bytes(value)).decode()
 
 
 def _boolean(value: Any, reading: Reading) -> Any:
     if not isinstance(value, bool):
-        raise _mismatch(value, reading, "bool")
+        reading.refuse(value, "bool", Form.TRUTH)
     return value
 
 
+@cache
 def _integer(go_type: str) -> Plan:
     limit = 2**31 if go_type == "int32" else 2**63
 
     def read(value: Any, reading: Reading) -> Any:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _mismatch(value, reading, go_type)
-        if not -limit <= value < limit:
-            raise DecodeError(
-                f"json: cannot unmarshal number {value} into Go struct field"
-                f" {reading.struct}.{reading.at()} of type {go_type}"
-            )
+        if reading.memory:
+            value = _wrapped(value, limit)
+        if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
+            reading.refuse(value, go_type, Form.WHOLE)
         return value
 
     return read
 
 
+def _wrapped(value: Any, limit: int) -> Any:
+    """Numbers in memory always fit: the word that is too long for them is cut."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole and not (isinstance(value, float) and value.is_integer()):
+        return value
+    number = int(value) if -(2**63) <= value < 2**63 else -(2**63)
+    return (number + limit) % (2 * limit) - limit
+
+
 def _number(value: Any, reading: Reading) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _mismatch(value, reading, "float64")
+        reading.refuse(value, "float64", Form.REAL)
+        return value
     return whole_numbers(value)
 
 
@@ -144,48 +138,38 @@ def _any(value: Any, reading: Reading) -> Any:  # noqa: ARG001 - one shape for a
 
 def _object(value: Any, reading: Reading) -> Any:
     if not isinstance(value, dict):
-        raise _mismatch(value, reading, "map[string]interface {}")
+        reading.refuse(value, "map[string]interface {}", Form.MAP)
     return value
 
 
-def _nothing(item: Plan, go_type: str) -> Any:
-    """What Go's decoder leaves where a list or map has a null: nothing of the type, as it is then written."""
-    return item({}, Reading()) if isinstance(item, _Late) else _ZERO_OF.get(go_type)
+def _array(item: Plan, go_type: str, nothing: Plan) -> Plan:
+    """A list; `go_type` is its own, `nothing` what becomes of a null in it."""
 
-
-_ZERO_OF: Mapping[str, Any] = {
-    "string": "",
-    "bool": False,
-    "int32": 0,
-    "int64": 0,
-    "float64": 0,
-    "resource.Quantity": "0",
-    "intstr.IntOrString": 0,
-}
-
-
-def _array(item: Plan, go_type: str) -> Plan:
     def read(value: Any, reading: Reading) -> Any:
         if not isinstance(value, list):
-            raise _mismatch(value, reading, f"[]{go_type}")
+            reading.refuse(value, go_type, Form.LIST)
+            return []
         made = []
         for index, part in enumerate(value):
             reading.path.append(f"[{index}]")
-            made.append(_nothing(item, go_type) if part is None else item(part, reading))
+            made.append((nothing if part is None else item)(part, reading))
             reading.path.pop()
         return made
 
     return read
 
 
-def _map(item: Plan, go_type: str) -> Plan:
+def _map(item: Plan, go_type: str, nothing: Plan) -> Plan:
+    """The same of a map."""
+
     def read(value: Any, reading: Reading) -> Any:
         if not isinstance(value, dict):
-            raise _mismatch(value, reading, f"map[string]{go_type}")
+            reading.refuse(value, go_type, Form.MAP)
+            return {}
         made = {}
         for key, part in value.items():
-            reading.path.append(_Key(key))
-            made[key] = _nothing(item, go_type) if part is None else item(part, reading)
+            reading.path.append(_AGAIN if reading.memory else Step(key))
+            made[key] = (nothing if part is None else item)(part, reading)
             reading.path.pop()
         return made
 
@@ -220,14 +204,23 @@ class Plans:
             found = self._structs[name] = Struct(name, self._types.schema(name) or {}, self)
         return found
 
-    def of(self, schema: Mapping[str, Any]) -> tuple[Plan, str]:
-        """The plan of a schema and the name of its Go type."""
+    def read(self, name: str, body: Any, reading: Reading) -> Any:
+        """A document of a type; `DecodeError` where it does not fit."""
+        made = self.struct(name)(body, reading)
+        if reading.wrong is not None:
+            raise reading.wrong
+        return made
+
+    def of(self, schema: Mapping[str, Any], named: str = "") -> tuple[Plan, str]:
+        """The plan of a schema and the name of its Go type; `named` where the schema does not tell."""
         ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref")
         if ref:
             return self._reference(str(ref).removeprefix(_REF))
         match schema.get("type"):
             case "string":
-                return (_string, "string") if schema.get("format") != "byte" else (_bytes, "[]uint8")
+                if schema.get("format") == "byte":
+                    return _bytes, "[]uint8"
+                return _text(named or "string"), named or "string"
             case "boolean":
                 return _boolean, "bool"
             case "integer":
@@ -236,11 +229,15 @@ class Plans:
             case "number":
                 return _number, "float64"
             case "array":
-                item, go_type = self.of(schema["items"])
-                return _array(item, go_type), f"[]{go_type}"
+                below = schema["items"]
+                item, part = self.of(below, named.removeprefix("[]") if named.startswith("[]") else "")
+                whole = named or f"[]{part}"
+                return _array(item, whole, _nothing(below, item)), whole
             case "object" if "additionalProperties" in schema:
-                item, go_type = self.of(schema["additionalProperties"])
-                return _map(item, go_type), f"map[string]{go_type}"
+                below = schema["additionalProperties"]
+                item, part = self.of(below, named.partition("]")[2])
+                whole = named or f"map[string]{part}"
+                return _map(item, whole, _nothing(below, item)), whole
             case "object":
                 return _object, "map[string]interface {}"
             case _:
@@ -264,19 +261,27 @@ _EMPTY_STRUCTS = frozenset({"CustomResourceSubresourceStatus"})
 
 def _either(struct: Plan, go_type: str) -> Plan:
     """A struct, or instead a boolean, a list of structs or of strings, as the name of the type says."""
+    structs = _array(struct, "[]v1.JSONSchemaProps", lambda _, reading: struct({}, reading))
+    texts = _array(_text("string"), "[]string", lambda *_: "")
 
-    def read(value: Any, reading: Reading) -> Any:
+    def read(value: Any, _: Reading) -> Any:
         # What is inside is read for itself: nobody is told of what is unknown there.
-        reading = Reading(path=list(reading.path), struct=reading.struct)
+        inner = Reading()
         if isinstance(value, dict):
-            return struct(value, reading)
-        if go_type.endswith("OrBool") and isinstance(value, bool):
-            return value
-        if go_type.endswith("OrArray") and isinstance(value, list):
-            return _array(struct, "v1.JSONSchemaProps")(value, reading)
-        if go_type.endswith("OrStringArray") and isinstance(value, list):
-            return _array(_string, "string")(value, reading)
-        raise _mismatch(value, reading, go_type)
+            made = struct(value, inner)
+        elif go_type.endswith("OrBool"):
+            if not isinstance(value, bool):
+                raise DecodeError("boolean or JSON schema expected")
+            made = value
+        elif not isinstance(value, list):
+            made = None
+        elif go_type.endswith("OrArray"):
+            made = structs(value, inner)
+        else:
+            made = texts(value, inner)
+        if inner.wrong is not None:
+            raise inner.wrong
+        return made
 
     return read
 
@@ -289,13 +294,13 @@ def go_name(name: str) -> str:
 
 def _time(value: Any, reading: Reading) -> Any:
     if not isinstance(value, str):
-        raise _mismatch(value, reading, "string")
+        reading.refuse(value, "string", Form.OWN)
     return read_time(value)
 
 
 def _micro_time(value: Any, reading: Reading) -> Any:
     if not isinstance(value, str):
-        raise _mismatch(value, reading, "string")
+        reading.refuse(value, "string", Form.OWN)
     return read_micro_time(value)
 
 
@@ -304,15 +309,16 @@ def _json(value: Any, reading: Reading) -> Any:  # noqa: ARG001 - one shape for 
 
 
 def _int_or_string(value: Any, reading: Reading) -> Any:
-    if isinstance(value, (str, int)) and not isinstance(value, bool):
-        return value
-    raise _mismatch(value, reading, "int32")
+    if reading.memory and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    whole = isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+    if not isinstance(value, str) and not whole:
+        reading.refuse(value, "int32", Form.OWN)
+    return value
 
 
-def _quantity(value: Any, reading: Reading) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _mismatch(value, reading, "string")
-    return canonical(str(value))
+def _quantity(value: Any, reading: Reading) -> Any:  # noqa: ARG001 - as above
+    return canonical(value.strip() if isinstance(value, str) else json.dumps(value))
 
 
 SPECIAL: dict[str, Plan] = {
@@ -339,12 +345,25 @@ class _Field:
 
     def kept(self, value: Any) -> bool:
         """Whether the encoder writes the value; parts that are objects are behind pointers."""
+        return value is not None and self._shown(value)
+
+    def _shown(self, value: Any) -> bool:
         return bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.many)
 
 
-_PLAIN_TYPES: dict[Plan, type] = {_string: str, _boolean: bool}
+_PLAIN_TYPES: Mapping[str, type] = {"string": str, "boolean": bool}
 _ZEROS: Mapping[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
 _SPECIAL_ZEROS: Mapping[str, Any] = {"IntOrString": 0, "Quantity": "0"}
+
+
+def _nothing(schema: Mapping[str, Any], plan: Plan) -> Plan:
+    """What Go's decoder leaves where a list or map has a null: nothing of the type, as it is then written."""
+    if isinstance(plan, _Late):
+        return lambda _, reading: plan({}, reading)
+    short = str(schema.get("$ref", "")).rpartition(".")[2]
+    kind = "" if schema.get("format") == "byte" else schema.get("type", "")
+    zero = _SPECIAL_ZEROS.get(short, _ZEROS.get(kind))
+    return lambda *_: zero
 
 
 class Struct:
@@ -353,37 +372,42 @@ class Struct:
     def __init__(self, name: str, schema: Mapping[str, Any], plans: Plans) -> None:
         self.name = name
         self._short = name.rpartition(".")[2]
-        marks = forms(name)
+        marks, named = forms(name), go_types(name)
+        self._steps = {key: Step(key, f"{above}.{key}") for key, above in embedded(name).items()}
         self._fields = {
-            key: self._field(inner, plans, marks.get(key, PLAIN)) for key, inner in schema.get("properties", {}).items()
+            key: self._field(inner, plans, marks.get(key, PLAIN), named.get(key, ""))
+            for key, inner in schema.get("properties", {}).items()
         }
+        self._order = [*(key for key in marks if key in self._fields), *(k for k in self._fields if k not in marks)]
         self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
 
     @staticmethod
-    def _field(schema: Mapping[str, Any], plans: Plans, mark: str) -> _Field:
-        plan, go_type = plans.of(schema)
+    def _field(schema: Mapping[str, Any], plans: Plans, mark: str, named: str) -> _Field:
+        plan, go_type = plans.of(schema, named)
         zero = _GONE
         if mark == NULL:
             zero = None
         elif mark == SHOWN:
             zero = _SPECIAL_ZEROS.get(go_type.rpartition(".")[2], _ZEROS.get(schema.get("type", ""), {}))
         many = "additionalProperties" in schema or schema.get("type") == "array"
-        return _Field(plan, mark, zero, many, _PLAIN_TYPES.get(plan))
+        plain = None if schema.get("format") == "byte" else _PLAIN_TYPES.get(schema.get("type", ""))
+        return _Field(plan, mark, zero, many, plain)
 
     def __call__(self, value: Any, reading: Reading) -> Any:
         """Read one object."""
         if not isinstance(value, dict):
-            raise _mismatch(value, reading, go_name(self.name))
+            reading.refuse(value, go_name(self.name), Form.STRUCT)
+            value = {}
         made: dict[str, Any] = {}
         outer, path = reading.struct, reading.path
-        for key, part in value.items():
+        for key, part in self._inside(value) if reading.memory else value.items():
             known = self._fields.get(key)
             if known is not None and type(part) is known.plain:
                 # Nothing to complain about, so nobody needs to know where it stands.
                 if part or known.mark:
                     made[key] = part
                 continue
-            path.append(key)
+            path.append(self._steps.get(key, key))
             reading.struct = self._short
             if known is None:
                 reading.problems.append(f'unknown field "{reading.at()}"')
@@ -392,6 +416,8 @@ class Struct:
                 if known.kept(read):
                     # Objects are kept in a form that does not tell an empty list from none.
                     made[key] = read if read or not known.many else None
+                elif key == OWNERS and self._short == "ObjectMeta":
+                    made[key] = read  # no owners: that is a wish
             path.pop()
         reading.struct = outer
         for key in self._always:
@@ -399,3 +425,8 @@ class Struct:
                 zero = self._fields[key].zero
                 made[key] = self._fields[key].plan({}, Reading()) if zero == {} else zero
         return made
+
+    def _inside(self, value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Objects in memory are read in the order of the fields; what is unknown comes last."""
+        yield from ((key, value[key]) for key in self._order if key in value)
+        yield from ((key, part) for key, part in value.items() if key not in self._fields)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_UP, Context, Decimal, localcontext
 from functools import lru_cache
 
 from opsdk.errors import DecodeError
 
-_FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
-_BINARY = {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
-_DECIMAL = {s: Decimal(1000) ** p for p, s in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)}
-_MOST = Decimal((1 << 63) - 1)
+_FORM = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([eEinumkKMGTP]*[+-]?\d*)")
+_EXPONENT = re.compile(r"[eE]([+-]?\d{1,19})")
+_BINARY = {f"{letter}i": power * 10 for power, letter in enumerate("KMGTPE", start=1)}
+_POWERS = {
+    suffix: power * 3 for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)
+}
+_SUFFIXES = {power: suffix for suffix, power in _POWERS.items()}
+_FINEST = -9
+_MOST = (1 << 63) - 1
+_DECIMAL_DIGITS, _BINARY_DIGITS = 18, 14
+"""Numbers of so many digits surely fit into a machine word."""
+_NUMBER = "unable to parse numeric part of quantity"
 _SUFFIX = "unable to parse quantity's suffix"
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
@@ -20,49 +27,75 @@ _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumk
 def canonical(text: str) -> str:
     """The shortest whole number with the largest suffix of the same family; `DecodeError` for no quantity.
 
-    >>> canonical("0.5"), canonical("1024Mi"), canonical("1000m"), canonical("1.5Gi"), canonical("100")
-    ('500m', '1Gi', '1', '1536Mi', '100')
+    What looks like that already stays as it was written.
+
+    >>> canonical("0.5"), canonical("1024Mi"), canonical("1000m"), canonical("1.5Gi"), canonical("+100")
+    ('500m', '1Gi', '1', '1536Mi', '+100')
     """
-    match = _FORM.fullmatch(text)
+    match = _FORM.fullmatch(text) if text else None
     if match is None:
         raise DecodeError(_WRONG)
-    # Enough digits for the largest suffix beside a billionth.
-    with localcontext(Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN)):
-        return _written(match)
-
-
-def _written(match: re.Match[str]) -> str:
-    sign, number, exponent, suffix = match.groups()
-    if exponent and (len(exponent) > 20 or abs(int(exponent[1:])) >= 1 << 31):
-        raise DecodeError(_SUFFIX)
-    value = Decimal(number + (exponent or ""))
-    if suffix:
-        value *= _BINARY.get(suffix) or _DECIMAL[suffix]
-    digits, power = number.replace(".", "").lstrip("0"), int(value.as_tuple().exponent)
-    if value > _MOST and (len(digits) > 18 or suffix in _BINARY or power < -9):
-        value = _MOST  # what fits into no machine word is cut off
-    elif power < -9:
-        # Nothing smaller than a billionth is kept.
-        value = value.quantize(_DECIMAL["n"], rounding=ROUND_UP)
-    shown = _exponent(value) if exponent else _suffixed(value, binary=bool(suffix) and suffix in _BINARY)
+    sign, whole, part, suffix = match.groups(default="")
+    number = whole.lstrip("0") or "0"
+    power = 0 if suffix in _BINARY else _power(suffix)
+    if _small(number, part, suffix, power):
+        if _finished(number, part, suffix, power):
+            return text
+    elif not whole and not part:
+        raise DecodeError(_NUMBER)
+    value = int(number + part)
+    shown = _binary(value, suffix, len(part)) if suffix in _BINARY else _decimal(value, power - len(part), suffix)
     return f"-{shown}" if sign == "-" and value else shown
 
 
-def _suffixed(value: Decimal, *, binary: bool) -> str:
-    if not value:
-        return "0"
-    whole = binary and value >= 1024 and not value % 1
-    suffixes = {"": Decimal(1), **_BINARY} if whole else _DECIMAL
-    suffix, unit = max(((s, u) for s, u in suffixes.items() if not value % u), key=lambda pair: pair[1])
-    return f"{int(value / unit)}{suffix}"
+def _power(suffix: str) -> int:
+    """Of ten."""
+    if suffix in _POWERS:
+        return _POWERS[suffix]
+    match = _EXPONENT.fullmatch(suffix)
+    if match is None or not -(1 << 31) < int(match[1]) < 1 << 31:
+        raise DecodeError(_SUFFIX)
+    return int(match[1])
 
 
-def _exponent(value: Decimal) -> str:
+def _small(number: str, part: str, suffix: str, power: int) -> bool:
+    """Whether one machine word and a power say it all."""
+    if suffix in _BINARY:
+        return not part and len(number) + _BINARY[suffix] * 3 // 10 <= _BINARY_DIGITS
+    return len(number) + len(part) <= _DECIMAL_DIGITS and power - len(part) >= _FINEST
+
+
+def _finished(number: str, part: str, suffix: str, power: int) -> bool:
+    """Whether it looks as if nothing could be made shorter."""
+    if suffix in _BINARY:
+        return int(number) % 8 != 0
+    digits = number + part
+    return (power - len(part)) % 3 == 0 and not digits.endswith("000") and not digits.startswith("0")
+
+
+def _binary(value: int, suffix: str, places: int) -> str:
+    """Amounts that are no whole number, or small, have decimal suffixes."""
+    whole, rest = divmod(value << _BINARY[suffix], 10**places)
+    if (whole, rest) > (_MOST, 0):
+        return str(_MOST)
+    if rest or whole < 1024:
+        return _decimal(value << _BINARY[suffix], -places, "")
+    bits = 0
+    while not whole % 1024:
+        whole, bits = whole >> 10, bits + 10
+    return f"{whole}{next((name for name, known in _BINARY.items() if known == bits), '')}"
+
+
+def _decimal(value: int, power: int, suffix: str) -> str:
+    """Powers go by thousands, and down to billionths: what is finer is rounded up."""
     if not value:
         return "0"
-    _, digits, power = value.normalize().as_tuple()
-    power = int(power)
-    # Powers go by thousands.
-    written = "".join(map(str, digits)) + "0" * (power % 3)
-    power -= power % 3
-    return f"{written}e{power}" if power else written
+    if power < _FINEST:
+        # A number with more digits behind the point than it has digits is but a billionth.
+        value, power = -(-value // 10 ** min(_FINEST - power, len(str(value)))), _FINEST
+    value, power = value * 10 ** (power % 3), power - power % 3
+    while not value % 1000:
+        value, power = value // 1000, power + 3
+    if suffix not in _POWERS:
+        return f"{value}e{power}" if power else str(value)
+    return f"{value}{_SUFFIXES.get(power, '')}"

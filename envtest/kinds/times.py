@@ -53,7 +53,15 @@ def _valid(text: str) -> bool:
 
 
 def _fail(text: str, layout: str, rest: str, element: str) -> DecodeError:
-    return DecodeError(f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{element}"')
+    return DecodeError(f'parsing time {_quoted(text)} as "{layout}": cannot parse {_quoted(rest)} as "{element}"')
+
+
+def _quoted(text: str) -> str:
+    """As Go's package for times does it: byte by byte."""
+    written = (
+        f"\\x{b:02x}" if b < 32 or b > 126 else f"\\{chr(b)}" if chr(b) in '"\\' else chr(b) for b in text.encode()
+    )
+    return f'"{"".join(written)}"'
 
 
 def _parse(text: str, layout: str) -> tuple[datetime, str]:

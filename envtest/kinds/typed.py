@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from envtest.kinds.plan import Plans, Reading
+from envtest.kinds.plan import Plans
 from envtest.kinds.printing import DefaultPrinter
+from envtest.kinds.reading import Reading
 from envtest.tables.load import Types
 from envtest.tables.messages import READER, message_of
 from opsdk.apiserver.protobuf import envelope
@@ -87,10 +88,10 @@ class TypedModel:
         known = any(self._typing.types.name_of(group, v, name) for name in (kind, item) for v in versions)
         return f"{version}.{kind}" if known else ""
 
-    def decode(self, body: Tree) -> Decoded:
+    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
         """See `Model`."""
-        reading = Reading()
-        obj: Tree = self._typing.plans.struct(self.name)(body, reading)
+        reading = Reading(memory=memory)
+        obj: Tree = self._typing.plans.read(self.name, body, reading)
         return Decoded(obj, reading.problems)
 
     def from_protobuf(self, body: bytes) -> Tree:

@@ -98,7 +98,7 @@ class KindModel:
         gvk = self._kind.gvk
         return f"{gvk.version}.{kind}" if (api_version, kind) == (gvk.api_version, gvk.kind) else ""
 
-    def decode(self, body: Tree) -> Decoded:
+    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
         """See `Model`."""
         meta, strange = _metadata(body.get("metadata"))
         pruned, unknown = self.schema.prune({**body, "metadata": meta})

@@ -149,8 +149,10 @@ class Model(Protocol):
         """The name of a built-in type, as Go writes it (``v1.Secret``); empty where there is none of that kind."""
         ...
 
-    def decode(self, body: Tree) -> Decoded:
+    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
         """Check types and drop unknown fields; `DecodeError` names what does not fit.
+
+        With `memory` the body is an object that was merged here, and no text; what is wrong has other words then.
 
         `body` stays as it is. What `default` and the strategy may change is made anew; the rest may be shared with it.
         """

@@ -9,7 +9,8 @@ import pytest
 from server_client import Caller
 
 from envtest.environment import Environment
-from envtest.kinds.plan import Plans, Reading
+from envtest.kinds.plan import Plans
+from envtest.kinds.reading import Reading
 from envtest.tables.fields import NULL, PLAIN, POINTER, SHOWN, forms, pointers
 from envtest.tables.load import rows, types
 from envtest.tables.messages import READER, fields_of, message_of, write_protobuf

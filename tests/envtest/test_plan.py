@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.kinds.plan import Plans, Reading
+from envtest.kinds.plan import Plans
+from envtest.kinds.reading import Reading
 from envtest.tables.load import types
 from opsdk.errors import DecodeError
 

@@ -155,11 +155,17 @@ def _refuse_type(served: Installed, found: str, kind: str) -> None:
     group = info.kind_api_version.rpartition("/")[0]
     if known and kind == info.kind and found.rpartition("/")[0] == group:
         return
-    why = f'no kind "{kind}" is registered for version "{found}" in scheme "{_SCHEMES.get(group, _SCHEME)}"'
+    why = unregistered(served, found, kind)
     if known:
         why = f"converting ({known}) to ({group.partition('.')[0] or 'core'}.{info.kind}): unknown conversion"
     version = found.rpartition("/")[2]
     raise problems.bad_request(f'{kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
+
+
+def unregistered(served: Installed, version: str, kind: str) -> str:
+    """The words for a type that no built-in resource of the group has."""
+    group = served.info.kind_api_version.rpartition("/")[0]
+    return f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEMES.get(group, _SCHEME)}"'
 
 
 def decode(call: Call, served: Installed, parsed: Parsed, *, validation: str) -> Tree:

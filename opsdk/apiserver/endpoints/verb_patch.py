@@ -20,6 +20,7 @@ from opsdk.apiserver.endpoints.documents import Parsed, SyntaxProblemError, json
 from opsdk.apiserver.endpoints.options import WriteOptions, write_options
 from opsdk.apiserver.endpoints.render import accepted_for, object_response
 from opsdk.apiserver.endpoints.verb_update import check_name, finish
+from opsdk.apiserver.fieldmanager.manager import describe_object
 from opsdk.apiserver.raw import forget_text
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
@@ -177,17 +178,17 @@ def _checked_kind(served: Installed, patch: Patch, patched: Tree) -> Tree:
     """The patched object, if it is of the kind still; a built-in one may have lost the name of its kind."""
     info = served.info
     wanted = {"apiVersion": info.kind_api_version, "kind": info.kind}
-    if served.model.typed:
-        patched = {**patched, **{key: value for key, value in wanted.items() if patched.get(key) is None}}
-        for key, value in wanted.items():
-            if patched[key] != value:
-                raise patch.undecodable(patched, f"wrong {key}: {patched[key]}")
-        return patched
-    for key in wanted:
+    for key in wanted if patch.document is None else ():
         if patched.get(key) is not None and not isinstance(patched[key], str):
             why = f"json: cannot unmarshal {json_kind(patched[key])} into Go struct field .{key} of type string"
             why = f"couldn't get version/kind; json parse error: {why}"
-            raise patch.undecodable(patched, why, custom=True)
+            raise patch.undecodable(patched, why, custom=not served.model.typed)
+    if served.model.typed:
+        patched = {**patched, **{key: value for key, value in wanted.items() if patched.get(key) in (None, "")}}
+        version, kind = patched["apiVersion"], patched["kind"]
+        if patch.document is None and (version, kind) != (info.kind_api_version, info.kind):
+            raise patch.undecodable(patched, body.unregistered(served, version, kind))
+        return patched
     if not patched.get("kind"):
         raise patch.undecodable(patched, f"Object 'Kind' is missing in '{go_json(patched)}'", custom=True)
     if not patched.get("apiVersion"):
@@ -199,7 +200,7 @@ def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch,
     info = served.info
     patched = _checked_kind(served, patch, patched)
     try:
-        decoded = served.model.decode(patched)
+        decoded = served.model.decode(patched, memory=patch.document is not None)
         if len(decoded.problems) > 1 and patch.document is None:
             # The patched text, whose keys are sorted, is what is decoded: problems come in that order.
             decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
@@ -215,9 +216,11 @@ def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch,
 
 
 def check_identity(call: Call, served: Installed, obj: Tree) -> None:
-    """A patch changes neither name nor namespace."""
+    """A patch changes neither name nor namespace; what is in none cannot be moved to one."""
     meta = obj.setdefault("metadata", {})
-    if served.info.namespaced and meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
+    if not served.info.namespaced:
+        meta.pop("namespace", None)
+    elif meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
         raise problems.foreign_namespace()
     check_name(call, obj)
 
@@ -232,7 +235,7 @@ async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOption
             served,
             lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
         )
-        wanted = served.model.decode(wanted).obj
+        wanted = _converted(served, wanted)
         if served.info.raw_field:
             forget_text(wanted, served.info.raw_field, live)
         check_identity(call, served, wanted)
@@ -240,6 +243,16 @@ async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOption
         return served.model.to_storage(await gate.mutate(wanted, live))
 
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
+
+
+def _converted(served: Installed, applied: Tree) -> Tree:
+    """The applied object as its type has it: what fields may hold says more than who owns them."""
+    try:
+        return served.model.decode(applied, memory=True).obj
+    except DecodeError as error:
+        gvk = _gvk_text(served.info.kind_api_version, served.info.kind)
+        text = f"failed to convert new object ({describe_object(applied)}) to proper version"
+        raise problems.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
 
 
 def _configuration(call: Call, served: Installed, options: WriteOptions, raw: bytes) -> Tree:

@@ -210,9 +210,8 @@ def describe_object(obj: Object) -> str:
         metadata = {}  # objects that are wrong are described too
     version = obj.get("apiVersion") or ""
     group_version = version if "/" in version else f"/{version}"
-    return (
-        f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {group_version}, Kind={obj.get('kind') or ''}"
-    )
+    space, name = (text if isinstance(text := metadata.get(key), str) else "" for key in ("namespace", "name"))
+    return f"{space}/{name}; {group_version}, Kind={obj.get('kind') or ''}"
 
 
 def fold_updaters(managed: Managed) -> Managed:
