@@ -85,7 +85,8 @@ class DefinitionStrategy(TableStrategy):
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """Names, versions, schemas, columns."""
-        return [*_validate_name(obj), *self._rules(obj, None), *_validate_approval(obj, None)]
+        rules = [*self._rules(obj, None), *_validate_stored(obj), *_validate_preserving(obj["spec"])]
+        return [*_validate_name(obj), *rules, *_validate_approval(obj, None)]
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
         """Formats that are none."""
@@ -102,24 +103,24 @@ class DefinitionStrategy(TableStrategy):
             *_validate_names(spec.get("names") or {}),
             *_validate_shared(spec.get("versions") or []),
             *_conversion(obj, old),
-            *_validate_stored(obj),
-            *_validate_preserving(spec),
         ]
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """Group, plural, scope and kind stay."""
         spec, before = obj["spec"], old["spec"]
-        fixed = [("group", spec.get("group"), before.get("group"))]
-        fixed.append(("names.plural", spec["names"].get("plural"), before["names"].get("plural")))
+        fixed = []
         if any(c["type"] == "Established" and c["status"] == "True" for c in old["status"].get("conditions") or ()):
             fixed.append(("scope", spec.get("scope"), before.get("scope")))
             fixed.append(("names.kind", spec["names"].get("kind"), before["names"].get("kind")))
+        fixed.append(("group", spec.get("group"), before.get("group")))
+        fixed.append(("names.plural", spec["names"].get("plural"), before["names"].get("plural")))
         found = [
             problems.invalid_value(f"spec.{field}", now, "field is immutable")
             for field, now, was in fixed
             if now != was
         ]
-        return [*self._rules(obj, old), *found, *_validate_approval(obj, old)]
+        last = [*_validate_stored(obj), *_validate_preserving(spec), *_validate_approval(obj, old)]
+        return [*self._rules(obj, old), *found, *last]
 
     # -------------------------------------------------------------- deleting
     def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:

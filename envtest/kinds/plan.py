@@ -16,16 +16,14 @@ from functools import cache
 from typing import Any
 
 from envtest.kinds.quantities import canonical
-from envtest.kinds.reading import Form, Reading, Step
+from envtest.kinds.reading import INSIDE, Form, Reading, Step
 from envtest.kinds.times import read_micro_time, read_time
 from envtest.tables.fields import NULL, PLAIN, SHOWN, embedded, forms, go_types
 from envtest.tables.load import Types
 from opsdk.errors import DecodeError
 from opsdk.tree.go_text import whole_numbers
 
-OWNERS = "managedFields"
-_AGAIN = Step("")
-"""Where something is inside of a map, as the decoder of objects in memory tells it."""
+_OWNERS = ["metadata", "managedFields"]
 _REF = "#/components/schemas/"
 _PREFIX = "io.k8s.apimachinery.pkg."
 _GO_TYPES = {"integer:int32": "int32", "integer:int64": "int64", "integer": "int64", "number:double": "float64"}
@@ -168,12 +166,18 @@ def _map(item: Plan, go_type: str, nothing: Plan) -> Plan:
             return {}
         made = {}
         for key, part in value.items():
-            reading.path.append(_AGAIN if reading.memory else Step(key))
+            reading.path.append(INSIDE if reading.memory else Step(key))
             made[key] = (nothing if part is None else item)(part, reading)
             reading.path.pop()
         return made
 
     return read
+
+
+def _referred(schema: Mapping[str, Any]) -> str:
+    """The name of the type that a schema stands for; empty where it says for itself what it is."""
+    ref: str = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
+    return ref.removeprefix(_REF)
 
 
 class _Late:
@@ -213,9 +217,9 @@ class Plans:
 
     def of(self, schema: Mapping[str, Any], named: str = "") -> tuple[Plan, str]:
         """The plan of a schema and the name of its Go type; `named` where the schema does not tell."""
-        ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref")
+        ref = _referred(schema)
         if ref:
-            return self._reference(str(ref).removeprefix(_REF))
+            return self._reference(ref)
         match schema.get("type"):
             case "string":
                 if schema.get("format") == "byte":
@@ -360,7 +364,7 @@ def _nothing(schema: Mapping[str, Any], plan: Plan) -> Plan:
     """What Go's decoder leaves where a list or map has a null: nothing of the type, as it is then written."""
     if isinstance(plan, _Late):
         return lambda _, reading: plan({}, reading)
-    short = str(schema.get("$ref", "")).rpartition(".")[2]
+    short = _referred(schema).rpartition(".")[2]
     kind = "" if schema.get("format") == "byte" else schema.get("type", "")
     zero = _SPECIAL_ZEROS.get(short, _ZEROS.get(kind))
     return lambda *_: zero
@@ -412,12 +416,7 @@ class Struct:
             if known is None:
                 reading.problems.append(f'unknown field "{reading.at()}"')
             elif part is not None:
-                read = known.plan(part, reading)
-                if known.kept(read):
-                    # Objects are kept in a form that does not tell an empty list from none.
-                    made[key] = read if read or not known.many else None
-                elif key == OWNERS and self._short == "ObjectMeta":
-                    made[key] = read  # no owners: that is a wish
+                self._keep(made, key, known.plan(part, reading), reading)
             path.pop()
         reading.struct = outer
         for key in self._always:
@@ -425,6 +424,14 @@ class Struct:
                 zero = self._fields[key].zero
                 made[key] = self._fields[key].plan({}, Reading()) if zero == {} else zero
         return made
+
+    def _keep(self, made: dict[str, Any], key: str, read: Any, reading: Reading) -> None:
+        known = self._fields[key]
+        if known.kept(read):
+            # Objects are kept in a form that does not tell an empty list from none.
+            made[key] = read if read or not known.many else None
+        elif read is not None and reading.path == _OWNERS:
+            made[key] = read  # no owners: that is a wish
 
     def _inside(self, value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Objects in memory are read in the order of the fields; what is unknown comes last."""

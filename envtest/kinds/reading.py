@@ -46,6 +46,10 @@ class Step(str):
     shown: str
 
 
+INSIDE = Step("")
+"""Where something is inside of a map, for the reader of objects in memory: it does not tell the key."""
+
+
 @dataclass(slots=True)
 class Reading:
     """Where in the document the reader is, and what it found."""
@@ -64,7 +68,8 @@ class Reading:
         """The path as strict decoding writes it."""
         text = ""
         for part in self.path:
-            text += part if not part or part.startswith("[") or not text else f".{part}"
+            if part is not INSIDE:
+                text += part if part.startswith("[") or not text else f".{part}"
         return text
 
     def refuse(self, value: Any, go_type: str, form: Form) -> None:

@@ -103,6 +103,8 @@ def test_both_forms_of_a_body_are_read_alike(name: str) -> None:
     head = {"kind": gvk["kind"], "apiVersion": f"{gvk['group']}/{gvk['version']}".lstrip("/")}
     for seed in range(20):
         sent = {**instance(name, random.Random(seed)), **head}
+        if sent.get("metadata", {}).get("managedFields") == []:
+            del sent["metadata"]["managedFields"]  # a wish that protobuf cannot express
         body = envelope(write_protobuf(sent)).raw
         assert read(name, {**head, **READER.read(body, message_of(name))}) == read(name, sent)
 
