@@ -13,6 +13,7 @@ from envtest.kinds.go_shapes import Part, Shape, as_go
 from envtest.kinds.resource_names import extended
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import metadata, names
+from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -381,6 +382,13 @@ def _taint(taint: Tree, path: str) -> Iterator[Cause]:
     yield from rules.each(names.qualified_name(key), key, f"{path}.key")
     yield from rules.each(names.label_value(value), value, f"{path}.value")
     yield from rules.one_of(taint.get("effect"), _EFFECTS, f"{path}.effect")
+
+
+def stamp_taints(context: Context, obj: Tree, old: Tree | None) -> None:  # noqa: ARG001 - the shape of the hook
+    """Taints tell since when they are there."""
+    for device in (obj.get("spec") or {}).get("devices") or ():
+        for taint in device.get("taints") or ():
+            taint.setdefault("timeAdded", context.timestamp())
 
 
 def validate_slice_update(obj: Tree, old: Tree) -> Iterator[Cause]:

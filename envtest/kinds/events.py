@@ -49,6 +49,10 @@ class EventStrategy(TableStrategy):
             **(_NEW_SELECTABLE if self._new else _OLD_SELECTABLE),
         }
 
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """Any name that can stand in a path."""
+        return names.path_segment(name, prefix=prefix)
+
     def error_group(self, group: str) -> str:
         """Errors speak of the core kind."""
         return ""

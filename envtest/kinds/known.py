@@ -67,7 +67,7 @@ RULES: dict[str, Rules] = {
         status=claim_rules.validate_claim_status,
         initial_status={"phase": "Pending"},
         warnings=kind_warnings.claim_warnings,
-        prepare=claim_rules.share_source,
+        prepare=lambda _context, obj, _old: claim_rules.share_source(obj),
     ),
     "/persistentvolumes": Rules(
         new=persistent_rules.validate_volume,
@@ -114,12 +114,14 @@ RULES: dict[str, Rules] = {
     "resource.k8s.io/resourceslices": Rules(
         new=device_rules.validate_slice,
         changed=device_rules.validate_slice_update,
+        prepare=device_rules.stamp_taints,
         selectable={key: partial(_spec_field, key.removeprefix("spec.")) for key in ("spec.nodeName", "spec.driver")},
         wrong_field="field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
     ),
     "storage.k8s.io/csidrivers": Rules(
         new=storage_rules.validate_driver,
         changed=storage_rules.validate_driver_update,
+        prepare=storage_rules.count_driver,
         name=names.path_segment,
     ),
     "storage.k8s.io/csinodes": Rules(
@@ -166,6 +168,7 @@ RULES: dict[str, Rules] = {
     "policy/poddisruptionbudgets": Rules(
         new=cluster_rules.validate_budget,
         status=cluster_rules.validate_budget_status,
+        name=names.path_segment,
         initial_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
     ),
     "flowcontrol.apiserver.k8s.io/flowschemas": Rules(

@@ -17,6 +17,7 @@ from opsdk.errors import ApiError, Cause
 
 New = Callable[[Tree], Iterator[Cause]]
 Changed = Callable[[Tree, Tree], Iterator[Cause]]
+Prepare = Callable[[Context, Tree, Tree | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Rules:
         initial_status: the status of a new object; None keeps what the client sent.
         selectable: field selectors besides name and namespace.
         warnings: what makers and changers of an object should know.
-        prepare: what the server fills in, from what else is there, when an object is new or changed.
+        prepare: what the server fills in, or takes away, when an object is new or replaces another one.
         name: why a name is none; None goes by the tables.
         counted: a part of the metadata that counts for the generation.
         wrong_field: how an unknown field selector is refused, where the kind has words of its own.
@@ -41,7 +42,7 @@ class Rules:
     initial_status: Tree | None = field(default_factory=dict)
     selectable: Mapping[str, FieldGetter] = field(default_factory=dict)
     warnings: Callable[[Tree, Tree | None], Iterable[str]] | None = None
-    prepare: Callable[[Tree], None] | None = None
+    prepare: Prepare | None = None
     name: Callable[[str], Sequence[str]] | None = None
     counted: Callable[[Tree], object] | None = None
     wrong_field: str = ""
@@ -69,16 +70,16 @@ class RuledStrategy(TableStrategy):
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """See `Rules`."""
         super().prepare_for_create(context, obj)
-        self._prepare(obj)
+        self._prepare(context, obj, None)
 
     def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """See `Rules`."""
         super().prepare_for_update(context, obj, old)
-        self._prepare(obj)
+        self._prepare(context, obj, old)
 
-    def _prepare(self, obj: Tree) -> None:
+    def _prepare(self, context: Context, obj: Tree, old: Tree | None) -> None:
         if self._rules.prepare is not None:
-            self._rules.prepare(obj)
+            self._rules.prepare(context, obj, old)
 
     def generation_changed(self, obj: Tree, old: Tree) -> bool:
         """See `Rules`."""

@@ -9,6 +9,7 @@ from envtest.kinds import rules
 from envtest.kinds.addresses import address_warnings, ip_address, read_address, special_address
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import metadata, names
+from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -125,7 +126,7 @@ def slice_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
             yield from address_warnings(address, f"endpoints[{index}].addresses[{number}]")
 
 
-def forget_topology(obj: Tree) -> None:
+def forget_topology(context: Context, obj: Tree, old: Tree | None) -> None:  # noqa: ARG001 - the shape of the hook
     """What only the first version had."""
     for endpoint in obj.get("endpoints") or ():
         endpoint.pop("deprecatedTopology", None)

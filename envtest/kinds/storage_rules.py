@@ -13,6 +13,7 @@ from envtest.kinds.selector_rules import check_label_selector
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
+from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -22,6 +23,10 @@ _POLICIES: Final = ("Delete", "Retain")
 _MODES: Final = ("Immediate", "WaitForFirstConsumer")
 _GROUP_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLES: Final = ("Ephemeral", "Persistent")
+_COUNTED: Final = (
+    "tokenRequests", "requiresRepublish", "seLinuxMount", "nodeAllocatableUpdatePeriodSeconds",
+    "serviceAccountTokenInSecrets",
+)  # fmt: skip
 _LEAST_PERIOD: Final = 10
 """Seconds between updates of how much a node can take, at least."""
 _NODE_DRIVER: Final[Shape] = {"Name": "", "NodeID": "", "TopologyKeys": None, "Allocatable": Part({"Count": None})}
@@ -145,6 +150,15 @@ def validate_driver_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     new, before = obj.get("spec") or {}, old.get("spec") or {}
     yield from rules.unchanged(new, before, "attachRequired", "spec.attachedRequired")
     yield from rules.unchanged(new, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
+
+
+def count_driver(context: Context, obj: Tree, old: Tree | None) -> None:  # noqa: ARG001 - the shape of the hook
+    """The generation begins with the first change of what drivers may change."""
+    if old is None:
+        return
+    now, before = obj.get("spec") or {}, old.get("spec") or {}
+    if any(now.get(key) != before.get(key) for key in _COUNTED):
+        obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def validate_driver_node(obj: Tree) -> Iterator[Cause]:

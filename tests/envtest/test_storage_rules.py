@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from server_client import MERGE, Caller
 
+from envtest.environment import Environment
 from envtest.kinds.claim_rules import validate_claim_update
 from envtest.kinds.persistent_rules import validate_volume
 from envtest.kinds.storage_rules import (
@@ -192,3 +194,33 @@ def test_runtimes() -> None:
         'overhead.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0',
         f"scheduling.tolerations[1]: Duplicate value: {shown}",
     ]
+
+
+async def test_generations_of_drivers() -> None:
+    """They begin when something changes that may change."""
+    async with Environment() as env:
+        call, url = Caller(env), "/apis/storage.k8s.io/v1/csidrivers"
+        made = (await call("POST", url, {"metadata": {"name": "a.b"}})).json
+        assert "generation" not in made["metadata"]
+        for wanted, spec in (
+            (None, {"podInfoOnMount": True}),
+            (1, {"requiresRepublish": True}),
+            (2, {"seLinuxMount": True}),
+        ):
+            found = (await call("PATCH", f"{url}/a.b", {"spec": spec}, content_type=MERGE)).json
+            assert found["metadata"].get("generation") == wanted
+
+
+async def test_taints_of_devices_tell_their_time() -> None:
+    """The time that was given, or that of the write."""
+    taint = {"key": "a.b/c", "effect": "NoSchedule"}
+    given = {**taint, "timeAdded": "2020-01-01T00:00:00Z"}
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": "d", "taints": [taint, given]}]
+    tree = {"metadata": {"name": "s"}, "spec": {"driver": "a.b", "nodeName": "n", "pool": pool, "devices": devices}}
+    async with Environment() as env:
+        made = (await Caller(env)("POST", "/apis/resource.k8s.io/v1/resourceslices", tree)).json
+        [first, second] = made["spec"]["devices"][0]["taints"]
+        assert first["timeAdded"] == made["metadata"]["creationTimestamp"]
+        assert second == given
+        assert made["metadata"]["generation"] == 1

@@ -1,0 +1,78 @@
+"""Disruption budgets: what they may say, and what may be said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envtest.kinds.cluster_rules import validate_budget_status
+from tests.envtest.kinds.kindkit import changed, wrong
+
+BUDGETS = "policy/poddisruptionbudgets"
+POLICIES = '"AlwaysAllow", "IfHealthyBudget"'
+NEEDED = "must be specified when `operator` is 'In' or 'NotIn'"
+GOOD: dict[str, Any] = {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}
+TOLD: dict[str, Any] = {
+    "status": {
+        "disruptionsAllowed": 0,
+        "conditions": [
+            {
+                "type": "DisruptionAllowed",
+                "status": "False",
+                "reason": "InsufficientPods",
+                "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "found"),
+    [
+        ("spec.minAvailable", "30%", []),
+        ("spec.minAvailable", "101%", ['minAvailable: Invalid value: "101%": must not be greater than 100%']),
+        ("spec.minAvailable", -1, ["minAvailable: Invalid value: -1: must be greater than or equal to 0"]),
+        (
+            "spec.selector",
+            {"matchExpressions": [{"key": "a", "operator": "In"}]},
+            [f"selector.matchExpressions[0].values: Required value: {NEEDED}"],
+        ),
+        (
+            "spec.unhealthyPodEvictionPolicy",
+            "Never",
+            [
+                'unhealthyPodEvictionPolicy: Unsupported value: "Never": supported values: "AlwaysAllow", "IfHealthyBudget"'
+            ],
+        ),
+    ],
+)
+def test_budgets(path: str, value: Any, found: list[str]) -> None:
+    """Numbers or shares of pods that are selected."""
+    assert wrong(BUDGETS, changed(GOOD, path, value)) == [f"spec.{text}" for text in found]
+
+
+def test_labels_of_selectors_are_told_of_together() -> None:
+    """Keys and values alike stand under ``matchLabels``."""
+    found = wrong(BUDGETS, changed(GOOD, "spec.selector", {"matchLabels": {"a b": "c d"}}))
+    assert [text.partition(": ")[0] for text in found] == ["spec.selector.matchLabels"] * 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "found"),
+    [
+        ("status.disruptionsAllowed", 3, []),
+        ("status.disruptionsAllowed", -1, ["disruptionsAllowed: Invalid value: -1"]),
+        ("status.conditions.0.reason", "", ["conditions[0].reason: Required value"]),
+        ("status.conditions.0.lastTransitionTime", None, ["conditions[0].lastTransitionTime: Required value"]),
+        ("status.conditions.0.status", "Maybe", ['conditions[0].status: Unsupported value: "Maybe"']),
+        ("status.conditions.0.observedGeneration", -1, ["conditions[0].observedGeneration: Invalid value: -1"]),
+    ],
+)
+def test_what_is_said_of_budgets(path: str, value: Any, found: list[str]) -> None:
+    """Counts, and conditions with all their parts."""
+    causes = [f"{c.field}: {c.message}" for c in validate_budget_status(changed(TOLD, path, value), TOLD)]
+    assert len(causes) == len(found)
+    assert all(text.startswith(f"status.{wanted}") for text, wanted in zip(causes, found, strict=True))
