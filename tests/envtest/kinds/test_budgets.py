@@ -43,9 +43,7 @@ TOLD: dict[str, Any] = {
         (
             "spec.unhealthyPodEvictionPolicy",
             "Never",
-            [
-                'unhealthyPodEvictionPolicy: Unsupported value: "Never": supported values: "AlwaysAllow", "IfHealthyBudget"'
-            ],
+            [f'unhealthyPodEvictionPolicy: Unsupported value: "Never": supported values: {POLICIES}'],
         ),
     ],
 )
