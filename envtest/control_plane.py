@@ -22,6 +22,8 @@ from envtest.kinds import service_tokens
 from envtest.kinds.access_reviews import AccessReviews, RulesReviews, oneself, somebody
 from envtest.kinds.autoscalers import OldAutoscalerModel
 from envtest.kinds.core import FinalizeStrategy
+from envtest.kinds.device_guard import CLAIMS, ClaimStore
+from envtest.kinds.device_guard import GROUP as DEVICES
 from envtest.kinds.events import EventModel
 from envtest.kinds.known import DEFINITIONS, catalogue
 from envtest.kinds.pods import EphemeralStrategy, ResizeStrategy
@@ -309,6 +311,8 @@ class ControlPlane:
                 resolve=policies.ParamKinds(self).resource,
                 stores=self.stores,
             )
+        elif row.info.group == DEVICES and row.info.resource in CLAIMS:
+            store = ClaimStore(self.storage, row.info, strategy, stores=self.stores)
         else:
             store = Store(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from server_client import MERGE, Caller
 
+from envtest.environment import Environment
 from envtest.kinds.device_status_rules import validate_claim_status
 from tests.envtest.kinds.kindkit import changed, read, wrong
 
@@ -246,3 +248,23 @@ def test_an_allocation_stays() -> None:
     going = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     [cause] = validate_claim_status({**going, "status": {**ALLOCATED, "reservedFor": [FOR]}}, old)
     assert cause.message.startswith("Forbidden: new entries may not be added while")
+
+
+async def test_devices_of_others_are_for_administrators() -> None:
+    """A label of the namespace says so."""
+    wish = {"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [wish]}}}
+    template = {"metadata": {"name": "t"}, "spec": {"spec": claim["spec"]}}
+    async with Environment() as env:
+        call, url = Caller(env), "/apis/resource.k8s.io/v1/namespaces/default"
+        for resource, tree in (("resourceclaims", claim), ("resourceclaimtemplates", template)):
+            refused = await call("POST", f"{url}/{resource}", tree)
+            assert refused.status == 422
+            [cause] = refused.json["details"]["causes"]
+            assert cause["field"] == "spec.devices.requests[0].adminAccess"
+            assert cause["message"].startswith(
+                "Forbidden: admin access to devices requires the `resource.kubernetes.io/"
+            )
+        labels = {"resource.kubernetes.io/admin-access": "true"}
+        await call("PATCH", "/api/v1/namespaces/default", {"metadata": {"labels": labels}}, content_type=MERGE)
+        assert (await call("POST", f"{url}/resourceclaims", claim)).status == 201

@@ -1,0 +1,62 @@
+"""Who wants devices that others use already must be in a namespace for administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from opsdk.apiserver import problems
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.ports import Validate, accept
+from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+
+GROUP: Final = "resource.k8s.io"
+CLAIMS: Final = frozenset({"resourceclaims", "resourceclaimtemplates"})
+_LABEL: Final = "resource.kubernetes.io/admin-access"
+_REFUSAL: Final = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
+
+
+class ClaimStore(Store):
+    """A store of claims or of their templates.
+
+    Args:
+        stores: where the namespaces are.
+    """
+
+    def __init__(
+        self, storage: Storage, info: ResourceInfo, strategy: Strategy, *, stores: Mapping[str, Store]
+    ) -> None:
+        super().__init__(storage, info, strategy)
+        self._stores = stores
+
+    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+        """See `Creater`."""
+        index = _asks(_requests(obj))
+        if index is not None and self._labels(context.namespace).get(_LABEL) != "true":
+            cause = problems.not_allowed(f"spec.devices.requests[{index}].adminAccess", _REFUSAL)
+            raise problems.invalid(self.info.kind, GROUP, obj["metadata"].get("name", ""), [cause])
+        return await super().create(context, name, obj, validate)
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        try:
+            found = self.storage.get(self._stores["/namespaces"].key("", namespace))
+        except KeyNotFoundError:
+            return {}
+        labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+        return labels
+
+
+def _requests(obj: Tree) -> Sequence[Tree]:
+    """What is asked for; templates have a claim's spec inside of theirs."""
+    spec = obj.get("spec") or {}
+    devices: Tree = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
+    return devices.get("requests") or ()
+
+
+def _asks(requests: Sequence[Tree]) -> int | None:
+    """Which of the requests is the first that asks for it."""
+    asking = (i for i, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess"))
+    return next(asking, None)
