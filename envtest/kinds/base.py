@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envtest.kinds.arrange import Arrange, arranger
+from envtest.kinds.pod_preparation import drop_disabled
 from envtest.tables.load import Row, types
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
@@ -43,6 +44,15 @@ _VERSION_REQUIRED = frozenset(
         "csinodes", "csistoragecapacities", "volumeattachments",
     }
 )  # fmt: skip
+_TEMPLATES: Mapping[str, Sequence[str]] = {
+    "podtemplates": ("template", "spec"),
+    "cronjobs": ("spec", "jobTemplate", "spec", "template", "spec"),
+    **dict.fromkeys(
+        ("deployments", "replicasets", "replicationcontrollers", "statefulsets", "daemonsets", "jobs"),
+        ("spec", "template", "spec"),
+    ),
+}
+"""Where the spec of a pod stands."""
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 
 
@@ -59,6 +69,7 @@ class TableStrategy(HasStatusRules):
         self.allow_create_on_update = resource in _CREATE_ON_UPDATE
         self.allow_unconditional_update = resource not in _VERSION_REQUIRED
         self.selectable: Mapping[str, FieldGetter] = {}
+        self._template = _TEMPLATES.get(resource, ())
         self._arrange: Arrange | None = None
 
     def __repr__(self) -> str:
@@ -81,9 +92,11 @@ class TableStrategy(HasStatusRules):
         return {}
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
-        """Status is the server's."""
+        """Status is the server's, and fields of features that are off are nobody's."""
         if self.has_status:
             obj["status"] = self.initial_status(obj)
+        if self._template:
+            drop_disabled(_spec_at(obj, self._template))
 
     def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """Status is changed by its own resource."""
@@ -91,3 +104,11 @@ class TableStrategy(HasStatusRules):
             obj.pop("status", None)
             if "status" in old:
                 obj["status"] = old["status"]
+        if self._template:
+            drop_disabled(_spec_at(obj, self._template), _spec_at(old, self._template))
+
+
+def _spec_at(obj: Tree, path: Sequence[str]) -> Tree:
+    for key in path:
+        obj = obj.get(key) or {}
+    return obj

@@ -17,7 +17,6 @@ from envtest.kinds import (
     kind_warnings,
     network_rules,
     node_rules,
-    persistent_rules,
     slice_rules,
     storage_rules,
 )
@@ -29,6 +28,7 @@ from envtest.kinds.defaults import DEFAULTS
 from envtest.kinds.events import EventStrategy
 from envtest.kinds.jobs import CronJobStrategy, JobStrategy
 from envtest.kinds.limit_ranges import LimitRangeStrategy
+from envtest.kinds.persistent_volumes import PersistentVolumeStrategy
 from envtest.kinds.pods import PodStrategy
 from envtest.kinds.policies import PolicyBindingStrategy, PolicyStrategy
 from envtest.kinds.printers import PRINTERS
@@ -68,12 +68,6 @@ RULES: dict[str, Rules] = {
         initial_status={"phase": "Pending"},
         warnings=kind_warnings.claim_warnings,
         prepare=lambda _context, obj, _old: claim_rules.share_source(obj),
-    ),
-    "/persistentvolumes": Rules(
-        new=persistent_rules.validate_volume,
-        changed=persistent_rules.validate_volume_update,
-        initial_status={"phase": "Pending"},
-        warnings=kind_warnings.volume_warnings,
     ),
     "/serviceaccounts": Rules(new=_nothing, warnings=kind_warnings.account_warnings),
     "/podtemplates": Rules(
@@ -190,6 +184,7 @@ def catalogue() -> Catalogue:
     return Catalogue(
         strategies={
             "/namespaces": NamespaceStrategy,
+            "/persistentvolumes": PersistentVolumeStrategy,
             "/configmaps": ConfigMapStrategy,
             "/secrets": SecretStrategy,
             "/services": ServiceStrategy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envtest.kinds.pod_parts import containers
+from envtest.kinds.pod_totals import requested, shown_amount
 from opsdk.apiserver.storage.ports import Tree
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -30,6 +31,7 @@ def pod(obj: Tree) -> None:
     put(spec, enableServiceLinks=True)
     for container in containers(spec):
         _requests_from_limits(container)
+    _whole_requests(spec)
     pod_spec(spec)
     _addresses(obj.get("status") or {})
 
@@ -50,6 +52,21 @@ def _requests_from_limits(container: Tree) -> None:
         requests = resources.setdefault("requests", {})
         for name, amount in limits.items():
             requests.setdefault(name, amount)
+
+
+def _whole_requests(spec: Tree) -> None:
+    """A pod that has limits as a whole asks for what its containers ask for, or else for all of it."""
+    resources = spec.get("resources") or {}
+    limits = resources.get("limits")
+    if not limits:
+        return
+    requests = resources.get("requests") or {}
+    for name, amount in limits.items():
+        if name in requests:
+            continue
+        together = requested(spec, name)
+        requests[name] = shown_amount(together) if together else amount
+    resources["requests"] = requests
 
 
 def pod_spec(spec: Tree) -> None:

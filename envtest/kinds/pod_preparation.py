@@ -15,6 +15,26 @@ _LOCAL: Final = "localhost/"
 _MOST_LOCAL: Final = 4095
 
 
+_SECRET_SOURCES: Final = ("clusterTrustBundle", "podCertificate")
+
+
+# ------------------------------------------------------------------ fields of features that are off
+def drop_disabled(spec: Tree, old: Tree | None = None) -> None:
+    """Take away what belongs to features that are off, unless the `old` spec has it already."""
+    before = old or {}
+    if before.get("schedulingGroup") is None:
+        spec.pop("schedulingGroup", None)
+    for key in _SECRET_SOURCES:
+        if not any(source.get(key) is not None for source in _sources(before)):
+            for source in _sources(spec):
+                source.pop(key, None)
+
+
+def _sources(spec: Tree) -> Iterator[Tree]:
+    for volume in spec.get("volumes") or ():
+        yield from (volume.get("projected") or {}).get("sources") or ()
+
+
 # ------------------------------------------------------------------ selectors that mean the pod's own labels
 def merge_label_keys(obj: Tree) -> None:
     """Keys of labels become requirements with the values that the pod has."""

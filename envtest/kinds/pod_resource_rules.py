@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from typing import Final
 
 from envtest.kinds import resource_names, rules
+from envtest.kinds.pod_totals import requested, shown_amount
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -86,7 +86,7 @@ def _consistent(spec: Tree, path: str) -> Iterator[Cause]:
     for name, amount in sorted((resources.get("requests") or {}).items()):
         together = requested(spec, name)
         if Quantity(amount).value < together:
-            text = f"must be greater than or equal to aggregate container requests of {_shown(together)}"
+            text = f"must be greater than or equal to aggregate container requests of {shown_amount(together)}"
             yield problems.invalid_value(f"{path}.resources.requests[{name}]", amount, text)
     for name, most in sorted((resources.get("limits") or {}).items()):
         for index, container in enumerate(spec.get("containers") or ()):
@@ -94,13 +94,3 @@ def _consistent(spec: Tree, path: str) -> Iterator[Cause]:
             if limit is not None and Quantity(limit) > Quantity(most):
                 where = f"{path}.containers[{index}].resources.limits[{name}]"
                 yield problems.invalid_value(where, limit, f"must be less than or equal to pod limits of {most}")
-
-
-def requested(spec: Tree, name: str) -> Decimal:
-    """What all containers together ask for, of one resource."""
-    found = (((c.get("resources") or {}).get("requests") or {}).get(name) for c in spec.get("containers") or ())
-    return sum((Quantity(amount).value for amount in found if amount is not None), Decimal(0))
-
-
-def _shown(value: Decimal) -> str:
-    return str(int(value)) if int(value) == value else f"{int(value * 1000)}m"

@@ -9,7 +9,7 @@ from typing import Any
 from envtest.kinds.annotation_rules import validate_annotations_update, validate_pod_annotations
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.pod_changes import validate_ephemeral_update, validate_pod_update
-from envtest.kinds.pod_preparation import merge_label_keys, sync_profiles
+from envtest.kinds.pod_preparation import drop_disabled, merge_label_keys, sync_profiles
 from envtest.kinds.pod_resizing import refused, resized, validate_resize
 from envtest.kinds.pod_rules import validate_new_pod, validate_own_pod, validate_pod_spec
 from envtest.kinds.pod_status_rules import validate_pod_status
@@ -63,6 +63,7 @@ class PodStrategy(TableStrategy):
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """Status."""
         super().prepare_for_create(context, obj)
+        drop_disabled(obj["spec"])
         merge_label_keys(obj)
         for text in sync_profiles(obj):
             context.warn(text)
@@ -76,6 +77,11 @@ class PodStrategy(TableStrategy):
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
             obj["status"]["conditions"] = [gated]
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """What belongs to features that are off does not come."""
+        super().prepare_for_update(context, obj, old)
+        drop_disabled(obj["spec"], old["spec"])
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
         """The spec."""

@@ -163,8 +163,15 @@ class Store:
         """Refuse field selectors that the kind does not know."""
         for requirement in selection.fields.requirements:
             key = requirement.field
-            if key not in ("metadata.name", "metadata.namespace") and key not in self.strategy.selectable:
+            if not self._selectable(key):
                 raise self.strategy.unknown_field(key)
+
+    def _selectable(self, key: str) -> bool:
+        """Whether a selector may speak of a field; kinds with fields of their own know whether they have namespaces."""
+        strategy = self.strategy
+        if key == "metadata.namespace":
+            return strategy.namespaced or not (strategy.selectable or strategy.custom)
+        return key == "metadata.name" or key in strategy.selectable
 
     def matches(self, selection: Selection, obj: Tree) -> bool:
         """See `Watcher`."""

@@ -8,6 +8,7 @@ from envtest.tables.load import Row
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause
+from opsdk.testing.clock import ManualClock
 from tests.envtest.kinds.trees import kinds, known, model_of
 
 Tree = dict[str, Any]
@@ -36,7 +37,7 @@ def wrong(resource: str, tree: Tree, old: Tree | None = None) -> list[str]:
     """What is wrong with a new object, or with one that replaces `old`."""
     row = row_of(resource)
     strategy = known().strategy(row, has_status=True)
-    call = Context(namespace="default" if row.info.namespaced else "")
+    call = Context(namespace="default" if row.info.namespaced else "", clock=ManualClock())
     obj = read(resource, tree)
     if old is None:
         strategy.prepare_for_create(call, obj)

@@ -1,0 +1,83 @@
+"""What kinds fill in, drop and remember, besides their rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envtest.kinds.pod_preparation import drop_disabled
+from envtest.kinds.pod_totals import requested, shown_amount
+from opsdk.apiserver.registry.context import Context
+from opsdk.testing.clock import ManualClock
+from tests.envtest.kinds.kindkit import read, row_of
+from tests.envtest.kinds.trees import known
+
+Tree = dict[str, Any]
+PENDING: Tree = {"phase": "Pending", "lastPhaseTransitionTime": "x"}
+
+
+# ------------------------------------------------------------------ volumes
+@pytest.mark.parametrize(
+    ("old", "new", "since"),
+    [
+        (PENDING, {"phase": "Pending"}, "x"),
+        (PENDING, {"phase": "Bound"}, "now"),
+        (PENDING, {"phase": "Bound", "lastPhaseTransitionTime": "x"}, "now"),
+        (PENDING, {"phase": "Bound", "lastPhaseTransitionTime": "y"}, "y"),
+    ],
+)  # fmt: skip
+def test_volumes_remember_when_their_phase_began(old: Tree, new: Tree, since: str) -> None:
+    """Clients may say it, and seldom do."""
+    strategy: Any = known().strategy(row_of("/persistentvolumes"), has_status=True)
+    context = Context(clock=ManualClock())
+    obj: Tree = {"status": dict(new)}
+    strategy.prepare_status(context, obj, {"status": old})
+    found = obj["status"]["lastPhaseTransitionTime"]
+    assert found == (context.timestamp() if since == "now" else since)
+
+
+def test_new_volumes_are_pending_since_now() -> None:
+    """Whatever the client said."""
+    strategy = known().strategy(row_of("/persistentvolumes"), has_status=True)
+    context = Context(clock=ManualClock())
+    obj = read("/persistentvolumes", {"status": {"phase": "Bound"}})
+    strategy.prepare_for_create(context, obj)
+    assert obj["status"] == {"phase": "Pending", "lastPhaseTransitionTime": context.timestamp()}
+
+
+# ------------------------------------------------------------------ features that are off
+def test_fields_of_features_that_are_off() -> None:
+    """They do not come; those that are there may stay."""
+
+    def spec() -> Tree:
+        source = {"podCertificate": {"signerName": "a/b"}}
+        return {"schedulingGroup": {"x": 1}, "volumes": [{"name": "v", "projected": {"sources": [source]}}]}
+
+    new, again = spec(), spec()
+    drop_disabled(new)
+    assert new == {"volumes": [{"name": "v", "projected": {"sources": [{}]}}]}
+    drop_disabled(again, spec())
+    assert again == spec()
+
+
+# ------------------------------------------------------------------ pods as a whole
+def test_what_containers_ask_for_together() -> None:
+    """Those that begin need what they need before the others are there."""
+
+    def container(amount: str, **more: str) -> Tree:
+        return {"resources": {"requests": {"cpu": amount}}, **more}
+
+    spec = {"containers": [container("500m"), container("1")], "initContainers": [container("3")]}
+    assert shown_amount(requested(spec, "cpu")) == "3"
+    spec["initContainers"] = [container("1", restartPolicy="Always"), container("1")]
+    assert shown_amount(requested(spec, "cpu")) == "2500m"
+    assert not requested(spec, "memory")
+
+
+def test_requests_of_whole_pods() -> None:
+    """Where there are limits, and nobody said what is asked for."""
+    asking = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    whole = {"limits": {"cpu": "2", "memory": "1Gi"}}
+    pod = read("/pods", {"spec": {"containers": [asking], "resources": whole}})
+    assert pod["spec"]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
