@@ -327,7 +327,7 @@ def validate_counts(resource: str, status: Tree, old: Tree) -> Iterator[Cause]:
         text = "cannot be greater than readyReplicas"
         if resource == "statefulsets":
             text = "cannot be greater than status.readyReplicas"
-        yield problems.invalid_value("status.availableReplicas", status["availableReplicas"], text)
+        yield problems.invalid_value("status.availableReplicas", status.get("availableReplicas") or 0, text)
     count, before = status.get("collisionCount"), old.get("collisionCount")
     if before is not None and (count is None or count < before):
         yield problems.invalid_value("status.collisionCount", count or 0, "cannot be decremented")
