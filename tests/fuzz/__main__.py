@@ -13,15 +13,22 @@ import random
 import re
 import time
 import traceback
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from envtest.environment import Environment
+from tests.fuzz import objects, requests
 from tests.fuzz.mutate import mutated
-from tests.fuzz.requests import DEFINITION, SEEDS, Bugs, answer
+from tests.fuzz.requests import DEFINITION, Bugs
 from tests.fuzz.targets import DECODERS
 
 CORPUS = Path(__file__).parent / "corpus"
-REQUESTS = "requests"
+SERVER: dict[str, tuple[Callable[[random.Random], bytes], Callable[[Environment, bytes], Awaitable[int]]]] = {
+    "requests": (partial(mutated, requests.SEEDS), requests.answer),
+    "objects": (objects.drawn, objects.answer),
+}
+"""How requests of a sort are drawn and sent."""
 _PLACE = re.compile(r'File "[^"]*", line \d+')
 
 
@@ -55,18 +62,19 @@ def fuzz_decoder(name: str, seconds: float, rng: random.Random) -> tuple[int, in
     return tried, found
 
 
-async def fuzz_requests(seconds: float, rng: random.Random) -> tuple[int, int]:
+async def fuzz_server(name: str, seconds: float, rng: random.Random) -> tuple[int, int]:
     """The same for a whole server."""
     bugs = Bugs()
     logging.getLogger("opsdk").addHandler(bugs)
     logging.getLogger("opsdk").propagate = False
+    draw, answer = SERVER[name]
     end, tried, found = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
         async with Environment(crds=[DEFINITION]) as env:
             for _ in range(2000):
                 if time.monotonic() >= end:
                     break
-                data = mutated(SEEDS, rng)
+                data = draw(rng)
                 tried += 1
                 try:
                     await answer(env, data)
@@ -74,7 +82,7 @@ async def fuzz_requests(seconds: float, rng: random.Random) -> tuple[int, int]:
                     bugs.found.append(traceback.format_exc(limit=-4))
                 if bugs.found:
                     found += 1
-                    keep(REQUESTS, data, bugs.found[0][-1500:])
+                    keep(name, data, bugs.found[0][-1500:])
                     bugs.found.clear()
     return tried, found
 
@@ -86,16 +94,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="in all")
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     options = parser.parse_args()
-    names = options.targets or [REQUESTS, *DECODERS]
+    names = options.targets or [*SERVER, *DECODERS]
     rng = random.Random(options.seed)
     print(f"seed {options.seed}")
     total = 0
     for name in names:
-        # Requests go through everything, so they get half of the time.
-        share = 0.5 if name == REQUESTS and len(names) > 1 else (0.5 if REQUESTS in names else 1.0) / len(names)
-        seconds = options.seconds * share
-        if name == REQUESTS:
-            tried, found = asyncio.run(fuzz_requests(seconds, rng))
+        # What goes through the whole server gets half of the time.
+        whole = [n for n in names if n in SERVER]
+        alike = whole if name in SERVER else [n for n in names if n not in SERVER]
+        seconds = options.seconds * (1.0 if len(alike) == len(names) else 0.5) / len(alike)
+        if name in SERVER:
+            tried, found = asyncio.run(fuzz_server(name, seconds, rng))
         else:
             tried, found = fuzz_decoder(name, seconds, rng)
         print(f"{name}: {tried} inputs, {found} findings")

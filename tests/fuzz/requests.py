@@ -160,7 +160,7 @@ class Bugs(logging.Handler):
         self.found.append(self.format(record))
 
 
-def scope(data: bytes, token: str) -> tuple[dict[str, Any], bytes]:
+def scope(data: bytes) -> tuple[dict[str, Any], bytes]:
     """The request that some bytes mean; odd ones put themselves into the path and the query too."""
     head, body = data[:5].ljust(5, b"\0"), data[5:]
     method, path = METHODS[head[0] % len(METHODS)], PATHS[head[1] % len(PATHS)]
@@ -169,7 +169,7 @@ def scope(data: bytes, token: str) -> tuple[dict[str, Any], bytes]:
         path = f"{path}/{body[:20].decode('latin-1')}"
     if head[2] >= 128:
         query = f"{query}&{body[:40].decode('latin-1')}"
-    headers = [(b"authorization", f"Bearer {token}".encode()), (b"user-agent", b"fuzz/1")]
+    headers = []
     for name, value in ((b"content-type", TYPES[head[3] % len(TYPES)]), (b"accept", ACCEPTS[head[4] % len(ACCEPTS)])):
         if value:
             headers.append((name, value.encode()))
@@ -179,7 +179,14 @@ def scope(data: bytes, token: str) -> tuple[dict[str, Any], bytes]:
 
 async def answer(env: Environment, data: bytes) -> int:
     """The status of the answer; watches are left after a moment, as clients do that go away."""
-    what, body = scope(data, env.config.token or "")
+    what, body = scope(data)
+    return await exchange(env, what, body)
+
+
+async def exchange(env: Environment, what: dict[str, Any], body: bytes) -> int:
+    """The status of the answer to one request of the admin."""
+    token = env.config.token or ""
+    what["headers"] += [(b"authorization", f"Bearer {token}".encode()), (b"user-agent", b"fuzz/1")]
     status = 0
     sent = False
     gone = asyncio.Event()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from envtest.environment import Environment
-from tests.fuzz.__main__ import CORPUS, REQUESTS
+from tests.fuzz.__main__ import CORPUS, SERVER
 from tests.fuzz.mutate import mutated
-from tests.fuzz.requests import DEFINITION, SEEDS, Bugs, answer
+from tests.fuzz.requests import DEFINITION, Bugs
 from tests.fuzz.targets import DECODERS
 
 FOUND = sorted(CORPUS.glob("*/*"))
@@ -27,15 +27,17 @@ def bugs() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in FOUND if p.parent.name != REQUESTS], ids=lambda p: f"{p.parent.name}-{p.name}"
+    "path", [p for p in FOUND if p.parent.name not in SERVER], ids=lambda p: f"{p.parent.name}-{p.name}"
 )
 def test_a_finding_of_a_decoder(path: Path) -> None:
     DECODERS[path.parent.name].run(path.read_bytes())
 
 
-async def test_the_findings_of_requests(bugs: list[str]) -> None:
+@pytest.mark.parametrize("name", SERVER)
+async def test_the_findings_of_requests(name: str, bugs: list[str]) -> None:
+    _, answer = SERVER[name]
     async with Environment(crds=[DEFINITION]) as env:
-        for path in sorted((CORPUS / REQUESTS).glob("*")):
+        for path in sorted((CORPUS / name).glob("*")):
             assert 200 <= await answer(env, path.read_bytes()) < 600
             assert bugs == [], path
 
@@ -47,10 +49,12 @@ def test_a_little_of_each_decoder(name: str) -> None:
         DECODERS[name].run(mutated(DECODERS[name].seeds, rng))
 
 
-async def test_a_little_of_requests(bugs: list[str]) -> None:
+@pytest.mark.parametrize("name", SERVER)
+async def test_a_little_of_requests(name: str, bugs: list[str]) -> None:
+    draw, answer = SERVER[name]
     rng = random.Random(7)
     async with Environment(crds=[DEFINITION]) as env:
         for _ in range(600):
-            data = mutated(SEEDS, rng)
+            data = draw(rng)
             assert 200 <= await answer(env, data) < 600, data
             assert bugs == [], data
