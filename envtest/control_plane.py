@@ -201,6 +201,7 @@ class ControlPlane:
         made = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.plans, client=client)
         scale = self.core.find("apps", "v1", "deployments", "scale")
         assert scale is not None
+        assert isinstance(scale.model, TypedModel)
         made.use_scale(scale.model)
         store.strategy.listener = made
         return made

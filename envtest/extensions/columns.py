@@ -16,6 +16,24 @@ from opsdk.tree.go_text import go_json
 _AGE: Tree = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE.description}
 
 
+SCALE: tuple[Tree, ...] = (
+    {
+        "name": "Desired",
+        "type": "integer",
+        "jsonPath": ".spec.replicas",
+        "description": "Number of desired replicas",
+    },
+    {
+        "name": "Available",
+        "type": "integer",
+        "jsonPath": ".status.replicas",
+        "description": "Number of actual replicas",
+    },
+    _AGE,
+)
+"""The columns of scales of custom objects."""
+
+
 class ColumnPrinter(Printer):
     """Name, then the columns of the definition, or the age where it has none."""
 

@@ -12,6 +12,8 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.tree.go_text import go_typename, go_value
 
 _MOST: Final = 2**31 - 1
+_NONE: Final = -(2**31)
+"""Replicas that a write has to bring."""
 
 
 class _MisplacedError(Exception):
@@ -34,14 +36,14 @@ class ScalePaths:
     def show(self, obj: Tree) -> Tree:
         """The scale of an object."""
         found = self.to_write(obj)
-        if _nested(obj, self._spec, int, None) is None:
+        if found["spec"].get("replicas") == _NONE:
             raise problems.internal(f'the spec replicas field "{self._spec}" does not exist')
         return found
 
     def to_write(self, obj: Tree) -> Tree:
-        """The same, where the object may be without replicas: a write brings them."""
+        """The same, where the object may be without replicas: a write brings them; `put` knows if it did not."""
         try:
-            replicas = _nested(obj, self._spec, int, 0)
+            replicas = _nested(obj, self._spec, int, _NONE)
             status: Tree = {"replicas": _nested(obj, self._status, int, 0)}
             selector = _nested(obj, self._selector, str, "") if self._selector else ""
         except _MisplacedError as error:
@@ -52,6 +54,8 @@ class ScalePaths:
 
     def put(self, obj: Tree, replicas: int) -> None:
         """Set the replicas."""
+        if replicas == _NONE:
+            raise problems.bad_request(f'the spec replicas field "{self._spec}" cannot be empty')
         *parents, last = _keys(self._spec)
         for depth, key in enumerate(parents):
             found: Any = obj.setdefault(key, {})

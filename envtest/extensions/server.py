@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from envtest.extensions.columns import SCALE, ColumnPrinter
 from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
 from envtest.extensions.custom import CustomModel, CustomStrategy
 from envtest.extensions.definitions import CLEANUP
@@ -13,6 +14,7 @@ from envtest.extensions.naming import accepted, condition, is_true, put_conditio
 from envtest.extensions.scale_paths import ScalePaths
 from envtest.kinds.plan import Plans
 from envtest.kinds.scale import ScaleStore
+from envtest.kinds.typed import TypedModel
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints import director
 from opsdk.apiserver.endpoints.admit import Admission
@@ -301,9 +303,9 @@ class ExtensionServer:
 
     _scale: Model | None = None
 
-    def use_scale(self, model: Model) -> None:
+    def use_scale(self, model: TypedModel) -> None:
         """The model of ``autoscaling/v1 Scale``."""
-        self._scale = model
+        self._scale = model.printed_by(ColumnPrinter(SCALE))
 
     # -------------------------------------------------------------- serving
     async def handle(self, call: Call) -> Response:

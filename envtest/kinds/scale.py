@@ -106,7 +106,8 @@ class ScaleStore:
                 raise problems.not_found(self.main.info, name)
             before = self._to_write(current)
             entries = current["metadata"].get("managedFields")
-            before["metadata"]["managedFields"] = owners_of_scale(entries, self._replicas)
+            if shown := owners_of_scale(entries, self._replicas):
+                before["metadata"]["managedFields"] = shown
             wanted = await transform(before)
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
             self._check(wanted, name, replicas)

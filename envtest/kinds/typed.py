@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from envtest.kinds.plan import Plans
 from envtest.kinds.printing import DefaultPrinter
@@ -68,6 +68,10 @@ class TypedModel:
     def shape(self) -> Shape:
         """See `Model`."""
         return self._typing.shapes.of(self.name)
+
+    def printed_by(self, printer: Printer) -> Self:
+        """The same with other columns."""
+        return type(self)(self._typing, self.name, defaults=self._defaults, printer=printer)
 
     @property
     def printer(self) -> Printer:

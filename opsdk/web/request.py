@@ -74,7 +74,7 @@ class Request:
         client = scope.get("client")
         extensions = scope.get("extensions") or {}
         return cls(
-            method=scope["method"].upper(),
+            method=scope["method"],
             path=scope["path"],
             query=Query(scope.get("query_string", b"").decode("latin-1")),
             headers=headers,

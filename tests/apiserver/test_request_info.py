@@ -31,7 +31,7 @@ from opsdk.web.request import Query
         ),
         ("DELETE /apis/apps/v1/namespaces/a/deployments/b", ("delete", "apps", "v1", "a", "deployments", "b", "")),
         ("GET /api/v1/watch/namespaces/a/pods", ("watch", "", "v1", "a", "pods", "", "")),
-        ("POST /api/v1/watch/namespaces/a/pods", ("", "", "v1", "a", "pods", "", "")),
+        ("POST /api/v1/watch/namespaces/a/pods", ("watch", "", "v1", "a", "pods", "", "")),
     ],
 )
 def test_resource_requests(line: str, expected: tuple[str, ...]) -> None:

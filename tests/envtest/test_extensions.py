@@ -247,3 +247,30 @@ async def test_a_definition_that_something_holds_serves_when_its_objects_are_gon
             await call("PATCH", f"{CRDS}/widgets.demo.io", {"metadata": {"finalizers": None}}, content_type=MERGE)
             assert await asyncio.wait_for(events.get(), 5) is None
         assert (await call("GET", URL)).status == 404
+
+
+async def test_scales_have_columns_of_their_own_and_must_be_given_replicas() -> None:
+    """Tables of scales say what is desired; an object without replicas gets them by a write, or none."""
+    async with Environment() as env:
+        call = Caller(env)
+        loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        await call("POST", CRDS, definition(schema={"openAPIV3Schema": loose}))
+        await call("POST", URL, widget())
+        empty = await call("PATCH", f"{URL}/w/scale", {}, content_type=MERGE)
+        told = 'the spec replicas field ".spec.size" cannot be empty'
+        assert (empty.status, empty.json["message"]) == (400, told)
+        assert (await call("PATCH", f"{URL}/w/scale", {"spec": {"replicas": 2}}, content_type=MERGE)).status == 200
+        shown = await call("GET", f"{URL}/w/scale", accept="application/json;as=Table;g=meta.k8s.io;v=v1")
+        assert [c["name"] for c in shown.json["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+        assert shown.json["rows"][0]["cells"][:3] == ["w", 2, 0]
+        binary = await call("GET", f"{URL}/w/scale", accept="application/vnd.kubernetes.protobuf")
+        assert binary.status == 406
+        put = await call("PUT", f"{URL}/w/scale", {"metadata": {"name": "w"}, "spec": {"replicas": 1.0}})
+        assert (put.status, put.json["message"].partition(" in scheme")[0]) == (
+            400,
+            "no kind is registered for the type v1.Scale",
+        )
+        kind = await call("PATCH", f"{URL}/w/scale", {"kind": "Other"}, content_type=MERGE)
+        assert kind.json["message"].endswith(
+            'no kind "Other" is registered for version "autoscaling/v1" in scheme "k8s.io/client-go/scale/util.go:146"'
+        )

@@ -24,7 +24,8 @@ def test_a_scale_shows_what_the_paths_lead_to() -> None:
     assert PATHS.show({**META, "spec": {"n": 3}})["status"] == {"replicas": 0}
     with pytest.raises(ApiError, match=r'the spec replicas field ".spec.n" does not exist'):
         PATHS.show({**META})
-    assert PATHS.to_write({**META})["spec"] == {}
+    with pytest.raises(ApiError, match=r'the spec replicas field ".spec.n" cannot be empty'):
+        PATHS.put({}, PATHS.to_write({**META})["spec"]["replicas"])
 
 
 @pytest.mark.parametrize(

@@ -80,14 +80,69 @@ async def test_the_end_of_initial_events_is_told() -> None:
 
 
 async def test_a_watch_ends_at_its_deadline() -> None:
-    """TimeoutSeconds ends the stream cleanly; bookmarks come each minute and just before the end."""
+    """TimeoutSeconds ends the stream cleanly; bookmarks come each minute and just before the end, if there is news."""
     async with Environment() as env:
         call = Caller(env)
         start = LOOP_CLOCK.now()
-        async with call.watch(f"{CM}?watch=1&timeoutSeconds=100&allowWatchBookmarks=true") as events:
-            found = [await events.get() for _ in range(3)]
-        assert [e and e["type"] for e in found] == ["BOOKMARK", "BOOKMARK", None]
+        async with call.watch(f"{CM}?watch=1&timeoutSeconds=100&allowWatchBookmarks=true&resourceVersion=0") as events:
+            first = await events.get()
+            assert first["type"] == "BOOKMARK"
+            assert first["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+            await make(call, "a")
+            found = [await events.get() for _ in range(4)]
+        assert [e and e["type"] for e in found] == ["ADDED", "BOOKMARK", "BOOKMARK", None]
         assert LOOP_CLOCK.now() - start == 100
+        revision = found[1]["object"]["metadata"]["resourceVersion"]
+        query = f"watch=1&timeoutSeconds=100&allowWatchBookmarks=true&resourceVersion={revision}"
+        async with call.watch(f"{CM}?{query}") as events:
+            assert await events.get() is None
+
+
+async def test_a_watch_that_is_over_before_it_begins_is_empty() -> None:
+    """A negative timeout says so."""
+    async with Environment() as env:
+        call = Caller(env)
+        await make(call, "a")
+        async with call.watch(f"{CM}?watch=1&timeoutSeconds=-1") as events:
+            assert await events.get() is None
+
+
+async def test_initial_events_of_a_revision_that_never_comes_are_an_error_of_the_stream() -> None:
+    """The server waits for it for three seconds, and the stream says how far it is."""
+    async with Environment() as env:
+        call = Caller(env)
+        start = LOOP_CLOCK.now()
+        query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999"
+        async with call.watch(f"{CM}?{query}") as events:
+            told = await events.get()
+            assert (told["type"], told["object"]["reason"], told["object"]["code"]) == ("ERROR", "Timeout", 504)
+            assert await events.get() is None
+        assert 3 <= LOOP_CLOCK.now() - start < 4
+
+
+async def test_bookmarks_of_a_table_have_a_row() -> None:
+    """Its object is what has the revision and the annotation."""
+    query = "watch=1&allowWatchBookmarks=true"
+    async with Environment() as env, Caller(env).watch(f"{CM}?{query}", accept=TABLE) as events:
+        [row] = (await events.get())["object"]["rows"]
+        assert row["cells"][0] == ""
+        assert row["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_any_method_watches_at_the_old_paths_of_custom_resources_only() -> None:
+    """Built-in kinds have a route for GET there."""
+    async with Environment() as env:
+        call = Caller(env)
+        old = "/api/v1/watch/namespaces/default/configmaps?timeoutSeconds=1"
+        assert (await call("GET", old)).status == 200
+        assert (await call("POST", old, {})).status == 405
+        names = {"plural": "things", "kind": "Thing"}
+        schema = {"openAPIV3Schema": {"type": "object"}}
+        spec = {"group": "x.io", "scope": "Cluster", "names": names}
+        spec["versions"] = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        assert (await call("POST", crds, {"metadata": {"name": "things.x.io"}, "spec": spec})).status == 201
+        assert (await call("POST", "/apis/x.io/v1/watch/things?timeoutSeconds=1", {})).status == 200
 
 
 async def test_tables_name_their_columns_once() -> None:

@@ -138,7 +138,7 @@ async def test_heads_that_are_refused(said: bytes, answer: bytes) -> None:
         (b"GET http://elsewhere/x?y HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"GET /x?y"),
         (b"GET /a HTTP/1.1\r\nHost: a\r\nX: folded\r\n value\r\n", b"200 OK", b"GET /a?"),
         (b"BREW /pot HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"BREW /pot?"),
-        (b"get /low HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"GET /low?"),
+        (b"get /low HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"get /low?"),
         (b"GET * HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"GET *?"),
         (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n", b"200 OK", b""),
         (b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n", b"200 OK", b"CONNECT ?"),

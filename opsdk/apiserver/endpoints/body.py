@@ -25,6 +25,12 @@ from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 _SCHEMES = {"apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55"}
 """Where the types of groups are registered that have a server of their own."""
+_SCALES = "k8s.io/client-go/scale/util.go:146"
+"""Where that of the scales of custom objects is."""
+_NO_SCALE = (
+    "no kind is registered for the type v1.Scale in scheme"
+    ' "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"'
+)
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 LIMIT = 3 * 1024 * 1024
 """Bytes that a request body may have."""
@@ -165,7 +171,8 @@ def _refuse_type(served: Installed, found: str, kind: str) -> None:
 def unregistered(served: Installed, version: str, kind: str) -> str:
     """The words for a type that no built-in resource of the group has."""
     group = served.info.kind_api_version.rpartition("/")[0]
-    return f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEMES.get(group, _SCHEME)}"'
+    scheme = _SCALES if served.custom and served.info.kind == "Scale" else _SCHEMES.get(group, _SCHEME)
+    return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
 
 
 def decode(call: Call, served: Installed, parsed: Parsed, *, validation: str) -> Tree:
@@ -174,6 +181,8 @@ def decode(call: Call, served: Installed, parsed: Parsed, *, validation: str) ->
     try:
         decoded = served.model.decode(parsed.tree)
     except DecodeError as error:
+        if served.custom and info.kind == "Scale":
+            raise problems.bad_request(_NO_SCALE) from None
         raise cannot_handle(info, str(error)) from None
     complaints = parsed.strict if validation == "Strict" else parsed.complaints
     report(call, info, [*complaints, *decoded.problems], validation)

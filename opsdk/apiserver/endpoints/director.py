@@ -34,7 +34,7 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
             raise problems.method_not_allowed()
         return await verb_connect.handle(call, served, admission)
     # The routes of built-in kinds are for one method each; those of custom ones go by the verb.
-    unrouted = info.method == "HEAD" and not served.custom
+    unrouted = not served.custom and (info.method == "HEAD" or (info.deprecated_watch and info.method != "GET"))
     if not info.verb or info.verb not in served.verbs or unrouted:
         if served.custom:
             raise problems.method_not_supported(served.info, info.verb)

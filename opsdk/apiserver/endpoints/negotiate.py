@@ -91,6 +91,8 @@ def _serves(clause: Accepted, kinds: Kinds, binary: frozenset[str]) -> bool:
         return False
     if clause.media not in (JSON, YAML, PROTOBUF, *_ANYTHING):
         return False
+    if clause.params.get("stream", "watch") != "watch":
+        return False
     if not clause.kind:
         return not clause.group and not clause.version
     known = kinds.get(clause.kind)

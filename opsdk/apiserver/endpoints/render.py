@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -130,7 +130,7 @@ def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -
 def accepted_for(call: Call, served: Installed) -> Accepted:
     """Negotiate; raises early, before anything is done."""
     typed = served.model.typed
-    binary = NOTHING if call.protobuf is None else TYPED if typed else METADATA
+    binary = NOTHING if call.protobuf is None else TYPED if typed and not served.custom else METADATA
     try:
         accepted = _preferred(call, binary, OBJECT_KINDS)
     except NotAcceptableError:
@@ -221,8 +221,31 @@ def partial(obj: Tree, *, version: str = "v1") -> Tree:
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"{META_GROUP}/{version or 'v1'}",
-        "metadata": obj.get("metadata") or {},
+        "metadata": _arranged(obj.get("metadata") or {}),
     }
+
+
+_ORDER: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+
+
+def _arranged(meta: Tree) -> Tree:
+    """Metadata in the order of its type."""
+    return {key: meta[key] for key in _ORDER if key in meta}
 
 
 def table(

@@ -59,7 +59,7 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
     verb = _VERBS.get(method, "")
     watching = rest[0] == "watch" and len(rest) > 1
     if watching:
-        rest, verb = rest[1:], "watch" if verb == "get" else ""
+        rest, verb = rest[1:], "watch"
     namespace, rest = _namespace(rest)
     name = rest[1] if len(rest) > 1 else ""
     return RequestInfo(

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from opsdk.aio.alarm import Alarm
 from opsdk.apiserver import problems
@@ -14,13 +15,14 @@ from opsdk.apiserver.endpoints.negotiate import Accepted
 from opsdk.apiserver.endpoints.options import ListOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.render import accepted_for, compact, in_order, partial, table
 from opsdk.apiserver.endpoints.status import status_of
+from opsdk.apiserver.endpoints.verb_get import wait_for_revision
 from opsdk.apiserver.endpoints.watch_socket import watch_socket
 from opsdk.apiserver.protobuf_writer import watch_frame
 from opsdk.apiserver.registry.codec import UnreadableError
 from opsdk.apiserver.registry.ports import ListQuery
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
-from opsdk.errors import ApiError
+from opsdk.errors import ApiError, ServerTimeoutError
 from opsdk.tree.identity import IdentityCache
 from opsdk.web.response import Response, StreamResponse
 from opsdk.web.websocket import wants_websocket
@@ -48,32 +50,50 @@ async def handle(call: Call, served: Installed) -> Response:
     options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")
     check_watch(options)
     served.storage.check_fields(options.selection)
-    initial, watch = await _open(call, served, options)
-    stream = _Stream(call, served, options, accepted)
+    if options.timeout is not None and options.timeout < 0:
+        opened = _Opened([])  # it is over already
+    else:
+        opened = await _open(call, served, options)
+    watch = opened.watch
+    stream = _Stream(call, served, options, accepted, since=opened.since)
     release = None if watch is None else watch.close
     if wants_websocket(call.http):
-        chunks = stream.chunks(initial, watch)
+        chunks = stream.chunks(opened.initial, watch)
         return watch_socket(call.http, chunks, framed=accepted.write is not None, release=release)
     media = ("content-type", accepted.media if accepted.write is None else f"{accepted.media};stream=watch")
-    return StreamResponse(200, [media], chunks=stream.chunks(initial, watch), release=release)
+    return StreamResponse(200, [media], chunks=stream.chunks(opened.initial, watch), release=release)
 
 
-async def _open(call: Call, served: Installed, options: ListOptions) -> tuple[list[Event], Watch | None]:
-    """What is sent at once, and the watch that follows (none where the revision is too old)."""
+class _Opened(NamedTuple):
+    """What is sent at once, and the watch that follows (none where there is nothing to wait for).
+
+    `since` is the revision that the client knows then.
+    """
+
+    initial: list[Event]
+    watch: Watch | None = None
+    since: int = 0
+
+
+async def _open(call: Call, served: Installed, options: ListOptions) -> _Opened:
     storage = served.storage
     context = call.context()
     revision = resource_version(options.version) if options.version else 0
     synthetic = revision == 0 if options.initial_events is None else options.initial_events
     if synthetic:
+        try:
+            await wait_for_revision(call, served, options.version)
+        except ServerTimeoutError as error:
+            return _Opened([_told(error)])
         listed = await storage.list(context, ListQuery(selection=options.selection))
         initial = [Event("ADDED", obj) for obj in listed.items]
-        if options.initial_events:
+        if options.initial_events or options.version in ("", "0"):
             initial.append(Event("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
-        return initial, storage.watch(context, "", listed.revision)
+        return _Opened(initial, storage.watch(context, "", listed.revision), listed.revision)
     try:
-        return [], storage.watch(context, "", revision or None)
+        return _Opened([], storage.watch(context, "", revision or None), revision)
     except CompactedError as error:
-        return [_told(error)], None
+        return _Opened([_told(error)])
 
 
 def _told(error: ApiError | CompactedError) -> Event:
@@ -101,12 +121,13 @@ def select(change: Change, *, now: bool, before: bool) -> Event | None:
 class _Stream:
     """Lines for one watcher: each chunk is one or more whole lines, as many as were there at once."""
 
-    def __init__(self, call: Call, served: Installed, options: ListOptions, accepted: Accepted) -> None:
+    def __init__(self, call: Call, served: Installed, options: ListOptions, accepted: Accepted, *, since: int) -> None:
         self._call = call
         self._served = served
         self._options = options
         self._accepted = accepted
         self._headless = False
+        self._since = since
         self._clock = call.clock
         seconds = options.timeout or random.uniform(1800, 3600)  # noqa: S311 - spreads reconnects, no secret
         self._end = self._clock.now() + seconds
@@ -180,7 +201,7 @@ class _Stream:
 
     def _bookmark(self, watch: Watch) -> bytes:
         revision = watch.progress()
-        return b"" if revision is None else self._line(Event("BOOKMARK", _mark(revision)))
+        return b"" if revision is None or revision <= self._since else self._line(Event("BOOKMARK", _mark(revision)))
 
     def _changed(self, change: Change) -> bytes:
         selection, storage = self._options.selection, self._served.storage
@@ -207,7 +228,7 @@ class _Stream:
         return {"kind": info.kind, "apiVersion": info.kind_api_version, "metadata": meta, **self._served.model.blank}
 
     def _encode(self, kind: str, obj: Tree) -> bytes:
-        shaped = self._shaped(kind, obj)
+        shaped = self._shaped(obj)
         return self._framed(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
 
     def _framed(self, kind: str, obj: Tree, *, once: bool = False) -> bytes:
@@ -220,15 +241,14 @@ class _Stream:
     def _plain(self, obj: Tree) -> bytes:
         return compact(obj, ordered=in_order(self._served, self._accepted))
 
-    def _shaped(self, kind: str, obj: Tree) -> Tree:
+    def _shaped(self, obj: Tree) -> Tree:
         accepted = self._accepted
         if accepted.kind == "PartialObjectMetadata":
             return partial(obj, version=accepted.version)
         if accepted.kind != "Table":
             return obj
         meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        shown = [] if kind == "BOOKMARK" else [obj]
-        made = table(self._call, self._served, shown, meta, version=accepted.version, headless=self._headless)
+        made = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
         self._headless = True
         return made
 
