@@ -39,6 +39,7 @@ from envtest.kinds.service_tokens import TokenRequests
 from envtest.kinds.services import DEFAULT_RANGE, ServiceStrategy
 from envtest.kinds.signing_requests import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
 from envtest.kinds.subresources import BindingStore, EvictionStore, ReadableStore, UpdateStore
+from envtest.kinds.two_versions import versions_of
 from envtest.kinds.typed import Defaults, TypedModel, Typing
 from envtest.metrics import Metrics
 from envtest.tables.load import Row, rows, types
@@ -317,7 +318,8 @@ class ControlPlane:
         else:
             store = Store(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store
-        self.core.install(Installed(row.info, store, self._model(row), row.verbs))
+        versions = versions_of(self.typing, row.info.kind)
+        self.core.install(Installed(row.info, store, self._model(row), row.verbs, versions=versions))
 
     def _install_subresource(self, row: Row) -> None:
         """Those that are built; discovery lists no others."""
@@ -331,7 +333,8 @@ class ControlPlane:
             return
         part = self._part(row, store, main.info)
         if part is not None:
-            self.core.install(Installed(replace(main.info, subresource=row.info.subresource), part, main.model))
+            info = replace(main.info, subresource=row.info.subresource)
+            self.core.install(Installed(info, part, main.model, versions=main.versions))
             return
         far = self._remote(row, store)
         if far is not None:

@@ -196,6 +196,11 @@ class EventModel(TypedModel):
         return dict(arrange(_renamed(made, _NEW_OF_OLD, _NEW)))
 
 
+def in_version(obj: Tree, wanted: str) -> Tree:
+    """An event in the form of the new API or of the old one."""
+    return _renamed(obj, _NEW_OF_OLD if wanted == _NEW else _OLD_OF_NEW, wanted)
+
+
 def _renamed(obj: Tree, names: dict[str, str], version: str) -> Tree:
     made = {names.get(key, key): value for key, value in obj.items()}
     made["apiVersion"] = version

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import Caller
+from server_client import Answer, Caller
 
 from envtest.environment import Environment
 from envtest.kinds.autoscaler_versions import to_new, to_old
@@ -132,3 +132,31 @@ async def test_a_target_comes_by_itself() -> None:
 def test_rules(path: str, value: Any, found: list[str]) -> None:
     """Each part of an autoscaler has a rule, told with the part."""
     assert wrong(AUTOSCALERS, changed(GOOD, path, value)) == [f"spec.{text}" for text in found]
+
+
+async def test_owners_are_compared_in_their_own_version() -> None:
+    """Who owns the target of v1 is in the way of who changes the metric of v2."""
+    wanted = {"type": "Utilization", "averageUtilization": 70}
+    new = {"spec": {"metrics": [metric("Resource", name="cpu", target=wanted)]}}
+    old = {"spec": {**GOOD["spec"], "targetCPUUtilizationPercentage": 50}}
+
+    async with Environment() as env:
+        call = Caller(env)
+
+        async def apply(version: str, tree: dict[str, Any], query: str) -> Answer:
+            head = {
+                "apiVersion": f"autoscaling/{version}",
+                "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "a"},
+            }
+            url = f"{URL.format(version)}/a?{query}"
+            return await call("PATCH", url, {**head, **tree}, content_type="application/apply-patch+yaml")
+
+        assert (await apply("v1", old, "fieldManager=one")).status == 201
+        refused = await apply("v2", new, "fieldManager=two")
+        assert refused.status == 409
+        assert refused.json["message"].endswith('conflict with "one": .spec.targetCPUUtilizationPercentage')
+        taken = (await apply("v2", new, "fieldManager=two&force=true")).json
+        fields = {entry["manager"]: entry["fieldsV1"]["f:spec"] for entry in taken["metadata"]["managedFields"]}
+        assert fields["one"].keys() == {"f:maxReplicas", "f:scaleTargetRef"}
+        assert fields["two"].keys() == {"f:metrics"}
