@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from envtest.kinds import rules
+from envtest.kinds.go_form import CLAIM_SPEC, difference
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause
 
 _ACCESS: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -113,11 +115,12 @@ def validate_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     yield from validate_claim(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
     notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
-    if notes.get(_ANNOTATION, "") != noted.get(_ANNOTATION, ""):
+    if notes.get(_ANNOTATION, "") != noted.get(_ANNOTATION, "") and not _upgraded(obj, old):
         where = f"metadata.annotations.{_ANNOTATION}"
         yield problems.invalid_value(where, notes.get(_ANNOTATION, ""), "field is immutable")
-    if _fixed(obj, old) != _fixed(old, old):
-        yield problems.not_allowed("spec", _IMMUTABLE)
+    now, was = _munged(obj, old)
+    if now != was:
+        yield problems.not_allowed("spec", f"{_IMMUTABLE}\n{difference(CLAIM_SPEC, was, now)}")
     new_size, old_size = _requested(spec), _requested(before)
     if new_size is not None and old_size is not None and Quantity(new_size) < Quantity(old_size):
         given = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
@@ -159,18 +162,36 @@ def _resource(name: str, path: str) -> Iterator[Cause]:
         yield problems.invalid_value(path, name, "not a valid resource name")
 
 
-def _fixed(obj: Tree, old: Tree) -> Tree:
-    """What of a claim must stay as it was in `old`."""
-    spec: Tree = {k: v for k, v in (obj.get("spec") or {}).items() if v}
-    before: Tree = old.get("spec") or {}
-    free = set[str]()
-    if not before.get("volumeName"):
-        free.add("volumeName")
-    if before.get("storageClassName") is None and _ANNOTATION not in (old["metadata"].get("annotations") or {}):
-        free.add("storageClassName")
+def _munged(obj: Tree, old: Tree) -> tuple[Tree, Tree]:
+    """The new and the old spec, alike in what may change."""
+    spec: Tree = copy_tree(obj.get("spec") or {})
+    before: Tree = copy_tree(old.get("spec") or {})
+    if not before.get("volumeName") and spec.get("volumeName"):
+        before["volumeName"] = spec["volumeName"]
+    noted = _ANNOTATION in (old["metadata"].get("annotations") or {})
+    if _upgraded(obj, old) or (before.get("storageClassName") is None and not noted):
+        spec.pop("storageClassName", None)
     if (old.get("status") or {}).get("phase") == "Bound":
-        free.add("volumeAttributesClassName")
-        resources = dict(spec.get("resources") or {})
-        resources["requests"] = {k: v for k, v in (resources.get("requests") or {}).items() if k != "storage"}
-        spec["resources"] = resources
-    return {key: value for key, value in spec.items() if key not in free}
+        _take_over(spec, before)
+    return _there(spec), _there(before)
+
+
+def _upgraded(obj: Tree, old: Tree) -> bool:
+    """Whether the class moved from the annotation to the field."""
+    notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
+    now, before = ((o.get("spec") or {}).get("storageClassName") for o in (obj, old))
+    return _ANNOTATION in noted and _ANNOTATION not in notes and before is None and now == noted[_ANNOTATION]
+
+
+def _take_over(spec: Tree, before: Tree) -> None:
+    """What may change of bound claims."""
+    size = _requested(before)
+    requests = (spec.get("resources") or {}).get("requests")
+    if requests and size is not None:
+        requests["storage"] = size
+    if spec.get("volumeAttributesClassName") is not None:
+        spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
+
+
+def _there(spec: Tree) -> Tree:
+    return {k: v for k, v in spec.items() if v not in (None, [], {})}

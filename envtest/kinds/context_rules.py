@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from envtest.kinds import rules
+from envtest.kinds.go_form import CORE, shown
 from opsdk.apiserver import problems
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -100,13 +101,14 @@ def validate_container_context(context: Tree | None, path: str, *, host_users: b
 def _escalation(context: Tree, path: str) -> Iterator[Cause]:
     if context.get("allowPrivilegeEscalation") is not False:
         return
+    value = shown(f"{CORE}SecurityContext", context)
     if context.get("privileged"):
         text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        yield problems.invalid_value(path, context, text)
+        yield problems.invalid_value(path, value, text)
     added = (context.get("capabilities") or {}).get("add") or ()
     if "CAP_SYS_ADMIN" in added:
         text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        yield problems.invalid_value(path, context, text)
+        yield problems.invalid_value(path, value, text)
 
 
 # ------------------------------------------------------------------ profiles of the kernel's two guards

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from envtest.kinds import rules
+from envtest.kinds.go_form import BATCH, TEMPLATE, shown
 from envtest.kinds.job_policy_rules import validate_indexed, validate_job_policies, validate_manager
 from envtest.kinds.schedule import ScheduleError, parse
 from envtest.kinds.selector_rules import check_label_selector
@@ -19,6 +20,7 @@ from opsdk.errors import Cause
 UID = "batch.kubernetes.io/controller-uid"
 NAME = "batch.kubernetes.io/job-name"
 _COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+_SHAPES = {"podFailurePolicy": f"{BATCH}PodFailurePolicy", "successPolicy": f"{BATCH}SuccessPolicy"}
 _IMMUTABLE = "field is immutable"
 
 
@@ -118,10 +120,12 @@ def validate_job_update(obj: Tree, old: Tree) -> Iterator[Cause]:
         yield problems.invalid_value("spec.selector", spec.get("selector"), _IMMUTABLE)
     waiting = before.get("suspend") and not (old.get("status") or {}).get("startTime")
     if _fixed_template(spec, waiting=bool(waiting)) != _fixed_template(before, waiting=bool(waiting)):
-        yield problems.invalid_value("spec.template", spec.get("template"), _IMMUTABLE)
+        yield problems.invalid_value("spec.template", shown(TEMPLATE, spec.get("template")), _IMMUTABLE)
     for key in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
         if spec.get(key) != before.get(key):
-            yield problems.invalid_value(f"spec.{key}", spec.get(key), _IMMUTABLE)
+            value = spec.get(key)
+            shape = _SHAPES.get(key)
+            yield problems.invalid_value(f"spec.{key}", shown(shape, value) if shape else value, _IMMUTABLE)
 
 
 def _fixed_template(spec: Tree, *, waiting: bool) -> Tree:

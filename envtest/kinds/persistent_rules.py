@@ -9,6 +9,7 @@ from typing import Any, Final
 from envtest.kinds import rules, source_rules
 from envtest.kinds.affinity_rules import validate_node_selector
 from envtest.kinds.claim_rules import validate_access, validate_attributes_kept, validate_mode
+from envtest.kinds.go_form import CORE, VOLUME_SOURCE, difference, shown
 from opsdk.apiserver import problems
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -131,11 +132,14 @@ def validate_volume_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     yield from validate_volume(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
     if _expandable(_sources(spec), _sources(before)) != _sources(before):
-        text = "spec.persistentvolumesource is immutable after creation"
+        change = difference(VOLUME_SOURCE, before, {**spec, **_expandable(_sources(spec), _sources(before))})
+        text = f"spec.persistentvolumesource is immutable after creation\n{change}"
         yield problems.not_allowed("spec.persistentvolumesource", text)
     yield from rules.unchanged(spec, before, "volumeMode", "volumeMode")
-    if before.get("nodeAffinity") is not None:
-        yield from rules.unchanged(spec, before, "nodeAffinity", "nodeAffinity")
+    affinity = spec.get("nodeAffinity")
+    if before.get("nodeAffinity") not in (None, affinity):
+        value = shown(f"{CORE}VolumeNodeAffinity", affinity)
+        yield problems.invalid_value("nodeAffinity", value, "field is immutable")
     yield from validate_attributes_kept(spec, before)
 
 

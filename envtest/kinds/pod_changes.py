@@ -8,6 +8,7 @@ from typing import Final
 from envtest.kinds import rules
 from envtest.kinds.affinity_rules import REQUIRED
 from envtest.kinds.annotation_rules import MIRROR
+from envtest.kinds.go_form import CORE, POD_SPEC, difference, shown
 from opsdk.apiserver import problems
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.tree_copy import copy_tree
@@ -20,6 +21,7 @@ _FROZEN: Final = (
 )
 _SELECTOR: Final = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
 _TERMS: Final = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+_TERM_TYPE: Final = f"{CORE}NodeSelectorTerm"
 _TERM: Final = "only additions are allowed (no mutations or deletions)"
 
 
@@ -45,11 +47,11 @@ def validate_pod_update(spec: Tree, old: Tree) -> Iterator[Cause]:
         yield problems.invalid_value("spec.activeDeadlineSeconds", None, text)
     yield from _only_added(spec.get("tolerations") or [], old.get("tolerations") or [])
     yield from _only_removed(spec.get("schedulingGates") or [], old.get("schedulingGates") or [])
-    frozen = _movable(spec, old)
+    munged = _munged(spec, old)
     if old.get("schedulingGates"):
-        yield from _narrowed(frozen, old)
-    if _shown(frozen) != _shown(_movable(old, old)):
-        yield problems.not_allowed("spec", _FROZEN)
+        yield from _narrowed(munged, old)
+    if _there(munged) != _there(old):
+        yield problems.not_allowed("spec", f"{_FROZEN}\n{difference(POD_SPEC, old, munged)}")
 
 
 def _only_added(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause]:
@@ -72,21 +74,25 @@ def _only_removed(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause
             yield problems.not_allowed(f"spec.schedulingGates[{index}].name", text)
 
 
-def _movable(spec: Tree, old: Tree) -> Tree:
-    """A copy without the parts that may change."""
+def _munged(spec: Tree, old: Tree) -> Tree:
+    """A copy in which the parts that may change are as they were."""
     made: Tree = copy_tree(spec)
     for key in ("containers", "initContainers"):
-        for container in made.get(key) or ():
-            container.pop("image", None)
+        for container, was in zip(made.get(key) or (), old.get(key) or (), strict=True):
+            container["image"] = was.get("image")
     for key in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
-        made.pop(key, None)
+        made[key] = old.get(key)
     if (old.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         made["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
     return made
 
 
-def _shown(spec: Tree) -> Tree:
-    return {key: value for key, value in spec.items() if value not in (None, [], {})}
+def _there(spec: Tree) -> Tree:
+    made = {key: value for key, value in spec.items() if value not in (None, [], {})}
+    for key in ("containers", "initContainers"):
+        if key in made:
+            made[key] = [{k: v for k, v in container.items() if v is not None} for container in made[key]]
+    return made
 
 
 # ------------------------------------------------------------------ pods that wait behind a gate
@@ -110,11 +116,11 @@ def _narrowed_nodes(now: Tree, before: Tree) -> Iterator[Cause]:
     if not was:
         return
     if len(terms) != len(was):
-        yield problems.invalid_value(path, terms or None, _TERMS)
+        yield problems.invalid_value(path, [shown(_TERM_TYPE, t) for t in terms] or None, _TERMS)
         return
     for index, (term, old) in enumerate(zip(terms, was, strict=True)):
         if not all(_begins(term.get(key) or [], old.get(key) or []) for key in ("matchExpressions", "matchFields")):
-            yield problems.invalid_value(f"{path}[{index}]", term, _TERM)
+            yield problems.invalid_value(f"{path}[{index}]", shown(_TERM_TYPE, term), _TERM)
 
 
 def _begins(now: Sequence[Tree], before: Sequence[Tree]) -> bool:
@@ -136,5 +142,6 @@ def validate_ephemeral_update(obj: Tree, old: Tree) -> Iterator[Cause]:
             text = f"existing ephemeral containers {name} may not be removed\n"
             yield problems.not_allowed("spec.ephemeralContainers", text)
         elif new != container:
-            text = f"existing ephemeral containers {name} may not be changed\n"
+            change = difference(f"{CORE}EphemeralContainer", container, new)
+            text = f"existing ephemeral containers {name} may not be changed\n{change}"
             yield problems.not_allowed("spec.ephemeralContainers", text)

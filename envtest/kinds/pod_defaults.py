@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envtest.kinds.pod_parts import containers
-from envtest.kinds.pod_totals import requested, shown_amount
+from envtest.kinds.pod_totals import requested
 from opsdk.apiserver.storage.ports import Tree
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -65,7 +65,7 @@ def _whole_requests(spec: Tree) -> None:
         if name in requests:
             continue
         together = requested(spec, name)
-        requests[name] = shown_amount(together) if together else amount
+        requests[name] = str(together) if together.value else amount
     resources["requests"] = requests
 
 

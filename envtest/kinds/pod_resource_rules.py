@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from envtest.kinds import resource_names, rules
-from envtest.kinds.pod_totals import requested, shown_amount
+from envtest.kinds.pod_totals import requested
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
@@ -85,8 +85,8 @@ def _consistent(spec: Tree, path: str) -> Iterator[Cause]:
     resources = spec["resources"]
     for name, amount in sorted((resources.get("requests") or {}).items()):
         together = requested(spec, name)
-        if Quantity(amount).value < together:
-            text = f"must be greater than or equal to aggregate container requests of {shown_amount(together)}"
+        if Quantity(amount) < together:
+            text = f"must be greater than or equal to aggregate container requests of {together}"
             yield problems.invalid_value(f"{path}.resources.requests[{name}]", amount, text)
     for name, most in sorted((resources.get("limits") or {}).items()):
         for index, container in enumerate(spec.get("containers") or ()):

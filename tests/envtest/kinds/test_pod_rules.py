@@ -45,7 +45,9 @@ EVERYWHERE = [
     ("spec.containers.0.securityContext.procMount", "Odd",
      'spec.containers[0].securityContext.procMount: Unsupported value: "Odd": supported values: "Default", "Unmasked"'),
     ("spec.containers.0.securityContext", {"allowPrivilegeEscalation": False, "privileged": True},
-     ('spec.containers[0].securityContext: Invalid value: {"allowPrivilegeEscalation":false,"privileged":true}: cannot'
+     ('spec.containers[0].securityContext: Invalid value: {"Capabilities":null,"Privileged":true,"SELinuxOptions":null,'
+            '"WindowsOptions":null,"RunAsUser":null,"RunAsGroup":null,"RunAsNonRoot":null,"ReadOnlyRootFilesystem":null,'
+            '"AllowPrivilegeEscalation":false,"ProcMount":null,"SeccompProfile":null,"AppArmorProfile":null}: cannot'
      " set `allowPrivilegeEscalation` to false and `privileged` to true")),
     ("spec.os", {"name": ""}, "spec.os.name: Required value: cannot be empty"),
     ("spec.os", {"name": "beos"}, 'spec.os: Unsupported value: "beos": supported values: "linux", "windows"'),

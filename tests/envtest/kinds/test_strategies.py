@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envtest.kinds.pod_preparation import drop_disabled
-from envtest.kinds.pod_totals import requested, shown_amount
+from envtest.kinds.pod_totals import requested
 from opsdk.apiserver.registry.context import Context
 from opsdk.testing.clock import ManualClock
 from tests.envtest.kinds.kindkit import read, row_of
@@ -69,10 +69,10 @@ def test_what_containers_ask_for_together() -> None:
         return {"resources": {"requests": {"cpu": amount}}, **more}
 
     spec = {"containers": [container("500m"), container("1")], "initContainers": [container("3")]}
-    assert shown_amount(requested(spec, "cpu")) == "3"
+    assert str(requested(spec, "cpu")) == "3"
     spec["initContainers"] = [container("1", restartPolicy="Always"), container("1")]
-    assert shown_amount(requested(spec, "cpu")) == "2500m"
-    assert not requested(spec, "memory")
+    assert str(requested(spec, "cpu")) == "2500m"
+    assert not requested(spec, "memory").value
 
 
 def test_requests_of_whole_pods() -> None:
