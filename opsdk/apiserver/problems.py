@@ -39,19 +39,18 @@ def _details(info: ResourceInfo, name: str) -> Details:
 
 def not_found(info: ResourceInfo, name: str) -> NotFoundError:
     """No such object."""
-    return NotFoundError(f'{_qualified(info)} "{name}" not found', details=_details(info, name))
+    return NotFoundError(f"{_qualified(info)} {go_quote(name)} not found", details=_details(info, name))
 
 
 def already_exists(info: ResourceInfo, name: str) -> AlreadyExistsError:
     """The name is taken."""
-    return AlreadyExistsError(f'{_qualified(info)} "{name}" already exists', details=_details(info, name))
+    return AlreadyExistsError(f"{_qualified(info)} {go_quote(name)} already exists", details=_details(info, name))
 
 
 def generated_name_taken(info: ResourceInfo, name: str) -> AlreadyExistsError:
     """Eight generated names were all taken."""
-    text = (
-        f'{_qualified(info)} "{name}" already exists, the server was not able to generate a unique name for the object'
-    )
+    what = f"{_qualified(info)} {go_quote(name)}"
+    text = f"{what} already exists, the server was not able to generate a unique name for the object"
     details = Details(name=name, group=info.group, kind=info.resource, retry_after_seconds=1)
     return AlreadyExistsError(text, details=details)
 
@@ -60,12 +59,12 @@ def precondition_failed(info: ResourceInfo, name: str, why: str) -> ConflictErro
     """The object is not the one that was meant; named by its kind."""
     what = f"{info.kind}.{info.group}" if info.group else info.kind
     details = Details(name=name, group=info.group, kind=info.kind)
-    return ConflictError(f'Operation cannot be fulfilled on {what} "{name}": {why}', details=details)
+    return ConflictError(f"Operation cannot be fulfilled on {what} {go_quote(name)}: {why}", details=details)
 
 
 def conflict(info: ResourceInfo, name: str, why: str) -> ConflictError:
     """The write lost against another one."""
-    text = f'Operation cannot be fulfilled on {_qualified(info)} "{name}": {why}'
+    text = f"Operation cannot be fulfilled on {_qualified(info)} {go_quote(name)}: {why}"
     return ConflictError(text, details=_details(info, name))
 
 
@@ -79,7 +78,7 @@ def modified(info: ResourceInfo, name: str) -> ConflictError:
 
 def forbidden(info: ResourceInfo, name: str, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
     """Admission or authorization said no."""
-    what = f'{_qualified(info)} "{name}"' if name else _qualified(info)
+    what = f"{_qualified(info)} {go_quote(name)}" if name else _qualified(info)
     details = Details(name=name, group=info.group, kind=info.resource, causes=causes)
     return ForbiddenError(f"{what} is forbidden: {why}", details=details)
 
@@ -154,7 +153,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Invali
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     what = f"{kind}.{group}" if group else kind
     details = Details(name=name, group=group, kind=kind, causes=tuple(causes))
-    return InvalidError(f'{what} "{name}" is invalid: {text}', details=details)
+    return InvalidError(f"{what} {go_quote(name)} is invalid: {text}", details=details)
 
 
 def quoted(value: object) -> str:

@@ -185,3 +185,17 @@ async def test_a_page_of_selected_objects_does_not_look_ahead() -> None:
         token = (await call("GET", f"{CM}?limit=2&labelSelector=kind=x")).json["metadata"]["continue"]
         last = (await call("GET", f"{CM}?limit=2&labelSelector=kind=x&continue={token}")).json
         assert (last["items"], last["metadata"].get("continue")) == ([], None)
+
+
+async def test_a_collection_is_deleted_as_of_the_revision_that_is_given() -> None:
+    """At that revision there was nothing, and one to come is waited for; names are shown as Go quotes them."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CM, {"metadata": {"name": "a"}})
+        before = await call("DELETE", f"{CM}?resourceVersion=1")
+        assert (before.status, before.json["items"]) == (200, [])
+        assert (await call("GET", f"{CM}/a")).status == 200
+        ahead = await call("DELETE", f"{CM}?resourceVersion=99999")
+        assert (ahead.status, ahead.json["reason"]) == (504, "Timeout")
+        missing = await call("GET", f"{CM}/a\x00\x80")
+        assert missing.json["message"] == r'configmaps "a\x00\u0080" not found'

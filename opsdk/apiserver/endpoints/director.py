@@ -17,6 +17,7 @@ from opsdk.apiserver.endpoints import (
 )
 from opsdk.apiserver.endpoints.admit import Admission
 from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.compression import compressed
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.ports import Connecter
 from opsdk.apiserver.resources import Installed
@@ -41,8 +42,8 @@ async def direct(call: Call, served: Installed, admission: Admission) -> Respons
         raise problems.method_not_allowed()
     reading = _READING.get(info.verb)
     if reading is not None:
-        return await reading(call, served)
-    return await _WRITING[info.verb](call, served, admission)
+        return compressed(call, await reading(call, served))
+    return compressed(call, await _WRITING[info.verb](call, served, admission))
 
 
 _READING = {"get": verb_get.handle, "list": verb_list.handle, "watch": verb_watch.handle}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from opsdk.apiserver import problems
@@ -15,10 +16,10 @@ from opsdk.apiserver.endpoints.options import check_list, dry_run_problems, list
 from opsdk.apiserver.endpoints.render import accepted_for, body_response, list_response, object_response, wants_pretty
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.status import success
-from opsdk.apiserver.endpoints.verb_list import list_meta, list_query
+from opsdk.apiserver.endpoints.verb_list import list_meta, list_query, out_of_reach
 from opsdk.apiserver.registry.ports import DeleteOptions
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Preconditions, Tree
+from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Preconditions, Tree
 from opsdk.errors import ApiError, Cause
 from opsdk.web.response import Response
 
@@ -50,9 +51,14 @@ async def handle_collection(call: Call, served: Installed, admission: Admission)
     selected = list_options(call.http.query)
     check_list(selected)
     options, tree, dry_run = await delete_options(call, served)
+    if selected.version and not selected.match:
+        selected = replace(selected, match="Exact")  # as of all that is taken page by page
     query = await list_query(call, served, selected)
     gate = Gate(admission, call, served, tree, dry_run=dry_run)
-    listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, gate.remove)
+    try:
+        listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, gate.remove)
+    except (CompactedError, FutureRevisionError) as error:
+        raise out_of_reach(error, selected, query) from None
     return list_response(call, served, listed.items, list_meta(listed), accepted)
 
 

@@ -43,12 +43,17 @@ async def fetch(call: Call, served: Installed, options: ListOptions) -> Listed:
     query = await list_query(call, served, options)
     try:
         return await served.storage.list(call.context(), query)  # type: ignore[no-any-return]
-    except CompactedError:
-        if options.token:
-            raise ExpiredListError(Continue(-1, query.start).encode()) from None
-        raise problems.expired("The resourceVersion for the provided list is too old.") from None
-    except FutureRevisionError as error:
-        raise problems.too_large_resource_version(error.asked, error.current) from None
+    except (CompactedError, FutureRevisionError) as error:
+        raise out_of_reach(error, options, query) from None
+
+
+def out_of_reach(error: CompactedError | FutureRevisionError, options: ListOptions, query: ListQuery) -> ApiError:
+    """The answer where the snapshot that is asked for is not there any more, or not yet."""
+    if isinstance(error, FutureRevisionError):
+        return problems.too_large_resource_version(error.asked, error.current)
+    if options.token:
+        return ExpiredListError(Continue(-1, query.start).encode())
+    return problems.expired("The resourceVersion for the provided list is too old.")
 
 
 def list_meta(listed: Listed) -> Tree:
