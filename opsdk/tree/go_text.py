@@ -111,6 +111,21 @@ def go_value(value: Any) -> str:
     return go_scalar(value)
 
 
+def go_string(value: Any) -> str:
+    """A tree as ``%s`` writes it, which is for texts and complains of the rest.
+
+    >>> go_string("a"), go_string(1), go_string([None])
+    ('a', '%!s(int64=1)', '[%!s(<nil>)]')
+    """
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_string(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list | tuple):
+        return "[" + " ".join(map(go_string, value)) + "]"
+    if isinstance(value, str):
+        return value
+    return "%!s(<nil>)" if value is None else f"%!s({go_typename(value)}={go_scalar(value)})"
+
+
 def go_syntax(value: Any) -> str:
     """A tree as ``%#v`` writes it, which is what some messages show of a value of the wrong type.
 

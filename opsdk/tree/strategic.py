@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from opsdk.errors import PatchError
 from opsdk.tree.equal import deep_equal
-from opsdk.tree.go_text import go_scalar, go_value
-from opsdk.tree.shape import Shape
+from opsdk.tree.go_text import go_scalar, go_string, go_value
+from opsdk.tree.shape import Shape, Topology
 
 PATCH: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
@@ -21,6 +21,7 @@ DELETE_FROM: Final = "$deleteFromPrimitiveList"
 SET_ORDER: Final = "$setElementOrder"
 _DELETE_FROM: Final = DELETE_FROM + "/"
 _SET_ORDER: Final = SET_ORDER + "/"
+_MAPS: Final = frozenset({Topology.MAP, Topology.MAP_ATOMIC})
 
 Tree = dict[str, Any]
 
@@ -49,6 +50,8 @@ def _merge_map(original: Tree, patch: Tree, shape: Shape) -> Tree:
         elif deleting:
             _delete_from(original, key, value)
         elif key in original and _same_type(original[key], value):
+            if isinstance(value, dict | list) and shape.topology in _MAPS and not shape.fields:
+                raise PatchError("merging an object in json but data type is not struct, instead is: map")
             original[key] = _merge_value(original[key], value, shape.field(key))
         else:
             _take(original, key, value)
@@ -65,7 +68,7 @@ def _directed(patch: Tree) -> Tree:
 
 
 def _bad_directive(patch: Mapping[str, Any]) -> PatchError:
-    return PatchError(f"unknown patch type: {go_value(patch[PATCH])} in map: {go_value(patch)}")
+    return PatchError(f"unknown patch type: {go_string(patch[PATCH])} in map: {go_value(patch)}")
 
 
 def _take(original: Tree, key: str, value: Any) -> None:
@@ -82,7 +85,7 @@ _DROPPED: Final = object()
 
 def _without_directives(value: Any) -> Any:
     if isinstance(value, dict):
-        if PATCH in value:
+        if value.get(PATCH) is not None:
             return _DROPPED
         fields = {key: _without_directives(item) for key, item in value.items() if item is not None}
         return {key: item for key, item in fields.items() if item is not _DROPPED}
@@ -138,6 +141,7 @@ def _retain_keys(original: Tree, patch: Tree) -> None:
 
 def _delete_from(original: Tree, key: str, value: Any) -> None:
     if isinstance(value, list) and isinstance(original.get(key), list):
+        _of_maps(original[key], value)
         original[key] = [item for item in original[key] if not _contains(value, item)]
 
 
@@ -171,6 +175,8 @@ def _ordered(before: list[Any] | None, change: list[Any] | None, order: list[Any
     else:
         merged = _merge_value(before, change, shape)
     listed, rest = _partition(merged, order, shape.patch_merge_key)
+    if not before and not change:
+        raise PatchError("no elements in any of the given slices")
     return _interleave(listed, rest, before or [], shape.patch_merge_key)
 
 
@@ -183,9 +189,10 @@ def _merge_list(original: list[Any], patch: list[Any], shape: Shape) -> list[Any
         return _interleave(listed, rest, original, "")
     key = shape.patch_merge_key
     if not key:
-        raise PatchError("cannot merge lists without merge key")
+        # Only lists of texts are merged without a key.
+        raise PatchError("cannot merge lists without merge key for string")
     original, patch = _special_elements(original, patch, key)
-    merged = _merge_elements(original, patch, shape)
+    merged = original if not patch else _merge_elements(original, patch, shape)
     listed, rest = _partition(merged, patch, key)
     return _interleave(listed, rest, original, key)
 
@@ -218,14 +225,14 @@ def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[
                 plain.append(item)
             case "delete":
                 wanted = _merge_key(item, key)
-                original = [other for other in original if not deep_equal(_merge_key(other, key), wanted)]
+                original = [other for other in original if not _has_key(other, key, wanted)]
             case "replace":
                 replace = True
             case "merge":
                 raise PatchError("merging lists cannot yet be specified in the patch")
             case _:
                 raise _bad_directive(item)
-    return ([], plain) if replace else (original, plain)
+    return (plain, []) if replace else (original, plain)
 
 
 def _merge_key(item: Mapping[str, Any], key: str) -> Any:
@@ -234,14 +241,18 @@ def _merge_key(item: Mapping[str, Any], key: str) -> Any:
     return item[key]
 
 
+def _has_key(item: Mapping[str, Any], key: str, wanted: Any) -> bool:
+    return key in item and deep_equal(item[key], wanted)
+
+
 def _merge_elements(original: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
     merged = list(original)
     key = shape.patch_merge_key
     for item in patch:
         wanted = _merge_key(item, key)
-        at = next((i for i, other in enumerate(merged) if deep_equal(_merge_key(other, key), wanted)), None)
+        at = next((i for i, other in enumerate(merged) if _has_key(other, key, wanted)), None)
         if at is None:
-            merged.append(_without_directives(item))
+            merged.append(item)  # just as it is, with all that only patches say
         else:
             merged[at] = _merge_map(dict(merged[at]), dict(item), shape.item())
     return merged
@@ -259,6 +270,8 @@ def _position(order: Sequence[Any], item: Any, key: str) -> int:
 
 def _partition(merged: list[Any], order: Sequence[Any], key: str) -> tuple[list[Any], list[Any]]:
     """The elements that `order` names, in its order, and the others, in theirs."""
+    for item in merged if key else ():
+        _merge_key(item, key)
     placed = [(_position(order, item, key), item) for item in merged]
     listed = sorted((pair for pair in placed if pair[0] >= 0), key=lambda pair: pair[0])
     return [item for _, item in listed], [item for at, item in placed if at < 0]
@@ -277,15 +290,30 @@ def _interleave(listed: list[Any], rest: list[Any], before: list[Any], key: str)
 
 
 def _check_order(patch: list[Any], order: list[Any], key: str) -> None:
-    """The patch's elements must appear in the order list, in the same order."""
-    rest = iter(order)
-    for item in patch:
-        if isinstance(item, dict) and item.get(PATCH) == "delete":
-            continue
-        wanted = _identity(item, key)
-        if not any(deep_equal(_identity(other, key), wanted) for other in rest):
-            lists = f"{go_value(patch)}\n doesn't match {SET_ORDER} list:\n{go_value(order)}\n"
-            raise PatchError(f"The order in patch list:\n{lists}")
+    """The patch's elements must appear in the order list, in the same order; one of them may be empty."""
+    if not patch or not order:
+        return
+    wanted = iter([item for item in patch if not key or _keyed(item).get(PATCH) != "delete"])
+    missing = next(wanted, _DROPPED)
+    for item in order:
+        if missing is _DROPPED:
+            return
+        if deep_equal(_named(missing, key), _named(item, key)):
+            missing = next(wanted, _DROPPED)
+    if missing is not _DROPPED:
+        lists = f"{go_value(patch)}\n doesn't match {SET_ORDER} list:\n{go_value(order)}\n"
+        raise PatchError(f"The order in patch list:\n{lists}")
+
+
+def _named(item: Any, key: str) -> Any:
+    """What an element is known by."""
+    return _merge_key(_keyed(item), key) if key else item
+
+
+def _keyed(item: Any) -> Mapping[str, Any]:
+    if not isinstance(item, dict):
+        raise PatchError(f"expected a map[string]interface {{}}, but received a {_json_type(item)}")
+    return item
 
 
 # ------------------------------------------------------------------ creating
