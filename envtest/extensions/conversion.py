@@ -39,7 +39,7 @@ def validate_conversion(
     at = f"{field}.webhookClientConfig"
     if strategy != "Webhook":
         for place, value in ((at, config), (f"{field}.conversionReviewVersions", versions)):
-            if value:
+            if value or value == {}:
                 yield problems.not_allowed(place, "should not be set when strategy is not set to Webhook")
         return
     if config is None:

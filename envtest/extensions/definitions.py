@@ -47,7 +47,8 @@ def defaults(obj: Tree) -> None:
     stored = _storage_versions(obj)[:1]
     if stored and not (obj.get("status") or {}).get("storedVersions"):
         obj["status"] = {**(obj.get("status") or {}), "storedVersions": stored}
-    if not any((spec["conversion"].get("webhook") or {}).values()):
+    hook = spec["conversion"].get("webhook") or {}
+    if hook.get("clientConfig") is None and not hook.get("conversionReviewVersions"):
         spec["conversion"].pop("webhook", None)
     webhook = (spec["conversion"].get("webhook") or {}).get("clientConfig") or {}
     if isinstance(webhook.get("service"), dict):
@@ -235,6 +236,9 @@ def _validate_scope(spec: Tree) -> Iterator[Cause]:
 def _validate_versions(spec: Tree) -> Iterator[Cause]:
     versions = spec.get("versions") or []
     field = "spec.versions"
+    for index, version in enumerate(versions):
+        if _schema(version) is None:
+            yield problems.required(f"{field}[{index}].schema.openAPIV3Schema")
     if spec.get("preserveUnknownFields") and any(_has_defaults(_schema(v)) for v in versions):
         text = "must be false in order to use defaults in the schema"
         yield problems.invalid_value("spec.preserveUnknownFields", True, text)
@@ -245,7 +249,7 @@ def _validate_versions(spec: Tree) -> Iterator[Cause]:
         yield problems.invalid_value(field, _shown(versions), "must contain unique version names")
     if sum(1 for v in versions if v.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"
-        yield problems.invalid_value(field, _shown(versions) if versions else None, text)
+        yield problems.invalid_value(field, None if spec.get("versions") is None else _shown(versions), text)
     if versions and versions[0].get("name"):
         # The first version also stands where there was only one, once.
         for text in names.dns_1035_label(versions[0]["name"]):
@@ -262,8 +266,6 @@ def _validate_version(version: Tree, where: str, versions: Sequence[Tree]) -> It
     for text in names.dns_1035_label(version.get("name", "")):
         yield problems.invalid_value(f"{where}.name", version.get("name", ""), text)
     yield from _validate_deprecation(version, where)
-    if _schema(version) is None:
-        yield problems.required(f"{where}.schema.openAPIV3Schema")
     for part, check, place in _PARTS:
         if _is_shared(part, versions):
             continue

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from envtest.kinds.quantities import canonical
 from envtest.kinds.reading import INSIDE, Form, Reading, Step
@@ -370,12 +370,17 @@ def _nothing(schema: Mapping[str, Any], plan: Plan) -> Plan:
     return lambda *_: zero
 
 
+_IN_JSON: Final = "io.k8s.apiextensions-apiserver."
+"""The types whose objects the server keeps as JSON."""
+
+
 class Struct:
     """The plan of an object with named fields."""
 
     def __init__(self, name: str, schema: Mapping[str, Any], plans: Plans) -> None:
         self.name = name
         self._short = name.rpartition(".")[2]
+        self._in_json = name.startswith(_IN_JSON)
         marks, named = forms(name), go_types(name)
         self._steps = {key: Step(key, f"{above}.{key}") for key, above in embedded(name).items()}
         self._fields = {
@@ -428,8 +433,8 @@ class Struct:
     def _keep(self, made: dict[str, Any], key: str, read: Any, reading: Reading) -> None:
         known = self._fields[key]
         if known.kept(read):
-            # Objects are kept in a form that does not tell an empty list from none.
-            made[key] = read if read or not known.many else None
+            # Most objects are kept in a form that does not tell an empty list from none.
+            made[key] = read if read or not known.many or self._in_json else None
         elif read is not None and reading.path == _OWNERS:
             made[key] = read  # no owners: that is a wish
 

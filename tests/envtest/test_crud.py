@@ -199,3 +199,17 @@ async def test_a_collection_is_deleted_as_of_the_revision_that_is_given() -> Non
         assert (ahead.status, ahead.json["reason"]) == (504, "Timeout")
         missing = await call("GET", f"{CM}/a\x00\x80")
         assert missing.json["message"] == r'configmaps "a\x00\u0080" not found'
+
+
+async def test_a_strategic_patch_does_not_change_what_an_object_is() -> None:
+    """Kind and version are those of the resource, whatever the patch says."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CM, {"metadata": {"name": "a"}})
+        patch = {"apiVersion": "v9", "kind": "Other", "data": {"x": "y"}}
+        changed = await call("PATCH", f"{CM}/a", patch, content_type="application/strategic-merge-patch+json")
+        assert (changed.json["apiVersion"], changed.json["kind"], changed.json["data"]) == (
+            "v1",
+            "ConfigMap",
+            {"x": "y"},
+        )

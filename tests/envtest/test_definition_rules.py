@@ -187,3 +187,29 @@ async def test_what_was_stored_is_never_forgotten_by_accident() -> None:
         stored = (await call("GET", f"{url}/widgets.demo.io")).json
         answer = await call("PUT", f"{url}/widgets.demo.io/status", {**stored, "status": {}})
         assert answer.json["status"]["storedVersions"] == ["v1"]
+
+
+async def test_empty_is_not_absent_in_messages() -> None:
+    """A list without versions is shown as one, a client configuration without anything is one; schemas come first."""
+    async with Environment() as env:
+        call = Caller(env)
+        names = {"plural": "things", "kind": "Thing"}
+        spec: dict[str, Any] = {"group": "x.io", "scope": "Cluster", "names": names}
+        body = {"metadata": {"name": "things.x.io"}, "spec": spec}
+        url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        for versions, shown in (([], "[]"), (None, "null")):
+            spec["versions"] = versions
+            told = (await call("POST", url, body)).json["details"]["causes"][0]["message"]
+            assert told == f"Invalid value: {shown}: must have exactly one version marked as storage version"
+        spec["versions"] = [{"name": "V"}, {"name": "v1"}]
+        fields = [cause["field"] for cause in (await call("POST", url, body)).json["details"]["causes"]]
+        assert fields[:3] == [
+            "spec.versions[0].schema.openAPIV3Schema",
+            "spec.versions[1].schema.openAPIV3Schema",
+            "spec.versions[0].name",
+        ]
+        schema = {"openAPIV3Schema": {"type": "object"}}
+        spec["versions"] = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+        for strategy, why in (("Webhook", "exactly one of url or service is required"), ("None", "should not be set")):
+            spec["conversion"] = {"strategy": strategy, "webhook": {"clientConfig": {}}}
+            assert why in (await call("POST", url, body)).json["details"]["causes"][0]["message"]

@@ -188,7 +188,7 @@ def _checked_kind(served: Installed, patch: Patch, patched: Tree) -> Tree:
         version, kind = patched["apiVersion"], patched["kind"]
         if patch.document is None and (version, kind) != (info.kind_api_version, info.kind):
             raise patch.undecodable(patched, body.unregistered(served, version, kind))
-        return patched
+        return {**patched, **wanted}
     if not patched.get("kind"):
         raise patch.undecodable(patched, f"Object 'Kind' is missing in '{go_json(patched)}'", custom=True)
     if not patched.get("apiVersion"):
