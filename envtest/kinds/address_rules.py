@@ -92,8 +92,37 @@ def address_name(name: str) -> Sequence[str]:
     try:
         found = ipaddress.ip_address(name)
     except ValueError:
-        return [f"ParseAddr({problems.quoted(name)}): unable to parse IP"]
+        return [f"ParseAddr({problems.quoted(name)}): {_fault(name)}"]
     return [] if str(found) == name else ["must be a canonical format IP address"]
+
+
+def _fault(text: str) -> str:
+    """Where Go's parser gives up."""
+    mark = next((char for char in text if char in ".:%"), "")
+    if mark == ".":
+        return _fault_of_four(text)
+    return "missing IPv6 address" if mark == "%" else "unable to parse IP"
+
+
+def _fault_of_four(text: str) -> str:
+    """What is wrong with four numbers."""
+    dots = digits = value = 0
+    for at, char in enumerate(text):
+        if char.isascii() and char.isdigit():
+            if digits == 1 and value == 0:
+                return "IPv4 field has octet with leading zero"
+            value, digits = value * 10 + int(char), digits + 1
+            if value > 255:
+                return "IPv4 field has value >255"
+        elif char != ".":
+            return f"unexpected character (at {problems.quoted(text[at:])})"
+        elif not digits or at == len(text) - 1:
+            return f"IPv4 field must have at least one digit (at {problems.quoted(text[at:])})"
+        elif dots == 3:
+            return "IPv4 address too long"
+        else:
+            dots, digits, value = dots + 1, 0, 0
+    return "IPv4 address too short" if dots < 3 else "unable to parse IP"
 
 
 def validate_address(obj: Tree) -> Iterator[Cause]:

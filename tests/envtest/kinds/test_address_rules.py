@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from envtest.kinds.address_rules import address_name
 from tests.envtest.kinds.kindkit import changed, wrong
 
 CLASSES = "networking.k8s.io/ingressclasses"
@@ -151,3 +152,24 @@ def test_blocks_may_get_a_second_family() -> None:
     assert wrong(BLOCKS, one, two) == ['spec.cidrs: Invalid value: ["10.0.0.0/16"]: field is immutable']
     other = blocks("10.1.0.0/16")
     assert wrong(BLOCKS, other, one) == ['spec.cidrs[0]: Invalid value: "10.1.0.0/16": field is immutable']
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("not-an-ip", "unable to parse IP"),
+        ("eth%0", "missing IPv6 address"),
+        ("1.2.3", "IPv4 address too short"),
+        ("1.2.3.4.5", "IPv4 address too long"),
+        ("10.0.0.256", "IPv4 field has value >255"),
+        ("1.2.3.4444", "IPv4 field has value >255"),
+        ("010.0.0.1", "IPv4 field has octet with leading zero"),
+        ("a.b", 'unexpected character (at "a.b")'),
+        ("1..2.3", 'IPv4 field must have at least one digit (at ".2.3")'),
+        ("1.2.3.", 'IPv4 field must have at least one digit (at ".")'),
+        (".1.2.3", 'IPv4 field must have at least one digit (at ".1.2.3")'),
+    ],
+)
+def test_names_that_are_no_addresses(name: str, why: str) -> None:
+    """The name of an address is one, and is told where it stops being one."""
+    assert address_name(name) == [f'ParseAddr("{name}"): {why}']
