@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
+from envtest.flow_control import condition, with_condition
 from envtest.kinds.core import label_namespace
 from envtest.kinds.priority_classes import system_classes
 from envtest.kinds.services import ServiceStrategy
@@ -24,9 +25,13 @@ from opsdk.errors import AlreadyExistsError, NotFoundError
 
 
 class Stores(Protocol):
-    """What is needed of a control plane: its registries by ``group/resource``, and its clock."""
+    """What is needed of a control plane: its registries by ``group/resource``, its clock, and who owns what."""
 
     clock: Clock
+
+    def fields_of(self, resource: str, obj: Tree) -> Tree:
+        """What the writer of a new object owns of it."""
+        ...
 
     @property
     def stores(self) -> Mapping[str, Store]:
@@ -34,6 +39,10 @@ class Stores(Protocol):
         ...
 
 
+SERVER = "kube-apiserver"
+"""The owner of what the server makes for itself."""
+_OWNED: dict[str, Tree] = {}
+"""What it owns of each of them, by resource and name; that is the same for every server, and takes time to find out."""
 SYSTEM = "kube-system"
 TRUST = "extension-apiserver-authentication"
 NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
@@ -51,6 +60,25 @@ async def bootstrap(plane: Stores) -> None:
     await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
 
 
+def owned(plane: Stores, resource: str, obj: Tree, manager: str = SERVER) -> Tree:
+    """The object with the server as its owner."""
+    meta = obj["metadata"]
+    key = f"{resource}/{meta.get('namespace', '')}/{meta['name']}"
+    if key not in _OWNED:
+        _OWNED[key] = plane.fields_of(resource, obj)
+    if not _OWNED[key]:
+        return {**obj, "metadata": dict(meta)}
+    owner = {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": obj["apiVersion"],
+        "time": Context(clock=plane.clock).timestamp(),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": copy_tree(_OWNED[key]),
+    }
+    return {**obj, "metadata": {**meta, "managedFields": [owner]}}
+
+
 def ensure_policy(plane: Stores) -> None:
     """The roles and bindings of a fresh cluster. They are put into the storage as they are: there are many."""
     context = Context(clock=plane.clock)
@@ -65,15 +93,22 @@ def ensure_policy(plane: Stores) -> None:
             store.storage.create(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": made})
 
 
+_PRODUCER = "api-priority-and-fairness-config-producer-v1"
+
+
 def ensure_flows(plane: Stores) -> None:
     """Flow schemas and priority levels."""
     context = Context(clock=plane.clock)
     now = context.timestamp()
-    for resource, obj in bootstrap_flows(now):
+    for resource, obj in bootstrap_flows():
         store = plane.stores[f"{FLOWS}/{resource}"]
-        obj["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
+        made = owned(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
+        made["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
+        if resource == "flowschemas":
+            level = obj["spec"]["priorityLevelConfiguration"]["name"]
+            made = with_condition(made, condition(level, now, exists=True)) or made
         with suppress(KeyExistsError):
-            store.storage.create(store.key("", obj["metadata"]["name"]), obj)
+            store.storage.create(store.key("", obj["metadata"]["name"]), made)
 
 
 _PORT = 6443
@@ -94,6 +129,7 @@ async def ensure_itself(plane: Stores) -> None:
         "spec": {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": _PORT}],
             "clusterIP": address,
+            "ipFamilyPolicy": "SingleStack",
             "type": "ClusterIP",
             "sessionAffinity": "None",
             "internalTrafficPolicy": "Cluster",
@@ -149,7 +185,8 @@ def _put(plane: Stores, resource: str, obj: Tree, *, namespace: str = "") -> Non
     meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
     if namespace:
         meta["namespace"] = namespace
-    made = {**obj, "metadata": {**obj["metadata"], **meta}}
+    made = owned(plane, resource, obj)
+    made["metadata"] |= meta
     with suppress(KeyExistsError):
         store.storage.create(store.key(namespace, obj["metadata"]["name"]), made)
 
@@ -238,6 +275,7 @@ async def ensure(plane: Stores, resource: str, obj: Tree, *, namespace: str = ""
         store.storage.get(store.key(namespace, obj["metadata"]["name"]))
         return
     try:
-        await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", obj)
+        made = owned(plane, resource, obj)
+        await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", made)
     except AlreadyExistsError:
         return

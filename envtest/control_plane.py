@@ -10,7 +10,7 @@ from envtest import policies
 from envtest.access import Access, Gatekeeper
 from envtest.admission import plugins
 from envtest.aggregation import aggregate, register
-from envtest.bootstrap import bootstrap
+from envtest.bootstrap import SERVER, bootstrap
 from envtest.event_expiry import EVENTS, EventExpiry
 from envtest.extensions.custom import CustomModel
 from envtest.extensions.definitions import DefinitionStrategy
@@ -54,6 +54,7 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.filters import Named
 from opsdk.apiserver.endpoints.openapi import OpenApi
+from opsdk.apiserver.endpoints.ownership import field_manager
 from opsdk.apiserver.endpoints.well_known import WellKnown
 from opsdk.apiserver.outgoing.client import HookClient
 from opsdk.apiserver.outgoing.lines import Identity
@@ -282,6 +283,22 @@ class ControlPlane:
         if storage is not None:
             self.core.install(Installed(row.info, storage, self._model(row), row.verbs))
 
+    def fields_of(self, resource: str, obj: Tree) -> Tree:
+        """What the writer of a new object owns of it."""
+        group, _, name = resource.rpartition("/")
+        served = self.core.find(group, obj["apiVersion"].rpartition("/")[2], name)
+        if served is None:
+            return {}
+        made = field_manager(served).update(None, obj, manager="-", now="-")
+        owners = made["metadata"].get("managedFields") or [{"fieldsV1": {}}]
+        fields: Tree = owners[0]["fieldsV1"]
+        return fields
+
+    def _own_budget(self, old: Tree, new: Tree, now: str) -> Tree:
+        """A budget with the server as the owner of what has changed in its status."""
+        served = self.core.find("policy", "v1", "poddisruptionbudgets", "status")
+        return new if served is None else field_manager(served).update(old, new, manager=SERVER, now=now)
+
     def _namespace(self, name: str) -> Tree | None:
         store = self.stores["/namespaces"]
         try:
@@ -351,7 +368,7 @@ class ControlPlane:
             case "binding":
                 return BindingStore(store)
             case "eviction":
-                return EvictionStore(store, self.stores["policy/poddisruptionbudgets"])
+                return EvictionStore(store, self.stores["policy/poddisruptionbudgets"], self._own_budget)
             case _:
                 return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from envtest.kinds.workload_rules import selects
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
@@ -18,7 +20,11 @@ _BUDGETS = ResourceInfo(
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-async def check_budgets(context: Context, budgets: Store, pod: Tree) -> None:
+Record = Callable[[Tree, Tree, str], Tree]
+"""A changed status with the server as the owner of what has changed, from the old one and the time."""
+
+
+async def check_budgets(context: Context, budgets: Store, pod: Tree, record: Record) -> None:
     """Take one disruption of the pod's budget; raise where there is none left."""
     labels = pod["metadata"].get("labels") or {}
     listed = await budgets.list(context, ListQuery())
@@ -32,9 +38,10 @@ async def check_budgets(context: Context, budgets: Store, pod: Tree) -> None:
     name = found[0]["metadata"]["name"]
 
     async def spend(current: Tree | None) -> Tree:
-        budget: Tree = copy_tree(current or found[0])
+        before = current or found[0]
+        budget: Tree = copy_tree(before)
         _spend(budget, pod["metadata"]["name"], context.timestamp())
-        return budget
+        return record(before, budget, context.timestamp())
 
     if context.dry_run:
         _spend(copy_tree(found[0]), pod["metadata"]["name"], context.timestamp())

@@ -95,6 +95,11 @@ class FinalizeStrategy(NamespaceStrategy):
     def __init__(self, row: Row) -> None:
         super().__init__(row, has_status=False)
 
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """The status has its own resource."""
+        return ("status",)
+
     def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
         """Everything else stays."""
         obj["status"] = old.get("status") or {}

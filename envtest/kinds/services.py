@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.kind_warnings import service_warnings
@@ -24,6 +25,7 @@ from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
+from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause
 
 DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
@@ -113,6 +115,25 @@ def used_ports(spec: Tree) -> Iterator[int]:
 def _wants_ports(spec: Tree) -> bool:
     kind = spec.get("type")
     return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
+
+
+_ALLOCATOR: Final = {
+    "manager": "kube-apiserver",
+    "operation": "Update",
+    "apiVersion": "networking.k8s.io/v1",
+    "fieldsType": "FieldsV1",
+}
+_ALLOCATED: Final[Tree] = {
+    "f:metadata": {
+        "f:labels": {
+            ".": {},
+            "f:ipaddress.kubernetes.io/ip-family": {},
+            "f:ipaddress.kubernetes.io/managed-by": {},
+        }
+    },
+    "f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}},
+}
+"""What the server owns of addresses that it has given away."""
 
 
 class ServiceStrategy(TableStrategy):
@@ -300,6 +321,7 @@ class ServiceStrategy(TableStrategy):
                         "ipaddress.kubernetes.io/ip-family": "IPv4",
                         "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
                     },
+                    "managedFields": [{**_ALLOCATOR, "time": context.timestamp(), "fieldsV1": copy_tree(_ALLOCATED)}],
                 },
                 "spec": {"parentRef": {"resource": "services", "namespace": meta["namespace"], "name": meta["name"]}},
             }

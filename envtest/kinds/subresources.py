@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.ports import DeleteOptions, Transform, Validate, accept
@@ -121,11 +123,18 @@ class Anything(Strategy):
 
 
 class EvictionStore:
-    """``pods/eviction``: deletes a pod, unless a disruption budget is in the way."""
+    """``pods/eviction``: deletes a pod, unless a disruption budget is in the way.
 
-    def __init__(self, pods: Store, budgets: Store) -> None:
+    Args:
+        pods: what is evicted.
+        budgets: what may be in the way.
+        record: names the server as the owner of what it changes in a budget.
+    """
+
+    def __init__(self, pods: Store, budgets: Store, record: Callable[[Tree, Tree, str], Tree]) -> None:
         self._pods = pods
         self._budgets = budgets
+        self._record = record
         self.strategy = Strategy()
 
     async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
@@ -172,4 +181,4 @@ class EvictionStore:
     async def _check_budgets(self, context: Context, pod: Tree) -> None:
         from envtest.kinds.budgets import check_budgets  # noqa: PLC0415 - only evictions need it
 
-        await check_budgets(context, self._budgets, pod)
+        await check_budgets(context, self._budgets, pod, self._record)

@@ -66,8 +66,8 @@ _SCHEMAS: Final = (
 )  # fmt: skip
 
 
-def bootstrap_flows(now: str) -> Iterator[tuple[str, Tree]]:
-    """The objects with their resources, without uid; `now` is when their conditions begin."""
+def bootstrap_flows() -> Iterator[tuple[str, Tree]]:
+    """The objects with their resources, without uid and status."""
     yield _object("prioritylevelconfigurations", "PriorityLevelConfiguration", "exempt", _exempt())
     for name, shares, queues, hand, lendable in _LEVELS:
         response: Tree = {"type": "Reject"}
@@ -81,18 +81,14 @@ def bootstrap_flows(now: str) -> Iterator[tuple[str, Tree]]:
         if distinguisher:
             spec["distinguisherMethod"] = {"type": distinguisher}
         spec["rules"] = [_rule(*rule) for rule in rules]
-        resource, made = _object("flowschemas", "FlowSchema", name, spec)
-        text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" and it exists'
-        condition = {"type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found"}
-        made["status"] = {"conditions": [{**condition, "message": text}]}
-        yield resource, made
+        yield _object("flowschemas", "FlowSchema", name, spec)
 
 
 def fixed_flow(resource: str, name: str) -> Tree | None:
     """The spec of one that may not be changed; None for others."""
     if name not in ("exempt", "catch-all"):
         return None
-    found = (made["spec"] for kind, made in bootstrap_flows("") if (kind, made["metadata"]["name"]) == (resource, name))
+    found = (made["spec"] for kind, made in bootstrap_flows() if (kind, made["metadata"]["name"]) == (resource, name))
     spec: Tree = next(found)
     return spec
 

@@ -18,7 +18,7 @@ from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.testing.clock import ManualClock
 from opsdk.web.request import Query
 
-BOOTSTRAP = [obj for resource, obj in bootstrap_flows("2026-01-01T00:00:00Z") if resource == "flowschemas"]
+BOOTSTRAP = [obj for resource, obj in bootstrap_flows() if resource == "flowschemas"]
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1"
 AUTHENTICATED = "system:authenticated"
 
