@@ -46,9 +46,11 @@ def stateful_set(obj: Tree) -> None:
     spec = obj.setdefault("spec", {})
     put(spec, podManagementPolicy="OrderedReady")
     strategy = spec.setdefault("updateStrategy", {})
-    put(strategy, type="RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
         put(strategy, rollingUpdate={})
+    # Who names the type and nothing else gets nothing else.
+    if strategy["type"] == "RollingUpdate" and isinstance(strategy.get("rollingUpdate"), dict):
         put(strategy["rollingUpdate"], partition=0)
     put(spec, persistentVolumeClaimRetentionPolicy={})
     put(spec["persistentVolumeClaimRetentionPolicy"], whenDeleted="Retain", whenScaled="Retain")
@@ -87,16 +89,18 @@ def job_spec(spec: Tree) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         put(spec, completions=1, parallelism=1)
     put(spec, parallelism=1)
-    if not (spec.get("completionMode") == "Indexed" and spec.get("backoffLimitPerIndex") is not None):
-        put(spec, backoffLimit=6)
-    else:
-        put(spec, backoffLimit=2147483647)
+    put(spec, backoffLimit=6 if spec.get("backoffLimitPerIndex") is None else 2147483647)
     put(spec, completionMode="NonIndexed", suspend=False)
     put(spec, podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    _patterns(spec)
+    template(spec)
+
+
+def _patterns(spec: Tree) -> None:
+    """Conditions of pods are those that hold."""
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             put(pattern, status="True")
-    template(spec)
 
 
 def cron_job(obj: Tree) -> None:
@@ -109,8 +113,10 @@ def cron_job(obj: Tree) -> None:
         successfulJobsHistoryLimit=3,
         failedJobsHistoryLimit=1,
     )
-    # The job's own defaults come with the job; only the pod's are here.
-    template((spec.get("jobTemplate") or {}).get("spec") or {})
+    # The job's own defaults come with the job; only those of its parts are here.
+    inner = (spec.get("jobTemplate") or {}).get("spec") or {}
+    _patterns(inner)
+    template(inner)
 
 
 def service(obj: Tree) -> None:

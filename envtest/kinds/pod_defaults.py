@@ -32,6 +32,8 @@ def pod(obj: Tree) -> None:
     for container in containers(spec):
         _requests_from_limits(container)
     _whole_requests(spec)
+    if spec.get("hostNetwork"):
+        _host_ports(spec)
     pod_spec(spec)
     _addresses(obj.get("status") or {})
 
@@ -52,6 +54,15 @@ def _requests_from_limits(container: Tree) -> None:
         requests = resources.setdefault("requests", {})
         for name, amount in limits.items():
             requests.setdefault(name, amount)
+
+
+def _host_ports(spec: Tree) -> None:
+    """Ports of a pod in its node's network are the node's; templates leave that to their pods."""
+    for key in ("containers", "initContainers"):
+        for container in spec.get(key) or ():
+            for port in container.get("ports") or ():
+                if not port.get("hostPort") and port.get("containerPort"):
+                    port["hostPort"] = port["containerPort"]
 
 
 def _whole_requests(spec: Tree) -> None:
@@ -81,7 +92,7 @@ def pod_spec(spec: Tree) -> None:
     )
     _mirror(spec)
     for container in containers(spec):
-        _container(container, host_network=bool(spec.get("hostNetwork")))
+        _container(container)
     for volume in spec.get("volumes") or ():
         _volume(volume)
 
@@ -102,7 +113,7 @@ def pull_policy(image: str) -> str:
     return "Always" if tag in ("", "latest") else "IfNotPresent"
 
 
-def _container(container: Tree, *, host_network: bool) -> None:
+def _container(container: Tree) -> None:
     put(
         container,
         resources={},
@@ -112,8 +123,6 @@ def _container(container: Tree, *, host_network: bool) -> None:
     )
     for port in container.get("ports") or ():
         put(port, protocol="TCP")
-        if host_network:
-            put(port, hostPort=port.get("containerPort"))
     for key in _PROBES:
         if isinstance(container.get(key), dict):
             _probe(container[key])

@@ -40,7 +40,7 @@ def validate_pod_spec(spec: Tree, path: str, name: str = "") -> Iterator[Cause]:
     yield from validate_init_containers(spec, path, around)
     yield from validate_ephemeral_containers(spec, path, around)
     yield from validate_pod_resources(spec, path)
-    yield from _host_network(spec, path)
+    yield from _host_network(spec, path, pod=bool(name))
     yield from rules.one_of(spec.get("restartPolicy"), _RESTART, f"{path}.restartPolicy")
     yield from rules.one_of(spec.get("dnsPolicy"), _DNS, f"{path}.dnsPolicy")
     yield from rules.labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
@@ -129,16 +129,18 @@ def _aliases(found: Sequence[Tree], path: str) -> Iterator[Cause]:
             yield from rules.subdomain(name, f"{path}[{index}].hostnames[{number}]")
 
 
-def _host_network(spec: Tree, path: str) -> Iterator[Cause]:
+def _host_network(spec: Tree, path: str, *, pod: bool) -> Iterator[Cause]:
+    """Ports of a pod are those of its node; a template may leave them open."""
     if not spec.get("hostNetwork"):
         return
     for key in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(key) or ()):
             for number, port in enumerate(container.get("ports") or ()):
-                if port.get("hostPort") != port.get("containerPort"):
-                    at = f"{path}.{key}[{index}].ports[{number}].containerPort"
-                    text = "must match `hostPort` when `hostNetwork` is true"
-                    yield problems.invalid_value(at, port.get("containerPort"), text)
+                theirs = port.get("hostPort") or 0
+                if (pod or theirs) and theirs != port.get("containerPort", 0):
+                    at = f"{path}.{key}[{index}].ports[{number}].hostPort"
+                    text = "must match `containerPort` when `hostNetwork` is true"
+                    yield problems.invalid_value(at, theirs, text)
 
 
 def _dns_config(spec: Tree, path: str) -> Iterator[Cause]:

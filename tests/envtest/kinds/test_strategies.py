@@ -10,7 +10,7 @@ from envtest.kinds.pod_preparation import drop_disabled
 from envtest.kinds.pod_totals import requested
 from opsdk.apiserver.registry.context import Context
 from opsdk.testing.clock import ManualClock
-from tests.envtest.kinds.kindkit import read, row_of
+from tests.envtest.kinds.kindkit import changed, read, row_of, wrong
 from tests.envtest.kinds.trees import known
 
 Tree = dict[str, Any]
@@ -81,3 +81,36 @@ def test_requests_of_whole_pods() -> None:
     whole = {"limits": {"cpu": "2", "memory": "1Gi"}}
     pod = read("/pods", {"spec": {"containers": [asking], "resources": whole}})
     assert pod["spec"]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+
+
+# ------------------------------------------------------------------ defaults
+def test_ports_in_the_network_of_a_node() -> None:
+    """A pod's are the node's; its template may leave them open, or say the same."""
+    spec: Tree = {"hostNetwork": True, "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}
+    assert read("/pods", {"spec": spec})["spec"]["containers"][0]["ports"][0]["hostPort"] == 80
+    template = read("/podtemplates", {"template": {"spec": spec}})["template"]
+    assert "hostPort" not in template["spec"]["containers"][0]["ports"][0]
+    assert not wrong("/podtemplates", {"template": {"spec": spec}})
+    other = changed(spec, "containers.0.ports", [{"containerPort": 80, "hostPort": 81}])
+    text = "containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is true"
+    assert wrong("/podtemplates", {"template": {"spec": other}}) == [f"template.spec.{text}"]
+    assert wrong("/pods", {"spec": other}) == [f"spec.{text}"]
+
+
+def test_sets_roll_from_the_first() -> None:
+    """Unless somebody names the type, and nothing else."""
+    rolling = {"type": "RollingUpdate"}
+    whole = {**rolling, "rollingUpdate": {"partition": 0}}
+    assert read("apps/statefulsets", {"spec": {}})["spec"]["updateStrategy"] == whole
+    assert read("apps/statefulsets", {"spec": {"updateStrategy": rolling}})["spec"]["updateStrategy"] == rolling
+
+
+def test_jobs_that_count_by_index() -> None:
+    """They never fail as a whole; conditions are those that hold, in cron jobs too."""
+    rule: Tree = {"action": "Ignore", "onPodConditions": [{"type": "T"}]}
+    job = read("batch/jobs", {"spec": {"backoffLimitPerIndex": 1, "template": {}}})
+    assert job["spec"]["backoffLimit"] == 2147483647
+    spec = {"podFailurePolicy": {"rules": [rule]}, "template": {}}
+    cron = read("batch/cronjobs", {"spec": {"jobTemplate": {"spec": spec}}})
+    [found] = cron["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    assert found["onPodConditions"] == [{"type": "T", "status": "True"}]
