@@ -100,7 +100,7 @@ def _patterns(spec: Tree) -> None:
     """Conditions of pods are those that hold."""
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
-            put(pattern, status="True")
+            pattern["status"] = pattern.get("status") or "True"
 
 
 def cron_job(obj: Tree) -> None:
@@ -306,8 +306,11 @@ def node(obj: Tree) -> None:
     status, spec = obj.get("status") or {}, obj.setdefault("spec", {})
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
-        spec["podCIDRs"] = [spec["podCIDR"]]
+    one, many = spec.get("podCIDR"), spec.get("podCIDRs")
+    if one and (not many or many[0] != one):
+        spec["podCIDRs"] = [one]
+    elif many:
+        spec["podCIDR"] = many[0]
 
 
 def flow_schema(obj: Tree) -> None:

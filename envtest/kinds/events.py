@@ -90,10 +90,11 @@ def _source(obj: Tree) -> str:
 _OLD_SELECTABLE = {"reportingComponent": _reporting, "source": _source}
 _NEW_SELECTABLE = {"reportingController": _reporting}
 _LIMITED = (
-    ("reportingInstance", "reportingInstance", 128),
+    ("reportingInstance", "repotingIntance", 128),
     ("action", "action", 128),
     ("reason", "reason", 128),
 )
+"""What is needed, and not long; the server misspells one of them where it is too long."""
 _NOTE_LIMIT = 1024
 _OLD_STYLE = ("firstTimestamp", "lastTimestamp", "count", "source")
 _IMMUTABLE = (
@@ -132,7 +133,7 @@ def _general(obj: Tree, *, new: bool) -> Iterator[Cause]:
     for key, shown, limit in _LIMITED:
         value = obj.get(key) or ""
         if not value:
-            yield problems.required(shown)
+            yield problems.required(key)
         if len(value.encode()) > limit:
             yield problems.invalid_value(shown, "", f"can have at most {limit} characters")
     if len((obj.get("message") or "").encode()) > _NOTE_LIMIT:

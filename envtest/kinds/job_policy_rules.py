@@ -8,6 +8,7 @@ from typing import Final
 
 from envtest.kinds import rules
 from envtest.kinds.address_rules import domain_path
+from envtest.kinds.go_form import BATCH, shown
 from opsdk.apiserver import problems
 from opsdk.apiserver.registry import names
 from opsdk.apiserver.storage.ports import Tree
@@ -107,7 +108,8 @@ def _codes(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
 def _successes(spec: Tree, path: str) -> Iterator[Cause]:
     found = spec["successPolicy"].get("rules") or []
     if spec.get("completionMode") != "Indexed":
-        yield problems.invalid_value(path, spec["successPolicy"], "requires indexed completion mode")
+        value = shown(f"{BATCH}SuccessPolicy", spec["successPolicy"])
+        yield problems.invalid_value(path, value, "requires indexed completion mode")
         return
     if not found:
         text = "at least one rules must be specified when the successPolicy is specified"

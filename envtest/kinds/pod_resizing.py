@@ -12,23 +12,24 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 _LISTS: Final = ("containers", "initContainers")
+_ORDER: Final = "may not be renamed or reordered on resize"
 _CHANGEABLE: Final = ("cpu", "memory")
 
 
 def resized(spec: Tree, old: Tree) -> Tree:
-    """The parts of the old spec that take amounts over from the new one: nothing else counts, nor does the order."""
+    """The containers of the new spec, which are those of the old one but for their amounts."""
     made: Tree = {}
     for key in _LISTS:
-        if not old.get(key):
-            continue
-        now = {c.get("name"): c.get("resources") for c in spec.get(key) or ()}
-        made[key] = [
-            {**container, "resources": now[container.get("name")] or {}} if container.get("name") in now else container
-            for container in old[key]
-        ]
+        before = {c.get("name"): c for c in old.get(key) or ()}
+        if spec.get(key):
+            made[key] = [_merged(container, before.get(container.get("name"))) for container in spec[key]]
     if old.get("resources") is not None or spec.get("resources") is not None:
         made["resources"] = spec.get("resources")
     return made
+
+
+def _merged(container: Tree, old: Tree | None) -> Tree:
+    return container if old is None else {**old, "resources": container.get("resources") or {}}
 
 
 def refused(old: Tree) -> str:
@@ -48,8 +49,11 @@ def validate_resize(obj: Tree, old: Tree) -> Iterator[Cause]:
         yield problems.invalid_value("spec", status.get("qosClass", ""), text)
     if not _supported(status):
         yield problems.not_allowed("spec", "Pod running on node without support for resize")
-    yield from _kept(spec, before)
-    yield from _others(spec, before)
+    wrong = list(_ordered(spec, before))
+    yield from wrong
+    if not wrong:
+        yield from _kept(spec, before)
+        yield from _others(spec, before)
 
 
 def _supported(status: Tree) -> bool:
@@ -59,6 +63,17 @@ def _supported(status: Tree) -> bool:
     return True
 
 
+def _ordered(spec: Tree, old: Tree) -> Iterator[Cause]:
+    for key in _LISTS:
+        now, before = spec.get(key) or [], old.get(key) or []
+        if len(now) != len(before):
+            yield problems.not_allowed(f"spec.{key}", f"{key} may not be added or removed on resize")
+            continue
+        for index, (new, was) in enumerate(zip(now, before, strict=True)):
+            if new.get("name") != was.get("name"):
+                yield problems.not_allowed(f"spec.{key}[{index}].name", f"{key} {_ORDER}")
+
+
 def _amounts(container: Tree, kind: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = (container.get("resources") or {}).get(kind) or {}
     return found
@@ -66,6 +81,10 @@ def _amounts(container: Tree, kind: str) -> Mapping[str, Any]:
 
 def _kept(spec: Tree, old: Tree) -> Iterator[Cause]:
     """What was asked for may be less, and not nothing."""
+    for kind in ("requests", "limits"):
+        if any(name not in _amounts(spec, kind) for name in _amounts(old, kind)):
+            where = f"spec.resources.{kind}"
+            yield problems.not_allowed(where, f"pod-level resource {kind} cannot be removed")
     for key in _LISTS:
         for index, was in enumerate(old.get(key) or ()):
             for kind in ("requests", "limits"):

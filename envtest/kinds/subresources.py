@@ -59,6 +59,8 @@ class BindingStore:
         if name and meta.get("name") != name:
             raise problems.bad_request("name in URL does not match name in Binding object")
         name = name or meta.get("name", "")
+        if not name:
+            raise problems.bad_request("Name parameter required.")
         for cause in _target_problems(target):
             raise problems.plain(f"{cause.field}: {cause.message}")
 
@@ -76,7 +78,7 @@ class BindingStore:
 
         await validate(obj, None)
         store = Store(self._pods.storage, self._pods.info, Anything(), prefix=self._pods.prefix)
-        await store.update(context, name, bind)
+        await store.update(context, name, bind, uid=meta.get("uid") or "")
         return dict(SUCCESS)
 
     @staticmethod

@@ -170,10 +170,19 @@ def test_resizing(requests: Tree, found: list[str]) -> None:
 
 
 def test_resizing_takes_over_nothing_else() -> None:
-    """Neither images nor other containers."""
-    spec = {"containers": [{"name": "d"}, {"name": "c", "image": "j", "resources": {"requests": {"cpu": "2"}}}]}
+    """No images; containers neither come nor go, and keep their names."""
+    more = {"requests": {"cpu": "2", "memory": "1Gi"}}
     old = BURSTABLE["spec"]
-    assert resized(spec, old) == {"containers": [{**old["containers"][0], "resources": {"requests": {"cpu": "2"}}}]}
+    spec = {"containers": [{"name": "c", "image": "j", "resources": more}]}
+    assert resized(spec, old) == {"containers": [{**old["containers"][0], "resources": more}]}
+    two = changed(BURSTABLE, "spec.containers", [*spec["containers"], {"name": "d", "image": "i"}])
+    assert _told(validate_resize(two, BURSTABLE)) == [
+        "spec.containers: Forbidden: containers may not be added or removed on resize"
+    ]
+    renamed = changed(BURSTABLE, "spec.containers.0.name", "d")
+    assert _told(validate_resize(renamed, BURSTABLE)) == [
+        "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize"
+    ]
 
 
 def test_who_cannot_be_resized() -> None:

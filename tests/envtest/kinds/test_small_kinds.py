@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.envtest.kinds.kindkit import changed, wrong
+from tests.envtest.kinds.kindkit import changed, read, wrong
 
 Tree = dict[str, Any]
 
@@ -126,3 +126,24 @@ def test_names_of_indexed_jobs() -> None:
     text = f"will not able to create pod with invalid DNS label: {name}-10"
     found = wrong("batch/jobs", {"metadata": {"name": name}, "spec": spec})
     assert found == [f'metadata.name: Invalid value: "{name}": {text}']
+
+
+# ------------------------------------------------------------------ events
+def test_events_of_the_new_style() -> None:
+    """Who reports is told, and not at length."""
+    about = {"kind": "Pod", "name": "p", "namespace": "default"}
+    event = {
+        "involvedObject": about, "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "a/b",
+        "reportingInstance": "i" * 129, "action": "A", "reason": "R",
+    }  # fmt: skip
+    assert wrong("/events", event) == ['repotingIntance: Invalid value: "": can have at most 128 characters']
+    assert wrong("/events", {**event, "reportingInstance": ""}) == ["reportingInstance: Required value"]
+
+
+# ------------------------------------------------------------------ nodes once more
+def test_one_block_stands_for_the_many() -> None:
+    """The first of the many is the one, and the one is right where they differ."""
+    spec = read("/nodes", {"spec": {"podCIDRs": ["10.0.0.0/24"]}})["spec"]
+    assert spec == {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}
+    spec = read("/nodes", {"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.0.0/24"]}})["spec"]
+    assert spec["podCIDRs"] == ["10.0.1.0/24"]
