@@ -112,6 +112,10 @@ def used_ports(spec: Tree) -> Iterator[int]:
         yield spec["healthCheckNodePort"]
 
 
+_OPEN = ("LoadBalancer", "NodePort")
+"""Types of services that have ports of nodes."""
+
+
 def _wants_ports(spec: Tree) -> bool:
     kind = spec.get("type")
     return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
@@ -346,7 +350,8 @@ def _drop_by_type(spec: Tree, old: Tree) -> None:
     if kind == "ExternalName" and before != "ExternalName":
         _drop_same(spec, old, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
         spec.pop("internalTrafficPolicy", None)
-    if _wants_ports(old) and not _wants_ports(spec) and set(used_ports(spec)) <= set(used_ports(old)):
+    opened = kind in _OPEN or before not in _OPEN
+    if not opened and set(used_ports(spec)) <= set(used_ports(old)):
         for port in spec.get("ports") or ():
             port.pop("nodePort", None)
     if externally_accessible(old) and not externally_accessible(spec):

@@ -47,7 +47,13 @@ class ReadableStore(UpdateStore):
 
 
 class BindingStore:
-    """``pods/binding`` and ``bindings``: puts a pod on a node, once."""
+    """``pods/binding`` and ``bindings``: puts a pod on a node, once.
+
+    Attributes:
+        keeps_identity: what a client says of the object's identity is a condition here.
+    """
+
+    keeps_identity = True
 
     def __init__(self, pods: Store) -> None:
         self._pods = pods

@@ -25,7 +25,8 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     check_namespace(call, served, obj)
     meta = obj.setdefault("metadata", {})
     warn_of_owners(call, obj)
-    metadata.wipe(meta)
+    if not (served.info.subresource and getattr(served.storage, "keeps_identity", False)):
+        metadata.wipe(meta)
     if not meta.get("managedFields"):
         meta.pop("managedFields", None)
     obj = served.model.default(obj)

@@ -1,0 +1,97 @@
+"""The core kinds as clients see them: bindings, services that change, volumes and pods that grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server_client import MERGE, Caller
+
+from envtest.environment import Environment
+
+PODS = "/api/v1/namespaces/default/pods"
+SERVICES = "/api/v1/namespaces/default/services"
+CONTAINERS = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+
+
+async def _pod(call: Caller, name: str, **spec: Any) -> dict[str, Any]:
+    made = await call("POST", PODS, {"metadata": {"name": name}, "spec": {"containers": CONTAINERS, **spec}})
+    assert made.status == 201, made.json["message"]
+    found: dict[str, Any] = made.json
+    return found
+
+
+async def test_bindings_of_the_pod_that_is_meant() -> None:
+    """Who says which pod he means does not bind another one of the same name."""
+    async with Environment() as env:
+        call = Caller(env)
+        uid = (await _pod(call, "p"))["metadata"]["uid"]
+        target = {"kind": "Node", "name": "n"}
+        other = await call("POST", f"{PODS}/p/binding", {"metadata": {"name": "p", "uid": "x"}, "target": target})
+        assert other.status == 409
+        assert "UID in precondition: x" in other.json["message"]
+        nameless = await call("POST", "/api/v1/namespaces/default/bindings", {"target": target})
+        assert (nameless.status, nameless.json["message"]) == (400, "Name parameter required.")
+        bound = await call("POST", f"{PODS}/p/binding", {"metadata": {"name": "p", "uid": uid}, "target": target})
+        assert bound.status == 201
+
+
+async def test_resizing_changes_amounts_and_nothing_else() -> None:
+    """What else was sent is not even looked at."""
+    async with Environment() as env:
+        call = Caller(env)
+        await _pod(call, "p")
+        wanted = [{"name": "c", "image": "other", "resources": {"requests": {"cpu": "2"}}}]
+        patch = {"spec": {"containers": wanted, "nodeName": "n"}}
+        answer = await call("PATCH", f"{PODS}/p/resize", patch, content_type=MERGE)
+        [container] = answer.json["spec"]["containers"]
+        assert (container["image"], container["resources"]) == ("i", {"requests": {"cpu": "2"}})
+        assert "nodeName" not in answer.json["spec"]
+        more = [{"name": "c", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2"}}}]
+        wrong = await call("PATCH", f"{PODS}/p/resize", {"spec": {"containers": more}}, content_type=MERGE)
+        assert "Pod QOS Class may not change as a result of resizing" in wrong.json["message"]
+
+
+async def test_services_come_and_go_between_types() -> None:
+    """What the new type does not need goes, unless it was changed on purpose."""
+    async with Environment() as env:
+        call = Caller(env)
+        spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}
+        made = (await call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})).json["spec"]
+        assert made["healthCheckNodePort"] != made["ports"][0]["nodePort"]
+
+        async def patched(**change: Any) -> dict[str, Any]:
+            answer = await call("PATCH", f"{SERVICES}/s", {"spec": change}, content_type=MERGE)
+            assert answer.status == 200, answer.json["message"]
+            found: dict[str, Any] = answer.json["spec"]
+            return found
+
+        assert "healthCheckNodePort" not in await patched(externalTrafficPolicy="Cluster")
+        assert (await patched(allocateLoadBalancerNodePorts=False))["ports"][0]["nodePort"]
+        plain = await patched(type="ClusterIP")
+        assert not {"allocateLoadBalancerNodePorts", "externalTrafficPolicy"} & plain.keys()
+        assert "nodePort" not in plain["ports"][0]
+        assert "clusterIP" not in await patched(type="ExternalName", externalName="x.example.com")
+        assert (await patched(type="ClusterIP"))["clusterIP"]
+
+
+async def test_the_port_for_health_stays() -> None:
+    """As long as somebody asks it."""
+    async with Environment() as env:
+        call = Caller(env)
+        spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}
+        await call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})
+        patch = {"spec": {"healthCheckNodePort": 31000}}
+        answer = await call("PATCH", f"{SERVICES}/s", patch, content_type=MERGE)
+        assert answer.status == 422
+        assert "cannot change healthCheckNodePort" in answer.json["message"]
+
+
+@pytest.mark.parametrize(("kind", "status"), [("nodes", 400), ("namespaces", 400), ("persistentvolumes", 200)])
+async def test_selecting_by_the_namespace(kind: str, status: int) -> None:
+    """Kinds that have none and fields of their own know that they have none."""
+    async with Environment() as env:
+        answer = await Caller(env)("GET", f"/api/v1/{kind}?fieldSelector=metadata.namespace=x")
+        assert answer.status == status
+        if status == 400:
+            assert answer.json["message"] == "field label not supported: metadata.namespace"
