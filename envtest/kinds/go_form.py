@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -177,6 +176,8 @@ def _sorted(value: Any) -> Any:
 # ------------------------------------------------------------------ differences
 def difference(name: str, old: Any, new: Any) -> str:
     """What has changed between two values of a type, as the server tells it."""
+    import difflib  # noqa: PLC0415 - few objects are refused
+
     before, after = (_lines(shown(name, value)) for value in (old, new))
     found = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]
     return "".join(f"{line}\n" for line in found)

@@ -18,9 +18,9 @@ _HOST_PATHS: Final = (
     "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
 )  # fmt: skip
 _IQN: Final = {
-    "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([0-9A-Za-z\-.]+)(:[^,;*&$|\s]+)$"),
-    "eui": re.compile(r"^eui.[0-9A-Za-z]{16}$"),
-    "naa": re.compile(r"^naa.[0-9A-Za-z]{32}$"),
+    "iqn": r"iqn\.\d{4}-\d{2}\.([0-9A-Za-z\-.]+)(:[^,;*&$|\s]+)$",
+    "eui": r"^eui.[0-9A-Za-z]{16}$",
+    "naa": r"^naa.[0-9A-Za-z]{32}$",
 }
 _DISK_KINDS: Final = ("Dedicated", "Managed", "Shared")
 _DISK_CACHES: Final = ("None", "ReadOnly", "ReadWrite")
@@ -103,7 +103,7 @@ def _initiator(name: str, path: str) -> Iterator[Cause]:
     form = next((form for prefix, form in _IQN.items() if name.startswith(prefix)), None)
     if form is None:
         yield problems.invalid_value(path, name, "must be valid format starting with iqn, eui, or naa")
-    elif form.search(name) is None:
+    elif re.search(form, name) is None:
         yield problems.invalid_value(path, name, "must be valid format")
 
 
