@@ -116,17 +116,23 @@ class _LabelParser:
 
 
 def _check_key(key: str) -> None:
-    for why in names.qualified_name(key):
-        raise _bad(f"{_PREFIX}<nil>: Invalid value: {problems.quoted(key)}: {why}")
+    wrong = names.qualified_name(key)
+    if wrong:
+        raise _bad(f"{_PREFIX}<nil>: Invalid value: {problems.quoted(key)}: {'; '.join(wrong)}")
 
 
 def _check_values(key: str, operator: Operator, values: tuple[str, ...]) -> None:
+    found = []
+    if operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        found += [(f"values[{i}]", value, why) for i, value in enumerate(values) if not _is_int64(value)]
     for index, value in enumerate(values):
-        if operator in (Operator.GREATER_THAN, Operator.LESS_THAN) and not _is_int64(value):
-            why = "for 'Gt', 'Lt' operators, the value must be an integer"
-            raise _bad(f"{_PREFIX}values[{index}]: Invalid value: {problems.quoted(value)}: {why}")
-        for why in names.label_value(value):
-            raise _bad(f"{_PREFIX}values[{index}][{key}]: Invalid value: {problems.quoted(value)}: {why}")
+        wrong = names.label_value(value)
+        if wrong:
+            found.append((f"values[{index}][{key}]", value, "; ".join(wrong)))
+    told = [f"{at}: Invalid value: {problems.quoted(value)}: {why}" for at, value, why in found]
+    if told:
+        raise _bad(f"{_PREFIX}{told[0] if len(told) == 1 else '[' + ', '.join(told) + ']'}")
 
 
 def _is_int64(text: str) -> bool:

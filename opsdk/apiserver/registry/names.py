@@ -97,7 +97,7 @@ def qualified_name(name: str) -> Sequence[str]:
     last = parts[-1]
     if not last:
         return [*found, "name part must be non-empty", _QUALIFIED_TEXT]
-    if len(last) > 63:
+    if len(last.encode()) > 63:
         found.append("name part must be no more than 63 bytes")
     if not re.fullmatch(_QUALIFIED, last):
         found.append(_QUALIFIED_TEXT)
@@ -106,7 +106,7 @@ def qualified_name(name: str) -> Sequence[str]:
 
 def label_value(value: str) -> Sequence[str]:
     """The value of a label."""
-    found = ["must be no more than 63 bytes"] if len(value) > 63 else []
+    found = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
     if value and not re.fullmatch(_QUALIFIED, value):
         found.append(_VALUE_TEXT)
     return found

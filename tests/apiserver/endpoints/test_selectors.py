@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from opsdk.api.selectors import FieldRequirement, FieldSelector
 from opsdk.apiserver.endpoints.options import list_options
-from opsdk.apiserver.endpoints.selectors import parse_fields
+from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
 from opsdk.errors import BadRequestError
 from opsdk.web.request import Query
 
@@ -56,3 +56,26 @@ def test_a_watch_of_one_object_selects_it() -> None:
     for text in ("metadata.name=b", "b=c"):
         with pytest.raises(BadRequestError, match="doesn't match requested name"):
             list_options(Query(f"fieldSelector={text}"), name="a")
+
+
+NAME = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
+    " character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is"
+    " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("/", f'<nil>: Invalid value: "/": prefix part must be non-empty; name part must be non-empty; {NAME}'),
+        ("a>b", "values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("a=-", 'values[0][a]: Invalid value: "-": a valid label must be an empty string or consist of '),
+        ("a in (-,_)", '[values[0][a]: Invalid value: "-": a valid label must be'),
+    ],
+)
+def test_everything_that_is_wrong_with_a_label_is_told(text: str, why: str) -> None:
+    """Of one requirement, in one message."""
+    with pytest.raises(BadRequestError) as caught:
+        parse_labels(text)
+    assert str(caught.value).startswith(f"unable to parse requirement: {why}")
