@@ -53,6 +53,13 @@ _TEMPLATES: Mapping[str, Sequence[str]] = {
     ),
 }
 """Where the spec of a pod stands."""
+_STATUS_ALONE = frozenset(
+    {
+        "flowschemas", "prioritylevelconfigurations", "resourceclaims", "validatingadmissionpolicies",
+        "volumeattachments",
+    }
+)  # fmt: skip
+"""Kinds whose metadata are not changed along with their status."""
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 
 
@@ -69,6 +76,8 @@ class TableStrategy(HasStatusRules):
         self.allow_create_on_update = resource in _CREATE_ON_UPDATE
         self.allow_unconditional_update = resource not in _VERSION_REQUIRED
         self.selectable: Mapping[str, FieldGetter] = {}
+        if resource in _STATUS_ALONE:
+            self.status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
         self._template = _TEMPLATES.get(resource, ())
         self._arrange: Arrange | None = None
 

@@ -58,7 +58,7 @@ def reset_fields(served: Installed) -> FieldSet | None:
 @cache
 def _fields_named(names: tuple[str, ...]) -> FieldSet:
     """There are but a handful: status, spec, metadata."""
-    return FieldSet.of(*((field_element(name),) for name in names))
+    return FieldSet.of(*(tuple(map(field_element, name.split("."))) for name in names))
 
 
 async def owned(served: Installed, write: Callable[[FieldManager], Tree]) -> Tree:

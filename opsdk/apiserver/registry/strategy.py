@@ -47,7 +47,7 @@ class Strategy:
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Top-level fields that writes through this resource cannot own."""
+        """Fields that writes through this resource cannot own; dots lead further in."""
         return ("status",) if self.has_status else ()
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
@@ -159,8 +159,10 @@ class StatusStrategy(Strategy):
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Everything but the status."""
-        return ("spec", "metadata") if self.custom else ("spec",)
+        """Everything but the status, and metadata that may be changed with it."""
+        if self.custom:
+            return ("spec", "metadata")
+        return ("spec", *(f"metadata.{key}" for key in self.main.status_keeps if key != "ownerReferences"))
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """As for the main resource."""

@@ -1,0 +1,64 @@
+"""What an update of a status does to metadata: most kinds let labels come along, some do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server_client import MERGE, Caller
+
+from envtest.environment import Environment
+
+LEVEL = {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
+HELD = {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
+WISH = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+SCALED = {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}
+CHANGED = {"labels": {"mine": "x"}, "annotations": {"mine": "x"}}
+
+
+async def changed(url: str, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    """Metadata of a new object after its status was written together with some metadata."""
+    async with Environment() as env:
+        call = Caller(env)
+        made = await call("POST", url, {"metadata": {"name": "a"}, "spec": spec})
+        assert made.status == 201, made.json
+        body = {"metadata": CHANGED, "status": status}
+        found = await call("PATCH", f"{url}/a/status", body, content_type=MERGE)
+        assert found.status == 200, found.json
+        metadata: dict[str, Any] = found.json["metadata"]
+        return metadata
+
+
+@pytest.mark.parametrize(
+    ("url", "spec", "status"),
+    [
+        ("/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", LEVEL, {"conditions": [{"type": "A"}]}),
+        ("/apis/storage.k8s.io/v1/volumeattachments", HELD, {"attached": True}),
+        ("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", WISH, {"allocation": {"devices": {}}}),
+    ],
+)
+async def test_some_change_nothing_but_the_status(url: str, spec: dict[str, Any], status: dict[str, Any]) -> None:
+    """Labels and annotations stay away, and nobody owns them."""
+    meta = await changed(url, spec, status)
+    assert not {"labels", "annotations"} & meta.keys()
+    assert all("f:metadata" not in owner["fieldsV1"] for owner in meta["managedFields"])
+
+
+@pytest.mark.parametrize(
+    ("url", "spec", "kept"),
+    [
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE},
+            {"annotations"},
+        ),
+        ("/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", SCALED, {"annotations", "labels"}),
+    ],
+)
+async def test_most_take_metadata_along(url: str, spec: dict[str, Any], kept: set[str]) -> None:
+    """What comes along is owned by who wrote it; what does not is not."""
+    meta = await changed(url, spec, {"observedGeneration": 1})
+    assert {key for key in ("annotations", "labels") if "mine" in meta.get(key, {})} == kept
+    [owner] = [entry for entry in meta["managedFields"] if entry.get("subresource") == "status"]
+    assert {key[2:] for key in owner["fieldsV1"]["f:metadata"]} == kept
