@@ -36,6 +36,8 @@ def service_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
         yield from address_warnings(address, f"spec.clusterIPs[{index}]")
     if is_headless(spec):
         yield from _headless_warnings(spec)
+    if spec.get("externalIPs"):
+        yield "spec.externalIPs is deprecated"
     for index, address in enumerate(spec.get("externalIPs") or ()):
         yield from address_warnings(address, f"spec.externalIPs[{index}]")
     yield from _balancer_warnings(spec)

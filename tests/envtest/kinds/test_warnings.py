@@ -215,11 +215,12 @@ def test_names_that_are_no_hosts(kind: str, where: str) -> None:
             [
                 "spec.loadBalancerIP is ignored for headless services",
                 "spec.externalIPs is ignored for headless services",
+                "spec.externalIPs is deprecated",
             ],
         ),
         (
             {"type": "ExternalName", "externalName": "a.b", "externalIPs": ["10.0.0.1"]},
-            ['spec.externalIPs is ignored when spec.type is "ExternalName"'],
+            ["spec.externalIPs is deprecated", 'spec.externalIPs is ignored when spec.type is "ExternalName"'],
         ),
         ({"externalName": "a.b"}, ['spec.externalName is ignored when spec.type is not "ExternalName"']),
         (
