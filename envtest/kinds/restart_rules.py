@@ -10,7 +10,7 @@ from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
 _POLICIES: Final = ("Always", "Never", "OnFailure")
-_ACTIONS: Final = ("Restart",)
+_ACTIONS: Final = ("Restart", "RestartAllContainers")
 _OPERATORS: Final = ("In", "NotIn")
 _MOST_RULES: Final = 20
 _MOST_CODES: Final = 255
