@@ -18,6 +18,25 @@ def deep_equal(a: Tree, b: Tree) -> bool:
     return a is b or bool(a == b and _same_booleans(a, b))
 
 
+def written_alike(a: Tree, b: Tree) -> bool:
+    """Whether two trees are equal, and their whole numbers are written alike: ``1`` is not ``1.0``.
+
+    >>> written_alike({"a": [1, 2.5]}, {"a": [1, 2.5]}), written_alike([1], [1.0])
+    (True, False)
+    """
+    return a is b or bool(a == b and _same_types(a, b))
+
+
+def _same_types(a: Tree, b: Tree) -> bool:
+    if a is b:
+        return True
+    if isinstance(a, dict):
+        return all(type(v) is str or _same_types(v, b[k]) for k, v in a.items())
+    if isinstance(a, list):
+        return all(map(_same_types, a, b))
+    return type(a) is type(b)
+
+
 def _same_booleans(a: Tree, b: Tree) -> bool:
     """Whether two trees that are equal to Python have their booleans at the same places."""
     if a is b:

@@ -274,3 +274,14 @@ async def test_scales_have_columns_of_their_own_and_must_be_given_replicas() -> 
         assert kind.json["message"].endswith(
             'no kind "Other" is registered for version "autoscaling/v1" in scheme "k8s.io/client-go/scale/util.go:146"'
         )
+
+
+async def test_a_float_over_a_whole_number_is_a_change() -> None:
+    """It counts as one, and is stored as the whole number that it is; what was wrong before is told again."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition(subresources={}))
+        made = (await call("POST", URL, widget(size=3))).json
+        changed = await call("PATCH", f"{URL}/w", b'{"spec": {"size": 3.0}}', content_type=MERGE)
+        assert changed.json["metadata"]["generation"] == made["metadata"]["generation"] + 1
+        assert b'"size":3}' in changed.raw

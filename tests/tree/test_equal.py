@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from opsdk.tree.equal import deep_equal
+from opsdk.tree.equal import deep_equal, written_alike
 from tests.tree.trees import trees
 
 
@@ -37,3 +37,19 @@ def test_equality_is_that_of_json(a: Any, b: Any, same: bool) -> None:
     """Numbers are equal by value, and booleans are no numbers."""
     assert deep_equal(a, b) is same
     assert deep_equal(b, a) is same
+
+
+@given(trees())
+def test_a_copy_is_written_alike(tree: Any) -> None:
+    """Being written alike does not depend on identity, and is more than being equal."""
+    other = copy.deepcopy(tree)
+    assert written_alike(tree, other)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(1, 1.0), (1, True), ({"a": [1]}, {"a": [1.0]}), ({}, {"a": None}), ([0], [False])]
+)
+def test_numbers_of_another_type_are_not_written_alike(a: Any, b: Any) -> None:
+    """However deep they are."""
+    assert not written_alike(a, b)
+    assert not written_alike(b, a)

@@ -10,6 +10,7 @@ from opsdk.apiserver.registry.strategy import HasStatusRules
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.errors import Cause
+from opsdk.tree.equal import written_alike
 
 
 class SchemaStrategy(HasStatusRules):
@@ -33,6 +34,11 @@ class SchemaStrategy(HasStatusRules):
             obj.pop("status", None)
             if "status" in old:
                 obj["status"] = old["status"]
+
+    def generation_changed(self, obj: Tree, old: Tree) -> bool:
+        """``1.0`` over ``1`` is a change too, though it is stored as it was."""
+        skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
+        return not written_alike(*({k: v for k, v in tree.items() if k not in skip} for tree in (obj, old)))
 
     def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
         """By the schema."""

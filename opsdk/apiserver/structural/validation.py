@@ -20,7 +20,7 @@ from opsdk.apiserver.structural.formats import FORMATS
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
-from opsdk.tree.equal import deep_equal
+from opsdk.tree.equal import deep_equal, written_alike
 from opsdk.tree.go_text import go_json, go_quote
 from opsdk.tree.typed import ABSENT
 
@@ -70,7 +70,7 @@ class Validator:
         the schema may have become stricter since it was written.
         """
         result = Result()
-        if old is not ABSENT and old is not None and deep_equal(old, value) and _findable(value, node):
+        if old is not ABSENT and old is not None and written_alike(old, value) and _findable(value, node):
             return result
         self._type(value, node, name, result)
         if value is None:
