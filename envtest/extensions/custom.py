@@ -78,7 +78,7 @@ class CustomModel:
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
         inner: list[str] = []
         made = self.schema.change_embedded(pruned, lambda obj, place: self._decode_inner(obj, place, inner))
-        told = sorted([*(f'unknown field "{path}"' for path in unknown), *inner])
+        told = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
         return Decoded(made, [*reading.problems, *told])
 
     def _decode_inner(self, obj: Tree, place: str, told: list[str]) -> Tree:
@@ -86,9 +86,9 @@ class CustomModel:
         for key in ("apiVersion", "kind"):
             if obj.get(key) is not None and not isinstance(obj[key], str):
                 raise DecodeError(f"{place}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
-        if "metadata" not in obj:
+        found = obj.get("metadata")
+        if found is None:
             return obj
-        found = {} if obj["metadata"] is None else obj["metadata"]
         at = f"{place}.metadata: Invalid value: {go_json(found)}"
         if not isinstance(found, dict):
             raise DecodeError(f"{at}: json: cannot unmarshal {json_kind(found)} into Go value of type v1.ObjectMeta")

@@ -16,10 +16,11 @@ from typing import Any
 _NAME = r"""'(?:\\.|[^'\\])*'"""
 _QUOTED = rf"""(?:{_NAME}|"(?:\\.|[^"\\])*")"""
 _STEP = re.compile(
-    rf"""(?P<deep>\.)?\.(?P<field>(?:\\.|[^.\[\]\s,(){{}}\\])+)         # .field, ..field, .*, with escaped dots
-    | \[\s*(?P<all>\*)\s*\]                                           # [*]
-    | \[\s*(?P<slice>-?\d*:-?\d*(?::-?\d*)?)\s*\]                     # [1:], [0:4:2]
-    | \[\s*(?P<indices>-?\d+(?:\s*,\s*-?\d+)*)\s*\]                   # [0], [0,2]
+    rf"""(?P<deep>\.)?\.(?P<field>(?:\\.|[^.\[\]\s,(){{}}@$\\])+)       # .field, ..field, .*, with escaped dots
+    | [ @$]+(?P<word>\w*)                                              # nothing; with a word behind it, an error
+    | \[(?P<all>\*)\]                                                  # [*]
+    | \[(?P<slice>-?\d*:-?\d*(?::-?\d*)?)\]                            # [1:], [0:4:2]
+    | \[(?P<indices>-?\d+(?:\s*,\s*-?\d+)*)\]                         # [0], [0,2]
     | \[\s*(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s*\]                 # ['a'], ['a','b']
     | \[\?\(\s*@(?P<left>[^=!<>]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>{_QUOTED}|[^)]*?)\s*)?\)\]
     """,
@@ -73,13 +74,17 @@ def find(tree: Any, path: str) -> list[Any]:
 
 
 def _walk(value: Any, step: re.Match[str]) -> Iterator[Any]:
-    if step["field"] is not None:
-        name = step["field"].replace("\\.", ".")
+    if step["word"] is not None:
+        if step["word"]:
+            raise IndexError(step["word"])
+        yield value
+    elif step["field"] is not None:
+        name = step["field"].replace("\\", "")
         for place in _everything(value) if step["deep"] else (value,):
             yield from _children(place) if name == "*" else _named(place, name)
     elif step["names"] is not None:
         for quoted in re.findall(_QUOTED, step["names"]):
-            yield from _named(value, _unquoted(quoted))
+            yield from find(value, f".{quoted[1:-1]}")
     elif step["all"]:
         yield from _children(value)
     elif isinstance(value, list):

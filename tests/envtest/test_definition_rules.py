@@ -213,3 +213,33 @@ async def test_empty_is_not_absent_in_messages() -> None:
         for strategy, why in (("Webhook", "exactly one of url or service is required"), ("None", "should not be set")):
             spec["conversion"] = {"strategy": strategy, "webhook": {"clientConfig": {}}}
             assert why in (await call("POST", url, body)).json["details"]["causes"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("default", "told"),
+    [
+        (
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 1}},
+            "cannot unmarshal number into Go struct field Ob",
+        ),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a b": "c"}}}, 'Invalid value: "a b": name part'),
+        ({"apiVersion": "a/b/c", "kind": "Pod"}, 'Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c'),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "c"}}}, ""),
+    ],
+)
+async def test_defaults_of_embedded_objects_are_objects(default: dict[str, Any], told: str) -> None:
+    """What they say of themselves follows the rules of every object, in the default and in that of their metadata."""
+    async with Environment() as env:
+        call = Caller(env)
+        inner = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+        whole = {**inner, "default": default}
+        part = {**inner, "properties": {"metadata": {"type": "object", "default": default.get("metadata", {})}}}
+        for field in (whole, part):
+            schema = {"openAPIV3Schema": {"type": "object", "properties": {"e": field}}}
+            version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+            names = {"plural": "things", "kind": "Thing"}
+            spec = {"group": "x.io", "scope": "Cluster", "names": names, "versions": [version]}
+            answer = await call("POST", CRDS, {"metadata": {"name": "things.x.io"}, "spec": spec})
+            wrong = bool(told) and (field is whole or "metadata" in default)
+            assert (answer.status == 422) is wrong, answer.raw
+            assert not wrong or told in answer.json["message"]

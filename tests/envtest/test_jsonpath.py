@@ -26,7 +26,11 @@ FOUND: list[tuple[str, list[Any]]] = [
     (".", [TREE]),
     (".spec.nothing.at.all", []),
     (r".spec.a\.b", ["dotted"]),
-    (".spec['a.b']", ["dotted"]),
+    (".spec['a.b']", []),
+    (r".spec['a\.b']", ["dotted"]),
+    (".spec.n ", [3]),
+    (".spec.n x", []),
+    (".spec.n@x", []),
     (".spec['n','on']", [3, True]),
     (".spec.list[0]", [10]),
     (".spec.list[-1]", [40]),
@@ -64,7 +68,7 @@ def test_paths_lead_where_they_say(path: str, found: list[Any]) -> None:
     assert find(TREE, path) == found
 
 
-@pytest.mark.parametrize("path", ["spec.n", "", ".a[", ".a[x]", ".a..", ".a[?(x)]", ".a['x]", ".a b", '.a["b"]'])
+@pytest.mark.parametrize("path", ["spec.n", "", ".a[", ".a[x]", ".a..", ".a[?(x)]", ".a['x]", ".a[ 0 ]", '.a["b"]'])
 def test_what_is_no_path_is_not_taken_for_one(path: str) -> None:
     """Columns with such paths hide themselves and those behind them."""
     assert not valid(path)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from opsdk.apiserver.field_errors import FieldError, FieldErrorType, invalid
+from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
+from opsdk.apiserver.structural.embedded import check_embedded, check_metadata
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_places import has_rules
 from opsdk.apiserver.structural.validation import Validator
+from opsdk.errors import Cause
 from opsdk.tree.paths import FieldPath
 
 Schema = Mapping[str, Any]
@@ -29,6 +31,8 @@ def _check(schema: Schema, path: FieldPath, *, resource: bool = False) -> Iterat
     if schema.get("default") is not None:
         yield from _check_default(schema, path.child("default"), resource=resource)
     for name in sorted(schema.get("properties") or {}):
+        if resource and name == "metadata":
+            yield from _check_metadata(schema["properties"][name], path.child("properties").key(name).child("default"))
         if not (resource and name in _OWNED):
             yield from _check(schema["properties"][name], path.child("properties").key(name))
     if isinstance(schema.get("items"), Mapping):
@@ -44,12 +48,25 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
     if unknown:
         yield invalid(path, default, "must not have unknown fields")
     errors = Validator(str(path)).validate(default, node, "").errors
+    if resource and not errors:
+        errors = [_told(cause) for cause in check_embedded(default, node, str(path))]
     nameless = [error for error in errors if resource and _is_type(error, path)]
     yield from nameless or ([] if unknown else errors)
     if not errors and not unknown and has_rules(schema):
         from opsdk.apiserver.structural.rules import RuleTree  # noqa: PLC0415 - schemas without rules need no CEL
 
         yield from RuleTree(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
+
+
+def _check_metadata(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
+    default = schema.get("default")
+    if isinstance(default, dict):
+        for cause in check_metadata(default):
+            yield invalid(path, default, f"must result in valid metadata: {cause.field}: {cause.message}")
+
+
+def _told(cause: Cause) -> FieldError:
+    return FieldError(FieldErrorType.INVALID, cause.field, OMITTED, cause.message.removeprefix("Invalid value: "))
 
 
 def _is_type(error: FieldError, path: FieldPath) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import is_
-from typing import Any
+from typing import Any, Final
 
 from opsdk.apiserver import problems
+from opsdk.apiserver.endpoints.documents import json_kind
 from opsdk.apiserver.registry import metadata, names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.node import Node
@@ -37,16 +38,39 @@ def _below(place: str, key: str, node: Node) -> str:
     return f"{place}.{key}" if place else key
 
 
-def check_embedded(value: Any, node: Node) -> list[Cause]:
-    """What is wrong with the types and the metadata of objects in `value`."""
+def check_embedded(value: Any, node: Node, place: str = "") -> list[Cause]:
+    """What is wrong with the types and the metadata of objects in `value`, which is one itself if `place` is given."""
     found: list[Cause] = []
 
     def look(obj: Tree, place: str) -> Tree:
         found.extend(_check(obj, place))
         return obj
 
-    change_embedded(value, node, look)
+    change_embedded(value, node, look, place)
     return found
+
+
+_MEMBERS: Final[dict[str, tuple[type, str]]] = {
+    **dict.fromkeys(("name", "generateName", "namespace", "selfLink", "resourceVersion"), (str, "string")),
+    "uid": (str, "types.UID"),
+    "generation": (int, "int64"),
+    **dict.fromkeys(("labels", "annotations"), (dict, "map[string]string")),
+    "finalizers": (list, "[]string"),
+    "ownerReferences": (list, "[]v1.OwnerReference"),
+    "managedFields": (list, "[]v1.ManagedFieldsEntry"),
+}
+
+
+def check_metadata(meta: Tree, place: str = "") -> Iterator[Cause]:
+    """What is wrong with the metadata of an object at `place`, which may be of any form."""
+    at = f"{place}." if place else ""
+    for key, value in meta.items():
+        wanted, name = _MEMBERS.get(key, (object, ""))
+        if value is not None and not isinstance(value, wanted):
+            why = f"json: cannot unmarshal {json_kind(value)} into Go struct field ObjectMeta.{key} of type {name}"
+            yield problems.invalid_value(f"{at}metadata", meta, why)
+            return
+    yield from (replace(cause, field=f"{at}{cause.field}") for cause in metadata.validate_embedded(meta))
 
 
 def _check(obj: Tree, place: str) -> Iterator[Cause]:
@@ -57,7 +81,7 @@ def _check(obj: Tree, place: str) -> Iterator[Cause]:
                 yield problems.invalid_value(f"{place}.{key}", obj[key], text)
     meta = obj.get("metadata")
     if isinstance(meta, dict):
-        yield from (replace(cause, field=f"{place}.{cause.field}") for cause in metadata.validate_embedded(meta))
+        yield from check_metadata(meta, place)
 
 
 def _version(text: str) -> str:
