@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from envtest.kinds.affinity_rules import POD_AFFINITIES, PREFERRED, REQUIRED
 from envtest.kinds.annotation_rules import APPARMOR
@@ -65,20 +65,15 @@ def _merge(term: Tree, labels: Tree) -> None:
 
 # ------------------------------------------------------------------ profiles
 def sync_profiles(obj: Tree) -> Iterator[str]:
-    """Profiles stand in fields, and in annotations for who knows no better; yields what to warn of."""
-    spec, meta = obj["spec"], obj["metadata"]
+    """What annotations say of profiles goes into the fields; yields what to warn of."""
+    spec, notes = obj["spec"], obj["metadata"].get("annotations") or {}
     if (spec.get("os") or {}).get("name") == "windows":
         return
     whole = (spec.get("securityContext") or {}).get("appArmorProfile")
     for container in containers(spec):
         key = f"{APPARMOR}{container.get('name', '')}"
         own = (container.get("securityContext") or {}).get("appArmorProfile")
-        notes: dict[str, Any] = meta.get("annotations") or {}
-        if key not in notes:
-            text = _annotation(own if own is not None else whole)
-            if text:
-                meta["annotations"] = {**notes, key: text}
-        elif own is None and _take_over(container, notes[key], whole):
+        if key in notes and own is None and _take_over(container, notes[key], whole):
             yield f'metadata.annotations[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
 
 
@@ -93,18 +88,6 @@ def _take_over(container: Tree, text: str, whole: Tree | None) -> bool:
         container["securityContext"] = {}
     container["securityContext"]["appArmorProfile"] = profile
     return True
-
-
-def _annotation(profile: Tree | None) -> str:
-    match (profile or {}).get("type"):
-        case "Unconfined":
-            return "unconfined"
-        case "RuntimeDefault":
-            return "runtime/default"
-        case "Localhost" if (profile or {}).get("localhostProfile") is not None:
-            return f"{_LOCAL}{(profile or {})['localhostProfile']}"
-        case _:
-            return ""
 
 
 def _profile(text: str) -> Tree | None:

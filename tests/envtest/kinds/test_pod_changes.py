@@ -228,11 +228,11 @@ def test_keys_of_labels_become_requirements() -> None:
 KEY = "container.apparmor.security.beta.kubernetes.io/c"
 
 
-def test_profiles_stand_in_annotations_too() -> None:
-    """For those who read nothing else."""
+def test_profiles_do_not_become_annotations() -> None:
+    """Everybody reads the fields."""
     pod = changed(POD, "spec.containers.0.securityContext", {"appArmorProfile": {"type": "RuntimeDefault"}})
     assert not list(sync_profiles(pod))
-    assert pod["metadata"]["annotations"] == {KEY: "runtime/default"}
+    assert "annotations" not in pod["metadata"]
 
 
 def test_profiles_of_annotations_become_fields() -> None:
