@@ -233,14 +233,27 @@ class Store:
         self.strategy.prepare_for_create(context, obj)
         if self.strategy.has_generation:
             meta["generation"] = 1
-        found = [
-            *metadata.validate(self.strategy, meta, context.namespace),
-            *self.strategy.validate(context, obj),
-        ]
-        self._refuse(obj, found)
+        if self._wrong(context, obj):
+            # Messages show parts of objects in the order of their types, which only matters where there are some.
+            arranged = self.strategy.arrange(obj)
+            self._refuse(arranged, self._wrong(context, arranged))
         self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, None):
             context.warn(warning)
+
+    def _wrong(self, context: Context, obj: Tree) -> Sequence[Cause]:
+        """What is wrong with a new object."""
+        return [
+            *metadata.validate(self.strategy, obj["metadata"], context.namespace),
+            *self.strategy.validate(context, obj),
+        ]
+
+    def _wrong_change(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+        """What is wrong with an object that replaces another one."""
+        return [
+            *metadata.validate_update(self.strategy, obj["metadata"], old["metadata"]),
+            *self.strategy.validate_update(context, obj, old),
+        ]
 
     def _refuse(self, obj: Tree, causes: Sequence[Cause]) -> None:
         if causes:
@@ -356,11 +369,9 @@ class Store:
             context.warn(warning)
         if self.strategy.has_generation and self.strategy.generation_changed(obj, current):
             obj["metadata"]["generation"] = old_meta.get("generation", 0) + 1
-        found = [
-            *metadata.validate_update(self.strategy, obj["metadata"], old_meta),
-            *self.strategy.validate_update(context, obj, current),
-        ]
-        self._refuse(obj, found)
+        if self._wrong_change(context, obj, current):
+            arranged = self.strategy.arrange(obj)
+            self._refuse(arranged, self._wrong_change(context, arranged, current))
         self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, current):
             context.warn(warning)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from server_client import Caller
 
+from envtest.environment import Environment
 from envtest.kinds.cluster_rules import validate_budget_status
 from tests.envtest.kinds.kindkit import changed, wrong
 
@@ -74,3 +76,14 @@ def test_what_is_said_of_budgets(path: str, value: Any, found: list[str]) -> Non
     causes = [f"{c.field}: {c.message}" for c in validate_budget_status(changed(TOLD, path, value), TOLD)]
     assert len(causes) == len(found)
     assert all(text.startswith(f"status.{wanted}") for text, wanted in zip(causes, found, strict=True))
+
+
+async def test_messages_show_parts_in_the_order_of_their_types() -> None:
+    """However the client has ordered them."""
+    selector = {"matchExpressions": [{"operator": "Exists", "key": "k"}], "matchLabels": {"b": "1", "a": "2"}}
+    spec = {"selector": selector, "maxUnavailable": 1, "minAvailable": 1}
+    async with Environment() as env:
+        url = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+        refused = (await Caller(env)("POST", url, {"metadata": {"name": "a"}, "spec": spec})).json
+        shown = '{"matchLabels":{"a":"2","b":"1"},"matchExpressions":[{"key":"k","operator":"Exists"}]}'
+        assert f'Invalid value: {{"MinAvailable":1,"Selector":{shown},"MaxUnavailable":1,' in refused["message"]
