@@ -96,6 +96,13 @@ def test_reading_twice_changes_nothing(name: str) -> None:
         assert read(name, once) == once
 
 
+def without_empty_lists(value: Any) -> Any:
+    """A tree whose empty lists are not there at all."""
+    if isinstance(value, dict):
+        return {key: without_empty_lists(part) for key, part in value.items() if part != []}
+    return [without_empty_lists(part) for part in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize("name", [name for name in KINDS if fields_of(message_of(name)) is not None])
 def test_both_forms_of_a_body_are_read_alike(name: str) -> None:
     """An object is the same, whether it came as JSON or as protobuf."""
@@ -105,6 +112,8 @@ def test_both_forms_of_a_body_are_read_alike(name: str) -> None:
         sent = {**instance(name, random.Random(seed)), **head}
         if sent.get("metadata", {}).get("managedFields") == []:
             del sent["metadata"]["managedFields"]  # a wish that protobuf cannot express
+        if gvk["kind"] == "CustomResourceDefinition":
+            sent = without_empty_lists(sent)  # which protobuf has no way to say
         body = envelope(write_protobuf(sent)).raw
         assert read(name, {**head, **READER.read(body, message_of(name))}) == read(name, sent)
 
