@@ -114,8 +114,24 @@ _SET_FIELDS = (
 )  # fmt: skip
 
 
+def _rolling(obj: Tree) -> Tree:
+    found: Tree = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return found
+
+
 class StatefulSetStrategy(WorkloadStrategy):
-    """Most of the spec stays."""
+    """Most of the spec stays; how many pods may be away at once is said by a feature that is off."""
+
+    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+        """See the class."""
+        super().prepare_for_create(context, obj)
+        _rolling(obj).pop("maxUnavailable", None)
+
+    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+        """See the class."""
+        super().prepare_for_update(context, obj, old)
+        if _rolling(old).get("maxUnavailable") is None:
+            _rolling(obj).pop("maxUnavailable", None)
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """See the class."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from envtest.kinds.claim_rules import share_source
+from envtest.kinds.workload_rules import validate_stateful_set
 from tests.envtest.kinds.kindkit import changed, read, wrong
 
 POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -252,9 +253,14 @@ def test_sets_mount_what_their_claims_bring() -> None:
     assert not wrong("apps/statefulsets", {"spec": spec})
     found = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
     assert wrong("apps/deployments", {"spec": spec}) == [found]
-    rolling = {"spec": {**spec, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "0%"}}}}
-    where = "spec.updateStrategy.rollingUpdate.maxUnavailable"
-    assert wrong("apps/statefulsets", rolling) == [f'{where}: Invalid value: "0%": cannot be 0']
+    rolling = {**spec, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "0%"}}}
+    filled = read("apps/statefulsets", {"spec": spec})["spec"]["template"]
+    [cause] = validate_stateful_set({**rolling, "podManagementPolicy": "Parallel", "template": filled})
+    assert (cause.field, cause.message) == (
+        "spec.updateStrategy.rollingUpdate.maxUnavailable",
+        'Invalid value: "0%": cannot be 0',
+    )
+    assert not wrong("apps/statefulsets", {"spec": rolling})
     never = {"spec": {**spec, "template": changed(template, "spec.restartPolicy", "Never")}}
     assert wrong("apps/statefulsets", never) == [
         'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"'
