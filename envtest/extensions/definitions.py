@@ -280,7 +280,12 @@ def _validate_version(version: Tree, where: str, versions: Sequence[Tree]) -> It
 def _validate_shared(versions: Sequence[Tree]) -> Iterator[Cause]:
     """What all versions say alike stands at the top in the server's own form."""
     for part, check, place in _PARTS:
-        if versions and _is_shared(part, versions):
+        if not versions or not _is_shared(part, versions):
+            continue
+        if part == "selectableFields" and versions[0].get(part) and not _is_shared("schema", versions):
+            # These have gone to the top without the schemas, and the server looks for them there.
+            yield problems.invalid_value(f"spec.{part}", "", "may only be set when validations.schema is included")
+        else:
             yield from check(versions[0], f"spec.{place[1]}")
 
 

@@ -37,6 +37,7 @@ _LEVELS: Final = (
     ("+", "-"),
     ("*", "/", "%"),
 )
+_LITERALS: Final = frozenset({"true", "false", "null"})
 _OPERATORS: Final = {"in": "@in"}
 
 
@@ -210,15 +211,16 @@ class _Parser:
 
     def _field(self, dot: Token, operand: Expr, *, optional: bool) -> Expr:
         name = self._token
-        if name.kind is Kind.ESCAPED:
-            self._issue(name.at, "unsupported syntax: '`'")
-        elif name.kind is not Kind.IDENTIFIER and not name.is_("in"):
+        if name.text in _LITERALS:
+            wanted = "{{IDENTIFIER, ESC_IDENTIFIER}}" if optional else "IDENTIFIER"
+            self._unexpected(f"mismatched input '{{}}' expecting {wanted}")
+        elif name.kind not in (Kind.IDENTIFIER, Kind.ESCAPED):
             self._unexpected("no viable alternative at input '.{}'")
         self._advance()
         field = name.text.strip("`")
         if optional:
             return self._call(dot.at, "_?._", operand, self._literal(name.at, field))
-        paren = self._accept("(")
+        paren = None if name.kind is Kind.ESCAPED else self._accept("(")
         if paren is None:
             return Select(operand, field, id=next(self._ids), at=dot.at)
         return self._expand(paren.at, field, operand, self._arguments())

@@ -285,7 +285,7 @@ def test_errors(text: str, expected: str) -> None:
         # names
         "cel.bind(z, [1, 2], z + z) == [1, 2, 1, 2]",
         "[1, 2].exists(i, [3].exists(i, i == 3))",
-        "{'if': 1}['if'] == 1 && has({'in': 1}.in)",
+        "{'if': 1}['if'] == 1 && has({'in': 1}.`in`)",
         'strings.quote(\'a\\n"b"\') == \'"a\\\\n\\\\"b\\\\""\'',
         "lists.range(3) == [0, 1, 2] && [[[1], [2]], [[3]]].flatten(2) == [1, 2, 3]",
     ],

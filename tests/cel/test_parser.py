@@ -219,7 +219,10 @@ def test_long_texts_are_refused() -> None:
         ("1.optMap(1, true)", "1:10: optMap() variable name must be a simple identifier"),
         ("1.sortBy(e, e)", "1:1: sortBy can only be applied to"),
         ("cel.bind(1, 2, 3)", "1:10: cel.bind() variable names must be simple identifiers"),
-        ("a.`b`", "1:3: unsupported syntax: '`'"),
+        ("a.true", "1:3: Syntax error: mismatched input 'true' expecting IDENTIFIER"),
+        ("a.?null", "1:4: Syntax error: mismatched input 'null' expecting {IDENTIFIER, ESC_IDENTIFIER}"),
+        ("a.in", "1:3: Syntax error: no viable alternative at input '.in'"),
+        ("a.`b`()", "1:6: Syntax error: mismatched input '(' expecting <EOF>"),
     ],
 )
 def test_messages(text: str, message: str) -> None:
@@ -247,3 +250,11 @@ def test_the_place_is_shown_below_the_line() -> None:
 def test_signs(text: str, same: str) -> None:
     """A minus before a number belongs to it; two signs cancel out."""
     assert parse(text) == parse(same)
+
+
+@pytest.mark.parametrize(("text", "field"), [("a.`b`", "b"), ("a.`b-c/d.e f`", "b-c/d.e f"), ("a.`in`", "in")])
+def test_names_in_backticks_are_fields(text: str, field: str) -> None:
+    """Any name of letters, digits and a few marks can be selected."""
+    found = parse(text, ALL_MACROS)
+    assert isinstance(found, Select)
+    assert found.field == field

@@ -243,3 +243,21 @@ async def test_defaults_of_embedded_objects_are_objects(default: dict[str, Any],
             wrong = bool(told) and (field is whole or "metadata" in default)
             assert (answer.status == 422) is wrong, answer.raw
             assert not wrong or told in answer.json["message"]
+
+
+async def test_selectable_fields_that_all_versions_share_need_schemas_that_they_share() -> None:
+    """The server puts what all versions have alike in one place, and looks for the other there."""
+    async with Environment() as env:
+        call = Caller(env)
+        schema = {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}}}}
+        first = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        other = {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+        second = {"name": "v2", "served": True, "storage": False, "schema": other}
+        names = {"plural": "things", "kind": "Thing"}
+        for both in (True, False):
+            fields = [{"jsonPath": ".a"}]
+            versions = [{**first, "selectableFields": fields}, {**second, "selectableFields": fields if both else []}]
+            spec = {"group": "x.io", "scope": "Cluster", "names": names, "versions": versions}
+            answer = await call("POST", CRDS, {"metadata": {"name": "things.x.io"}, "spec": spec})
+            assert answer.status == (422 if both else 201), answer.raw
+            assert ("may only be set when validations.schema is included" in answer.raw.decode()) is both

@@ -40,15 +40,27 @@ def _validate_common(strategy: Strategy, meta: Tree) -> list[Cause]:
 
 
 def validate_embedded(meta: Tree) -> list[Cause]:
-    """What is wrong with the metadata of an object inside of another, whose name may be anything."""
+    """What is wrong with the metadata of an object inside of another, whose name may be anything in a path."""
     found: list[Cause] = []
+    for key in ("generateName", "name"):
+        wrong = names.path_segment(meta.get(key) or "", prefix=key != "name")
+        found += [problems.invalid_value(f"metadata.{key}", meta[key], text) for text in wrong]
     if meta.get("namespace"):
         wrong = names.dns_label(meta["namespace"])
         found += [problems.invalid_value("metadata.namespace", meta["namespace"], text) for text in wrong]
     if meta.get("generation", 0) < 0:
         text = "must be greater than or equal to 0"
         found.append(problems.invalid_value("metadata.generation", meta["generation"], text))
-    return [*found, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or [])]
+    return [*found, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or []), *_managers(meta)]
+
+
+def _managers(meta: Tree) -> Iterator[Cause]:
+    for index, entry in enumerate(meta.get("managedFields") or []):
+        field = f"metadata.managedFields[{index}]"
+        if (found := entry.get("operation") or "") not in ("Apply", "Update"):
+            yield problems.invalid_value(f"{field}.operation", found, "must be `Apply` or `Update`")
+        if (found := entry.get("fieldsType") or "FieldsV1") != "FieldsV1":
+            yield problems.invalid_value(f"{field}.fieldsType", found, "must be `FieldsV1`")
 
 
 def _validate_shared(meta: Tree) -> list[Cause]:

@@ -91,13 +91,14 @@ def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> l
 
 def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
     additional, items = schema.get("additionalProperties"), schema.get("items")
+    known = schema.get("x-kubernetes-map-type") in (None, "granular", "atomic")
     if isinstance(additional, Mapping) and has_rules(additional):
         at = place.path.child("additionalProperties")
-        yield from _check(additional, place.below(at, schema, limit="maxProperties"), total)
+        yield from _check(additional, place.below(at, schema, limit="maxProperties", correlated=known), total)
     for name, below in sorted((schema.get("properties") or {}).items()):
         if has_rules(below):
             at = place.path.child("properties").key(name)
-            yield from _check(below, place.below(at, schema), total)
+            yield from _check(below, place.below(at, schema, correlated=known), total)
     if isinstance(items, Mapping) and has_rules(items):
         correlated = schema.get("x-kubernetes-list-type") == "map"
         at = place.path.child("items")

@@ -38,15 +38,15 @@ def _below(place: str, key: str, node: Node) -> str:
     return f"{place}.{key}" if place else key
 
 
-def check_embedded(value: Any, node: Node, place: str = "") -> list[Cause]:
-    """What is wrong with the types and the metadata of objects in `value`, which is one itself if `place` is given."""
+def check_embedded(value: Any, node: Node) -> list[Cause]:
+    """What is wrong with the types and the metadata of objects in `value`."""
     found: list[Cause] = []
 
     def look(obj: Tree, place: str) -> Tree:
-        found.extend(_check(obj, place))
+        found.extend(check_values(obj, place))
         return obj
 
-    change_embedded(value, node, look, place)
+    change_embedded(value, node, look)
     return found
 
 
@@ -61,27 +61,42 @@ _MEMBERS: Final[dict[str, tuple[type, str]]] = {
 }
 
 
-def check_metadata(meta: Tree, place: str = "") -> Iterator[Cause]:
-    """What is wrong with the metadata of an object at `place`, which may be of any form."""
+def check_types(obj: Tree, place: str = "") -> Iterator[Cause]:
+    """What of an object at `place` is not of the type that every object has it in."""
     at = f"{place}." if place else ""
+    for key in ("apiVersion", "kind"):
+        if obj.get(key) is not None and not isinstance(obj[key], str):
+            yield problems.invalid_value(f"{at}{key}", obj[key], "must be a string")
+    meta = obj.get("metadata")
+    if meta is not None and (why := _misfit(meta)):
+        yield problems.invalid_value(f"{at}metadata", meta, f"json: cannot unmarshal {why}")
+
+
+def _misfit(meta: Any) -> str:
+    if not isinstance(meta, dict):
+        return f"{json_kind(meta)} into Go value of type v1.ObjectMeta"
     for key, value in meta.items():
         wanted, name = _MEMBERS.get(key, (object, ""))
+        inner = value.values() if name == "map[string]string" and isinstance(value, dict) else ()
+        strange = next((item for item in inner if item is not None and not isinstance(item, str)), None)
+        if strange is not None:
+            return f"{json_kind(strange)} into Go struct field ObjectMeta.{key} of type string"
         if value is not None and not isinstance(value, wanted):
-            why = f"json: cannot unmarshal {json_kind(value)} into Go struct field ObjectMeta.{key} of type {name}"
-            yield problems.invalid_value(f"{at}metadata", meta, why)
-            return
-    yield from (replace(cause, field=f"{at}{cause.field}") for cause in metadata.validate_embedded(meta))
+            return f"{json_kind(value)} into Go struct field ObjectMeta.{key} of type {name}"
+    return ""
 
 
-def _check(obj: Tree, place: str) -> Iterator[Cause]:
+def check_values(obj: Tree, place: str = "") -> Iterator[Cause]:
+    """What is wrong with what an object at `place`, whose types are right, says of itself."""
+    at = f"{place}." if place else ""
     for key, rule in (("apiVersion", _version), ("kind", _kind)):
         if isinstance(obj.get(key), str):
             text = rule(obj[key]) if obj[key] else "must not be empty"
             if text:
-                yield problems.invalid_value(f"{place}.{key}", obj[key], text)
+                yield problems.invalid_value(f"{at}{key}", obj[key], text)
     meta = obj.get("metadata")
     if isinstance(meta, dict):
-        yield from check_metadata(meta, place)
+        yield from (replace(cause, field=f"{at}{cause.field}") for cause in metadata.validate_embedded(meta))
 
 
 def _version(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opsdk.apiserver.structural.embedded import change_embedded, check_embedded
+from opsdk.apiserver.structural.embedded import change_embedded, check_embedded, check_types, check_values
 from opsdk.apiserver.structural.node import Node
 
 Tree = dict[str, Any]
@@ -72,3 +72,42 @@ def test_what_holds_for_every_object(obj: Tree, field: str, start: str) -> None:
 def test_names_inside_may_be_anything() -> None:
     """Nobody knows the rules for names of such objects."""
     assert check_embedded({"a": {"apiVersion": "v1", "kind": "K", "metadata": {"name": "_"}}}, NODE) == []
+
+
+@pytest.mark.parametrize(
+    ("meta", "told"),
+    [
+        ({"name": "a/b"}, "metadata.name"),
+        ({"name": ".."}, "metadata.name"),
+        ({"generateName": "%"}, "metadata.generateName"),
+        ({"name": "Any Thing"}, ""),
+        ({"managedFields": [{"operation": "Other"}]}, "metadata.managedFields[0].operation"),
+        ({"managedFields": [{"operation": "Apply", "fieldsType": "X"}]}, "metadata.managedFields[0].fieldsType"),
+    ],
+)
+def test_metadata_inside_follows_the_rules_of_all_objects(meta: dict[str, Any], told: str) -> None:
+    """A name may be anything that can stand in a path."""
+    assert [cause.field for cause in check_values({"metadata": meta})] == ([told] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("obj", "told"),
+    [
+        ({"apiVersion": 1}, "apiVersion: Invalid value: 1: must be a string"),
+        (
+            {"metadata": 1},
+            "metadata: Invalid value: 1: json: cannot unmarshal number into Go value of type v1.ObjectMeta",
+        ),
+        (
+            {"metadata": {"labels": {"a": 1}}},
+            (
+                'metadata: Invalid value: {"labels":{"a":1}}: json: cannot unmarshal number into Go struct field'
+                " ObjectMeta.labels of type string"
+            ),
+        ),
+        ({"kind": "K", "metadata": {"name": "n", "labels": {"a": "b"}, "generation": None}}, ""),
+    ],
+)
+def test_what_objects_inside_say_has_its_type(obj: dict[str, Any], told: str) -> None:
+    """It is told as the decoder of the server tells it."""
+    assert [f"{cause.field}: {cause.message}" for cause in check_types(obj)] == ([told] if told else [])
