@@ -112,7 +112,7 @@ class CustomSchemas:
     def schema(self, name: str) -> Tree | None:
         """See `SchemaSource`."""
         found = self._models.get(name)
-        return None if found is None else published(found[0].info, found[1].raw)
+        return None if found is None else published(found[0].info, found[1].raw, found[1].selectable)
 
     def name_of(self, served: Installed) -> str | None:
         """See `SchemaSource`."""

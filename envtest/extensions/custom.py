@@ -44,6 +44,7 @@ class CustomModel:
         self.api_version = f"{spec['group']}/{version['name']}"
         self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
         self.schema = StructuralSchema(self.raw)
+        self.selectable = tuple(field["jsonPath"] for field in version.get("selectableFields") or ())
         self._plans = plans
         self._shown = IdentityCache[Tree](limit=_SHOWN)
         self._printer = ColumnPrinter(version.get("additionalPrinterColumns") or ())

@@ -10,31 +10,16 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import Elsewhere, ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.etag import cached
 from opsdk.apiserver.endpoints.openapi_merge import merged
+from opsdk.apiserver.endpoints.openapi_paths import DELETE_OPTIONS, META, PATCH, REF, STATUS, Names, paths_of, referring
 from opsdk.apiserver.endpoints.openapi_proto import MEDIA, encode_document, is_asked
-from opsdk.apiserver.endpoints.verb_patch import patch_types
+from opsdk.apiserver.endpoints.openapi_v2 import definition, path_item
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotAcceptableError
 from opsdk.web.response import Response, encode_json
 
-_REF = "#/components/schemas/"
-_METHODS = {
-    "get": "get",
-    "list": "get",
-    "create": "post",
-    "update": "put",
-    "patch": "patch",
-    "delete": "delete",
-    "deletecollection": "delete",
-}
-_QUERY = {
-    "create": ("dryRun", "fieldManager", "fieldValidation"),
-    "update": ("dryRun", "fieldManager", "fieldValidation"),
-    "patch": ("dryRun", "fieldManager", "fieldValidation", "force"),
-    "delete": ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"),
-    "list": ("allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "watch"),
-    "deletecollection": ("continue", "dryRun", "fieldSelector", "labelSelector", "limit"),
-}
+_LIST_META = f"{META}.ListMeta"
+_SELECTABLE = "x-kubernetes-selectable-fields"
 
 
 class SchemaSource(Protocol):
@@ -131,18 +116,47 @@ class OpenApi:
 
     def _document(self, group: str, served: ServedVersion) -> Tree:
         paths: Tree = {}
+        kinds = {r.info.resource: r.info.kind for r in served.resources if not r.info.subresource}
         for installed in served.resources:
-            for path, verbs in _routes(group, installed):
-                paths[path] = {**paths.get(path, {}), **self._operations(installed, verbs)}
+            kind = kinds.get(installed.info.resource, installed.info.kind)
+            names = Names(body=self._name(installed), many=self._list_name(installed), kind=kind)
+            for path, item in paths_of(group, installed, names):
+                paths[path] = {**paths.get(path, {}), **item}
         schemas: Tree = {}
         for installed in served.resources:
-            name = self._name(installed)
-            if name:
+            for name in self._names(installed):
                 self._collect(name, schemas)
+            if "list" in installed.verbs and not installed.info.subresource:
+                self._add_list(installed, schemas)
         return {"openapi": "3.0.0", "info": self._info, "paths": paths, "components": {"schemas": schemas}}
 
     def _name(self, installed: Installed) -> str | None:
         return next((n for s in self._sources if (n := s.name_of(installed))), None)
+
+    def _names(self, installed: Installed) -> Iterator[str]:
+        """The schemas that its operations speak of."""
+        name = self._name(installed)
+        if name:
+            yield name
+        if "delete" in installed.verbs:
+            yield from (STATUS, DELETE_OPTIONS)
+        if "patch" in installed.verbs:
+            yield PATCH
+
+    def _add_list(self, installed: Installed, into: Tree) -> None:
+        item, name = self._name(installed), self._list_name(installed)
+        if item is None or name is None:
+            return
+        self._collect(name, into)
+        if name not in into:
+            into[name] = _list_schema(installed, item, into.get(item, {}))
+            self._collect(_LIST_META, into)
+
+    def _list_name(self, installed: Installed) -> str | None:
+        item = self._name(installed)
+        if item is None:
+            return None
+        return f"{item.rpartition('.')[0]}.{installed.info.list_kind or f'{installed.info.kind}List'}"
 
     def _collect(self, name: str, into: Tree) -> None:
         waiting = [name]
@@ -155,34 +169,6 @@ class OpenApi:
                 into[name] = found
                 waiting.extend(references(found))
 
-    def _operations(self, installed: Installed, verbs: Sequence[str]) -> Tree:
-        info = installed.info
-        name = self._name(installed)
-        kind = {
-            "group": info.kind_group if info.kind_group is not None else info.group,
-            "version": info.kind_version or info.version,
-            "kind": info.kind,
-        }
-        body = {"$ref": f"{_REF}{name}"} if name else {"type": "object"}
-        operations: Tree = {}
-        for verb in verbs:
-            content = {"application/json": {"schema": body}}
-            operation: Tree = {
-                "operationId": f"{verb}{info.kind}{info.subresource.title()}",
-                "parameters": [_parameter(p) for p in _QUERY.get(verb, ())],
-                "responses": {"200": {"description": "OK", "content": content}},
-                "x-kubernetes-action": verb,
-                "x-kubernetes-group-version-kind": kind,
-            }
-            if verb in ("create", "update"):
-                operation["requestBody"] = {"content": {"*/*": {"schema": body}}}
-            if verb == "patch":
-                operation["requestBody"] = {
-                    "content": {t: {"schema": {"type": "object"}} for t in sorted(patch_types(installed))}
-                }
-            operations[_METHODS[verb]] = operation
-        return operations
-
     # -------------------------------------------------------------- version 2
     def _v2(self, call: Call) -> Response:
         accept = call.http.header("accept", "*/*")
@@ -193,8 +179,8 @@ class OpenApi:
         definitions: Tree = {}
         for _, group, served in self._documents():
             document = self._document(group, served)
-            paths |= {path: _downgraded(item) for path, item in document["paths"].items()}
-            definitions |= {n: _downgraded(s) for n, s in document["components"]["schemas"].items()}
+            paths |= {path: path_item(item) for path, item in document["paths"].items()}
+            definitions |= {name: definition(s) for name, s in document["components"]["schemas"].items()}
         for _, known in self._foreign():
             if known.swagger is not None:
                 paths, definitions = merged(paths, definitions, known.swagger)
@@ -204,62 +190,37 @@ class OpenApi:
         return cached(call, encode_json(made), "application/json")
 
 
+def _list_schema(installed: Installed, item: str, shown: Tree) -> Tree:
+    """The list of a kind that has no schema of its own for it."""
+    info = installed.info
+    kind = info.list_kind or f"{info.kind}List"
+    made: Tree = {
+        "description": f"{kind} is a list of {info.kind}",
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "items": {"type": "array", "items": referring(item)},
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [referring(_LIST_META)]},
+        },
+        "x-kubernetes-group-version-kind": [{"group": info.group, "kind": kind, "version": info.version}],
+    }
+    return {**made, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else made
+
+
 def _digest(raw: bytes) -> str:
     return hashlib.sha512(raw).hexdigest().upper()
-
-
-def _parameter(name: str) -> Tree:
-    return {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
-
-
-def _routes(group: str, installed: Installed) -> Iterator[tuple[str, list[str]]]:
-    info = installed.info
-    root = f"/apis/{group}/{info.version}" if group else f"/api/{info.version}"
-    verbs = [v for v in installed.verbs if v in _METHODS]
-    scoped = f"{root}/namespaces/{{namespace}}/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
-    if info.subresource:
-        yield f"{scoped}/{{name}}/{info.subresource}", verbs
-        return
-    many = [v for v in verbs if v in ("list", "create", "deletecollection")]
-    one = [v for v in verbs if v not in many]
-    if many:
-        yield scoped, many
-    if one:
-        yield f"{scoped}/{{name}}", one
-    if info.namespaced and "list" in verbs:
-        yield f"{root}/{info.resource}", ["list"]
 
 
 def references(schema: Any) -> Iterator[str]:
     """The names of the schemas that a schema refers to."""
     if isinstance(schema, Mapping):
         target = schema.get("$ref")
-        if isinstance(target, str) and target.startswith(_REF):
-            yield target.removeprefix(_REF)
+        if isinstance(target, str) and target.startswith(REF):
+            yield target.removeprefix(REF)
         for value in schema.values():
             yield from references(value)
     elif isinstance(schema, list):
         for value in schema:
             yield from references(value)
-
-
-def _downgraded(value: Any) -> Any:
-    """From OpenAPI 3 to 2, as far as kubectl and generators look."""
-    if isinstance(value, list):
-        return [_downgraded(v) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if "allOf" in value and len(value["allOf"]) == 1 and "$ref" in value["allOf"][0]:
-        return _downgraded(value["allOf"][0])
-    made = {k: _downgraded(v) for k, v in value.items() if k not in ("oneOf", "anyOf", "nullable", "requestBody")}
-    if "in" in made and "schema" in made:
-        # Only bodies have schemas there.
-        made |= made.pop("schema")
-    if isinstance(made.get("$ref"), str):
-        made["$ref"] = made["$ref"].replace(_REF, "#/definitions/")
-    if "responses" in made:
-        for answer in made["responses"].values():
-            content = answer.pop("content", {})
-            if content:
-                answer["schema"] = content["application/json"]["schema"]
-    return made

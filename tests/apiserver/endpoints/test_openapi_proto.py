@@ -164,7 +164,8 @@ async def test_both_forms_say_the_same() -> None:
         binary = await Caller(env)("GET", "/openapi/v2", accept=MEDIA)
         text = (await Caller(env)("GET", "/openapi/v2")).json
         assert definitions(binary.raw) == text["definitions"]
-        pod = text["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["delete"]["parameters"][0]
+        body, pod, *_ = text["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["delete"]["parameters"]
+        assert body["in"] == "body"
         assert pod == {"name": "dryRun", "in": "query", "type": "string", "uniqueItems": True}
         usages = text["definitions"]["io.k8s.api.certificates.v1.CertificateSigningRequestSpec"]["properties"]["usages"]
         assert "client auth" in usages["items"]["enum"]

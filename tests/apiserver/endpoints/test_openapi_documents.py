@@ -1,0 +1,139 @@
+"""OpenAPI documents: what they say of operations, and what version 2 leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server_client import Caller
+
+from envtest.environment import Environment
+from envtest.extensions.publish import published
+from opsdk.apiserver.endpoints.openapi import references
+from opsdk.apiserver.endpoints.openapi_v2 import definition
+from opsdk.apiserver.resources import ResourceInfo
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+THING = {
+    "metadata": {"name": "things.demo.io"},
+    "spec": {
+        "group": "demo.io",
+        "names": {"plural": "things", "kind": "Thing"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
+                "selectableFields": [{"jsonPath": ".spec.kind"}],
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {"spec": {"type": "object", "properties": {"kind": {"type": "string"}}}},
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "name", "action"),
+    [
+        ("/api/v1/namespaces/{namespace}/pods", "get", "listCoreV1NamespacedPod", "list"),
+        ("/api/v1/namespaces/{namespace}/pods", "delete", "deleteCoreV1CollectionNamespacedPod", "deletecollection"),
+        ("/api/v1/pods", "get", "listCoreV1PodForAllNamespaces", "list"),
+        ("/api/v1/nodes/{name}", "put", "replaceCoreV1Node", "put"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}/status", "patch", "patchCoreV1NamespacedPodStatus", "patch"),
+        (
+            "/apis/demo.io/v1/namespaces/{namespace}/things/{name}/scale",
+            "get",
+            "readDemoIoV1NamespacedThingScale",
+            "get",
+        ),
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles", "post", "createRbacAuthorizationV1ClusterRole", "post"),
+    ],
+)
+async def test_operations_have_the_names_that_generated_clients_know(
+    path: str, method: str, name: str, action: str
+) -> None:
+    """In both versions, with what they do."""
+    async with Environment(crds=[THING]) as env:
+        call = Caller(env)
+        document = "/".join(path.split("/")[:3] if path.startswith("/api/") else path.split("/")[:4])
+        third = (await call("GET", f"/openapi/v3{document}")).json["paths"][path][method]
+        second = (await call("GET", "/openapi/v2")).json["paths"][path][method]
+        for operation in (third, second):
+            assert (operation["operationId"], operation["x-kubernetes-action"]) == (name, action)
+
+
+async def test_every_schema_that_is_spoken_of_is_there() -> None:
+    """In each document, for built-in and custom resources."""
+    async with Environment(crds=[THING]) as env:
+        call = Caller(env)
+        index = (await call("GET", "/openapi/v3")).json["paths"]
+        for path in index:
+            document = (await call("GET", f"/openapi/v3/{path}")).json
+            assert set(references(document)) <= set(document["components"]["schemas"]), path
+
+
+async def test_lists_of_custom_resources_have_a_schema() -> None:
+    """With the items', and the fields that select."""
+    async with Environment(crds=[THING]) as env:
+        call = Caller(env)
+        document = (await call("GET", "/openapi/v3/apis/demo.io/v1")).json
+        made = document["components"]["schemas"]["io.demo.v1.ThingList"]
+        assert made["properties"]["items"]["items"] == {"$ref": "#/components/schemas/io.demo.v1.Thing"}
+        assert made["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.kind"}]
+        listed = document["paths"]["/apis/demo.io/v1/things"]["get"]["responses"]["200"]["content"]
+        assert listed["application/json"]["schema"] == {"$ref": "#/components/schemas/io.demo.v1.ThingList"}
+
+
+def test_fields_that_are_named_like_keywords_stay() -> None:
+    """The schema of schemas has such fields."""
+    names = ("anyOf", "oneOf", "allOf", "nullable", "default", "not", "type")
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    assert set(definition(schema)["properties"]) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("schema", "second"),
+    [
+        ({"type": "integer", "nullable": True, "minimum": 1}, {"minimum": 1}),
+        ({"type": "string", "default": "x", "enum": ["x"]}, {"type": "string", "enum": ["x"]}),
+        ({"type": "object", "oneOf": [{"required": ["a"]}]}, {"type": "object"}),
+        (
+            {"type": "object", "properties": {"a": {}}, "x-kubernetes-preserve-unknown-fields": True},
+            {"x-kubernetes-preserve-unknown-fields": True},
+        ),
+        (
+            {"allOf": [{"$ref": f"#/components/schemas/{META}.ObjectMeta"}]},
+            {"$ref": f"#/definitions/{META}.ObjectMeta"},
+        ),
+    ],
+)
+def test_version_2_says_no_more_than_it_can(schema: Any, second: Any) -> None:
+    """So that its readers refuse nothing that the server takes."""
+    assert definition({"properties": {"x": schema}})["properties"]["x"] == second
+
+
+def test_extensions_are_also_said_in_common_words() -> None:
+    """Embedded objects have what objects have; numbers-or-texts are one of two."""
+    info = ResourceInfo(group="demo.io", version="v1", resource="things", kind="Thing", namespaced=True)
+    schema = {
+        "type": "object",
+        "properties": {
+            "inner": {"type": "object", "required": ["spec"], "x-kubernetes-embedded-resource": True},
+            "port": {"x-kubernetes-int-or-string": True},
+        },
+    }
+    made = published(info, schema)
+    inner = made["properties"]["inner"]
+    assert (set(inner["properties"]), inner["required"]) == (
+        {"apiVersion", "kind", "metadata"},
+        ["spec", "kind", "apiVersion"],
+    )
+    assert made["properties"]["port"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+    assert "anyOf" not in schema["properties"]["port"]
