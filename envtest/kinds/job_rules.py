@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from envtest.kinds import rules
@@ -118,8 +119,8 @@ def validate_job_update(obj: Tree, old: Tree) -> Iterator[Cause]:
             yield problems.invalid_value("spec.completions", now, text)
     if spec.get("selector") != before.get("selector"):
         yield problems.invalid_value("spec.selector", spec.get("selector"), _IMMUTABLE)
-    waiting = before.get("suspend") and not (old.get("status") or {}).get("startTime")
-    if _fixed_template(spec, waiting=bool(waiting)) != _fixed_template(before, waiting=bool(waiting)):
+    waits = _waits(old)
+    if _fixed_template(spec, waits) != _fixed_template(before, waits):
         yield problems.invalid_value("spec.template", shown(TEMPLATE, spec.get("template")), _IMMUTABLE)
     for key in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
         if spec.get(key) != before.get(key):
@@ -128,15 +129,37 @@ def validate_job_update(obj: Tree, old: Tree) -> Iterator[Cause]:
             yield problems.invalid_value(f"spec.{key}", shown(shape, value) if shape else value, _IMMUTABLE)
 
 
-def _fixed_template(spec: Tree, *, waiting: bool) -> Tree:
-    """What stays of the template; as long as a job waits to begin, where its pods run may change."""
+class Waits(NamedTuple):
+    """What may change of the template of a job that is suspended."""
+
+    places: bool
+    """Where its pods run, and their metadata."""
+    amounts: bool
+    """The resources of their containers."""
+
+
+def _waits(job: Tree) -> Waits:
+    """Before it has ever begun, where its pods will run; once it is known to rest, what they need as well."""
+    status = job.get("status") or {}
+    if not job["spec"].get("suspend"):
+        return Waits(places=False, amounts=False)
+    idle = _has(job, "Suspended") and not status.get("active")
+    return Waits(places=idle or not status.get("startTime"), amounts=idle)
+
+
+def _fixed_template(spec: Tree, waits: Waits) -> Tree:
+    """What stays of the template; as long as a job waits, where its pods run may change, and what they need."""
     template: Tree = copy_tree(spec.get("template") or {})
-    if waiting:
+    pod = template.get("spec") or {}
+    if waits.places:
         for key in ("labels", "annotations"):
             (template.get("metadata") or {}).pop(key, None)
-        pod = template.get("spec") or {}
-        for key in ("nodeSelector", "affinity", "tolerations", "schedulingGates"):
+        for key in ("nodeSelector", "tolerations", "schedulingGates"):
             pod.pop(key, None)
+        affinity = pod.pop("affinity", None) or {}
+        affinity.pop("nodeAffinity", None)
+        pod.update({"affinity": affinity} if affinity else {})
+    if waits.amounts:
         for key in ("containers", "initContainers"):
             for container in pod.get(key) or ():
                 container.pop("resources", None)

@@ -28,6 +28,15 @@ def drop_disabled(spec: Tree, old: Tree | None = None) -> None:
         if not any(source.get(key) is not None for source in _sources(before)):
             for source in _sources(spec):
                 source.pop(key, None)
+    if not any(_hooks(container).get("stopSignal") is not None for container in containers(before)):
+        for container in containers(spec):
+            hooks = _hooks(container)
+            if hooks.pop("stopSignal", None) is not None and not hooks:
+                del container["lifecycle"]
+
+
+def _hooks(container: Tree) -> Tree:
+    return container.get("lifecycle") or {}
 
 
 def _sources(spec: Tree) -> Iterator[Tree]:

@@ -43,7 +43,9 @@ def wrong(resource: str, tree: Tree, old: Tree | None = None) -> list[str]:
         strategy.prepare_for_create(call, obj)
         return _shown([*strategy.validate(call, obj)])
     before = read(resource, old)
+    status = before.get("status")
     strategy.prepare_for_create(call, before)
+    before.update({} if status is None else {"status": status})
     strategy.prepare_for_update(call, obj, before)
     return _shown([*strategy.validate_update(call, obj, before)])
 

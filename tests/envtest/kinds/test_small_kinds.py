@@ -128,6 +128,37 @@ def test_names_of_indexed_jobs() -> None:
     assert found == [f'metadata.name: Invalid value: "{name}": {text}']
 
 
+WAITS: Tree = {"suspend": True, "selector": {}, "template": TEMPLATE}
+RESTS: Tree = {"startTime": "2024-01-02T03:04:05Z", "conditions": [{"type": "Suspended", "status": "True"}]}
+PLACES = [
+    ("metadata.labels", {"a": "b"}),
+    ("spec.nodeSelector", {"a": "b"}),
+    ("spec.tolerations", [{"operator": "Exists"}]),
+    ("spec.affinity", {"nodeAffinity": {}}),
+]
+AMOUNTS = [("spec.containers.0.resources", {"limits": {"cpu": "1"}})]
+FIXED = [("spec.affinity", {"podAffinity": {}}), ("spec.containers.0.image", "other"), ("spec.hostNetwork", True)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "free"),
+    [
+        ({"suspend": False}, {}, []),
+        ({}, {}, PLACES),
+        ({}, RESTS, PLACES + AMOUNTS),
+        ({"suspend": False}, RESTS, []),
+        ({}, {**RESTS, "active": 1}, []),
+        ({}, {"startTime": RESTS["startTime"]}, []),
+    ],
+)  # fmt: skip
+def test_what_suspended_jobs_may_change(spec: Tree, status: Tree, free: list[Any]) -> None:
+    """Where their pods run, before they begin or once they rest; and what they need, once they are known to rest."""
+    old = {"spec": {**WAITS, **spec}, "status": status}
+    for path, value in PLACES + AMOUNTS + FIXED:
+        found = wrong("batch/jobs", changed(old, f"spec.template.{path}", value), old)
+        assert any(text.startswith("spec.template: ") for text in found) != ((path, value) in free), (path, value)
+
+
 # ------------------------------------------------------------------ events
 def test_events_of_the_new_style() -> None:
     """Who reports is told, and not at length."""

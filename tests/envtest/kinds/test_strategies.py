@@ -52,11 +52,20 @@ def test_fields_of_features_that_are_off() -> None:
 
     def spec() -> Tree:
         source = {"podCertificate": {"signerName": "a/b"}}
-        return {"schedulingGroup": {"x": 1}, "volumes": [{"name": "v", "projected": {"sources": [source]}}]}
+        return {
+            "schedulingGroup": {"x": 1},
+            "volumes": [{"name": "v", "projected": {"sources": [source]}}],
+            "containers": [{"lifecycle": {"stopSignal": "SIGHUP"}}, {"lifecycle": {}}],
+            "initContainers": [{"lifecycle": {"stopSignal": "SIGHUP", "preStop": {}}}],
+        }
 
     new, again = spec(), spec()
     drop_disabled(new)
-    assert new == {"volumes": [{"name": "v", "projected": {"sources": [{}]}}]}
+    assert new == {
+        "volumes": [{"name": "v", "projected": {"sources": [{}]}}],
+        "containers": [{}, {"lifecycle": {}}],
+        "initContainers": [{"lifecycle": {"preStop": {}}}],
+    }
     drop_disabled(again, spec())
     assert again == spec()
 
