@@ -14,6 +14,7 @@ from envtest.admission.limits import LimitRanger
 from envtest.admission.pod_security.plugin import PodSecurity
 from envtest.admission.priority import Priority
 from envtest.admission.quota.plugin import ResourceQuota
+from envtest.admission.resizing import NodeDeclaredFeatureValidator, PodResizeValidator
 from envtest.admission.runtime import RuntimeClass
 from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesByCondition
 from envtest.admission.topology import PodTopologyLabels
@@ -119,6 +120,8 @@ _MAKERS: Final[Mapping[str, Maker]] = {
     "CertificateSigning": lambda plane, _: signing(plane.access.authorizer),
     "CertificateSubjectRestriction": lambda _, __: CertificateSubjectRestriction(),
     "DefaultIngressClass": lambda _, kept: default_ingress_class(kept("networking.k8s.io/ingressclasses")),
+    "NodeDeclaredFeatureValidator": lambda _, kept: NodeDeclaredFeatureValidator(kept("/nodes")),
+    "PodResizeValidator": lambda _, kept: PodResizeValidator(kept("/nodes")),
     "ResourceQuota": _quota,
 }
 

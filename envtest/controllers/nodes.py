@@ -108,6 +108,7 @@ def node_status(node: Tree, address: str, now: str) -> Tree:
         "allocatable": dict(_CAPACITY),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
         "nodeInfo": _NODE_INFO,
+        "declaredFeatures": list(_FEATURES),
     }
     known = node.get("status") or {}
     kept = {k: v for k, v in known.items() if v and (k != "nodeInfo" or any(v.values()))}
@@ -115,6 +116,7 @@ def node_status(node: Tree, address: str, now: str) -> Tree:
     return {**made, **kept, "conditions": [*given, *more]}
 
 
+_FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 _NODE_INFO = {
     "machineID": "",
     "systemUUID": "",

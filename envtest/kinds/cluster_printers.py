@@ -47,6 +47,7 @@ def _node(obj: Tree, now: float) -> list[Any]:
     if spec_of(obj).get("unschedulable"):
         word += ",SchedulingDisabled"
     info = status.get("nodeInfo") or {}
+    built_for = f" ({info['architecture']})" if info.get("architecture") else ""
     places: dict[str, str] = {}
     for address in status.get("addresses") or ():
         places.setdefault(address.get("type", ""), address.get("address", ""))
@@ -57,7 +58,9 @@ def _node(obj: Tree, now: float) -> list[Any]:
         age(obj, now),
         info.get("kubeletVersion", ""),
         *(places.get(kind) or NOTHING for kind in ("InternalIP", "ExternalIP")),
-        *(info.get(key) or UNKNOWN for key in ("osImage", "kernelVersion", "containerRuntimeVersion")),
+        info.get("osImage") or UNKNOWN,
+        (info.get("kernelVersion") or UNKNOWN) + built_for,
+        info.get("containerRuntimeVersion") or UNKNOWN,
     ]
 
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from envtest.kinds import resource_names, rules
 from envtest.kinds.context_rules import validate_container_context
-from envtest.kinds.go_form import CORE, shown
 from envtest.kinds.restart_rules import validate_restarts
 from opsdk.api.quantity import Quantity
 from opsdk.apiserver import problems
@@ -109,9 +108,10 @@ def validate_init_containers(spec: Tree, path: str, around: Surroundings) -> Ite
             if container.get(key) is not None:
                 text = "may not be set for init containers without restartPolicy=Always"
                 yield problems.not_allowed(f"{at}.{key}", text)
-        if container.get("resizePolicy"):
-            policies = [shown(f"{CORE}ContainerResizePolicy", policy) for policy in container["resizePolicy"]]
-            yield problems.invalid_value(f"{at}.resizePolicy", policies, "must not be set for init containers")
+        for policy in container.get("resizePolicy") or ():
+            if policy.get("restartPolicy") == "RestartContainer":
+                text = "must be 'NotRequired' for init containers without restartPolicy=Always"
+                yield problems.invalid_value(f"{at}.resizePolicy", policy["restartPolicy"], text)
 
 
 _EPHEMERAL_ORDER = (

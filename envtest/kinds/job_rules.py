@@ -193,6 +193,7 @@ def validate_job_status(obj: Tree, old: Tree) -> Iterator[Cause]:
         yield problems.invalid_value("status.ready", ready, "cannot set more ready pods than active")
     yield from _disabled(obj, old)
     yield from _decreased(status, before, old)
+    yield from _succeeds(obj, old)
 
 
 def _ending(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
@@ -241,8 +242,6 @@ def _disabled(obj: Tree, old: Tree) -> Iterator[Cause]:
     for kind in ("Failed", "Complete", "FailureTarget"):
         if _has(old, kind) and not _has(obj, kind):
             yield _omitted(f"cannot disable the terminal {kind}=True condition")
-    if _has(old, "SuccessCriteriaMet") and not _has(obj, "SuccessCriteriaMet"):
-        yield _omitted("cannot disable the SuccessCriteriaMet=True condition")
 
 
 def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: Tree) -> Iterator[Cause]:
@@ -256,6 +255,19 @@ def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: Tree) 
     ended = status.get("completionTime")
     if before.get("completionTime") and ended and ended != before["completionTime"]:
         yield problems.invalid_value("status.completionTime", ended, "completionTime cannot be mutated")
+    began = before.get("startTime")
+    if began and status.get("startTime") != began and not old["spec"].get("suspend") and not _has(old, "Suspended"):
+        text = "field is immutable for unsuspended job once set"
+        yield problems.invalid_value("status.startTime", status.get("startTime"), text)
+
+
+def _succeeds(obj: Tree, old: Tree) -> Iterator[Cause]:
+    """Success is final, and comes before the end."""
+    met, before = _has(obj, "SuccessCriteriaMet"), _has(old, "SuccessCriteriaMet")
+    if before and not met:
+        yield _omitted("cannot disable the SuccessCriteriaMet=True condition")
+    if met and not before and _has(old, "Complete"):
+        yield _omitted("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 
 
 # ------------------------------------------------------------------ cron jobs

@@ -97,13 +97,8 @@ def _kept(spec: Tree, old: Tree) -> Iterator[Cause]:
 def _others(spec: Tree, old: Tree) -> Iterator[Cause]:
     for key in _LISTS:
         for new, was in zip(spec.get(key) or (), old.get(key) or (), strict=True):
-            stays = key == "containers" or was.get("restartPolicy") == "Always"
-            if not stays:
-                if new != was:
-                    text = "resources for non-sidecar init containers are immutable"
-                    yield problems.not_allowed("spec", text)
-            elif _fixed(new) != _fixed(was):
-                which = "" if key == "containers" else " for sidecar containers"
+            if _fixed(new) != _fixed(was):
+                which = " for sidecar containers" if was.get("restartPolicy") == "Always" else ""
                 yield problems.not_allowed("spec", f"only cpu and memory resources{which} are mutable")
 
 

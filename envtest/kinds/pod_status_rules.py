@@ -75,7 +75,7 @@ def _claims(statuses: Sequence[Tree], spec: Tree, path: str) -> Iterator[Cause]:
             yield problems.duplicate(f"{at}.name", name)
         seen.add(name)
         if status.get("resourceClaimName") is not None:
-            yield from rules.subdomain(status["resourceClaimName"], f"{at}.name")
+            yield from rules.subdomain(status["resourceClaimName"], f"{at}.resourceClaimName")
 
 
 # ------------------------------------------------------------------ addresses

@@ -27,7 +27,7 @@ def validate_restarts(container: Tree, path: str) -> Iterator[Cause]:
         yield problems.unsupported(f"{path}.restartPolicy", policy, _POLICIES)
     at = f"{path}.restartPolicyRules"
     if len(found) > _MOST_RULES:
-        yield problems.too_long(at, _MOST_RULES)
+        yield problems.too_many(at, len(found), _MOST_RULES)
     for index, rule in enumerate(found):
         yield from _rule(rule, f"{at}[{index}]")
 
@@ -44,5 +44,6 @@ def _rule(rule: Tree, path: str) -> Iterator[Cause]:
     operator = codes.get("operator", "")
     if operator not in _OPERATORS:
         yield problems.unsupported(f"{path}.exitCodes.operator", operator, _OPERATORS)
-    if len(codes.get("values") or ()) > _MOST_CODES:
-        yield problems.too_long(f"{path}.exitCodes.values", _MOST_CODES)
+    count = len(codes.get("values") or ())
+    if count > _MOST_CODES:
+        yield problems.too_many(f"{path}.exitCodes.values", count, _MOST_CODES)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from opsdk.apiserver import problems
 from opsdk.apiserver.endpoints.admit import Review
-from opsdk.errors import ForbiddenError
+from opsdk.errors import Cause, ForbiddenError
 
 
 def name_of(review: Review) -> str:
@@ -15,9 +15,9 @@ def name_of(review: Review) -> str:
     return review.name or meta.get("name") or meta.get("generateName") or "Unknown"
 
 
-def refused(review: Review, why: str) -> ForbiddenError:
+def refused(review: Review, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
     """403 with the reason."""
-    return problems.forbidden(review.served.info, name_of(review), why)
+    return problems.forbidden(review.served.info, name_of(review), why, causes=causes)
 
 
 def together(texts: Sequence[str]) -> str:

@@ -38,6 +38,8 @@ PLACES = (
     "CertificateSubjectRestriction",
     "DefaultIngressClass",
     "PodTopologyLabels",
+    "NodeDeclaredFeatureValidator",
+    "PodResizeValidator",
     "",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",

@@ -108,14 +108,14 @@ def test_devices_are_no_mounts() -> None:
 
 def test_containers_that_run_first() -> None:
     """Those that do not stay have no life of their own."""
-    policy = [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]
+    policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     first = {"name": "f", "image": "i", "livenessProbe": {"exec": {"command": ["x"]}}, "resizePolicy": policy}
     at = "spec.initContainers[0]"
     assert wrong("/pods", changed(POD, "spec.initContainers", [first])) == [
         f"{at}.livenessProbe: Forbidden: may not be set for init containers without restartPolicy=Always",
         (
-            f'{at}.resizePolicy: Invalid value: [{{"ResourceName":"cpu","RestartPolicy":"NotRequired"}}]: must not be'
-            " set for init containers"
+            f"{at}.resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' for init containers without"
+            " restartPolicy=Always"
         ),
     ]
     assert not wrong("/pods", changed(POD, "spec.initContainers", [{**first, "restartPolicy": "Always"}]))

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.envtest.kinds.kindkit import changed, read, wrong
+from opsdk.apiserver.registry.context import Context
+from tests.envtest.kinds.kindkit import changed, read, row_of, wrong
+from tests.envtest.kinds.trees import known
 
 Tree = dict[str, Any]
 
@@ -157,6 +159,34 @@ def test_what_suspended_jobs_may_change(spec: Tree, status: Tree, free: list[Any
     for path, value in PLACES + AMOUNTS + FIXED:
         found = wrong("batch/jobs", changed(old, f"spec.template.{path}", value), old)
         assert any(text.startswith("spec.template: ") for text in found) != ((path, value) in free), (path, value)
+
+
+def test_when_a_job_began() -> None:
+    """That stays, unless it is suspended or comes from there."""
+    began, later = "2024-01-02T03:04:05Z", "2024-01-02T03:04:06Z"
+    strategy: Any = known().strategy(row_of("batch/jobs"), has_status=True)
+    status = {"startTime": began}
+    for spec, old, fixed in (({}, status, True), ({"suspend": True}, status, False), ({}, RESTS, False)):
+        for new in (later, None):
+            trees = [
+                {"spec": spec, "status": tree} for tree in ({**old, "startTime": new}, {**old, "startTime": began})
+            ]
+            found = [f"{c.field}: {c.message}" for c in strategy.validate_status(Context(), *trees)]
+            shown = "null" if new is None else f'"{new}"'
+            text = f"status.startTime: Invalid value: {shown}: field is immutable for unsuspended job once set"
+            assert found == ([text] if fixed else [])
+
+
+def test_success_comes_before_the_end() -> None:
+    """What is complete does not begin to succeed."""
+    strategy: Any = known().strategy(row_of("batch/jobs"), has_status=True)
+    ended = [{"type": "Complete", "status": "True"}]
+    late = [*ended, {"type": "SuccessCriteriaMet", "status": "True"}]
+    began = {"startTime": RESTS["startTime"], "completionTime": RESTS["startTime"]}
+    trees = [{"spec": {}, "status": {**began, "conditions": found}} for found in (late, ended)]
+    found = [f"{c.field}: {c.message}" for c in strategy.validate_status(Context(), *trees)]
+    text = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+    assert found == [f"status.conditions: Invalid value: {text}"]
 
 
 # ------------------------------------------------------------------ events
