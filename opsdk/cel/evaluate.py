@@ -12,6 +12,7 @@ from opsdk.cel.checker import Checked
 from opsdk.cel.declarations import LIST_COST, MAP_COST, STRUCT_COST, Overload
 from opsdk.cel.macros import ACCUMULATOR, BIND_RANGE
 from opsdk.cel.mismatch import mismatch
+from opsdk.cel.regex import compile_regex
 from opsdk.cel.syntax import Call, Comprehension, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
 from opsdk.cel.types import Kind, Type
 from opsdk.cel.values import (
@@ -31,7 +32,7 @@ from opsdk.cel.values import (
     show,
     type_of,
 )
-from opsdk.errors import CelBudgetError, CelCompileError, CelEvaluationError
+from opsdk.errors import CelBudgetError, CelCompileError, CelEvaluationError, UsageError
 
 Construct = Callable[[Type, dict[str, Any]], Any]
 """Makes an object of a type from the values of its fields."""
@@ -168,6 +169,8 @@ class _Compiler:
             return appended
         codes = [self.code(argument) for argument in arguments]
         called = self._dispatch(name, overloads, arguments)
+        if name in _SEARCHES and isinstance(arguments[1], Literal):
+            _folded(_read_regex, arguments[1].value)
         if name in _CONVERSIONS and isinstance(arguments[0], Literal):
             return _constant(_folded(called, arguments[0].value))
         return _invoke(called, overloads[0].cost if len(overloads) == 1 else _cost_of_first(overloads), codes)
@@ -563,6 +566,16 @@ def _guarded(name: str, overload: Overload) -> Callable[..., Any]:
             raise mismatch(name, values) from None
 
     return attempt
+
+
+_SEARCHES: Final = frozenset({"find", "findAll"})
+
+
+def _read_regex(pattern: Any) -> None:
+    try:
+        compile_regex(pattern)
+    except UsageError as error:
+        raise CelEvaluationError(str(error)) from error
 
 
 def _folded(call: Callable[..., Any], value: Any) -> Any:

@@ -11,7 +11,7 @@ from opsdk.cel.library.formatting import CLAUSE, read_clause, refused
 from opsdk.cel.regex import compile_regex
 from opsdk.cel.source import Issue
 from opsdk.cel.syntax import Call, Comprehension, Expr, ListOf, Literal, MapOf, Select, Struct
-from opsdk.cel.times import parse_duration, parse_timestamp
+from opsdk.cel.times import is_moment, parse_duration, parse_timestamp
 from opsdk.cel.types import Kind, Type
 from opsdk.errors import CelEvaluationError, UsageError
 
@@ -24,9 +24,15 @@ def _is_regex(value: Any) -> bool:
     return True
 
 
+def _is_moment(value: Any) -> bool:
+    if isinstance(value, str):
+        return parse_timestamp(value) is not None
+    return isinstance(value, bool) or not isinstance(value, int) or is_moment(value)
+
+
 _ARGUMENTS: Final[dict[str, Callable[[Any], bool]]] = {
     "duration": lambda value: not isinstance(value, str) or parse_duration(value) is not None,
-    "timestamp": lambda value: not isinstance(value, str) or parse_timestamp(value) is not None,
+    "timestamp": _is_moment,
     "matches": lambda value: not isinstance(value, str) or _is_regex(value),
 }
 

@@ -27,6 +27,7 @@ _MESSAGES: Final = {
     "no argument for repetition operator": "missing argument to repetition operator",
     "bad repetition operator": "invalid nested repetition operator",
     "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
     "trailing \\": "trailing backslash at end of expression",
 }
 """RE2's complaints in Go's words, where the two differ."""

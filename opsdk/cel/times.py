@@ -81,7 +81,15 @@ def parse_timestamp(text: str) -> Timestamp | None:
     found = read_moment(text)
     if found is None or not _FIRST <= found // _SECOND <= _LAST:
         return None
-    return Timestamp(found)
+    return Timestamp(found, read_offset(text))
+
+
+def read_offset(text: str) -> int:
+    """The seconds by which the clock of a moment, which can be read, is ahead of UTC."""
+    if text.endswith("Z"):
+        return 0
+    seconds = int(text[-5:-3]) * 3600 + int(text[-2:]) * 60
+    return -seconds if text[-6] == "-" else seconds
 
 
 def read_moment(text: str) -> int | None:
@@ -105,7 +113,12 @@ def read_moment(text: str) -> int | None:
     return seconds * _SECOND + int(((found[7] or "") + "0" * 9)[:9])
 
 
-def checked_timestamp(nanoseconds: int) -> Timestamp:
+def is_moment(seconds: int) -> bool:
+    """Whether so many seconds after 1970 lie within the years 1 to 9999."""
+    return _FIRST <= seconds <= _LAST
+
+
+def checked_timestamp(nanoseconds: int, offset: int = 0) -> Timestamp:
     """A moment within the years 1 to 9999.
 
     Raises:
@@ -113,20 +126,26 @@ def checked_timestamp(nanoseconds: int) -> Timestamp:
     """
     if not _FIRST <= nanoseconds // _SECOND <= _LAST:
         raise CelEvaluationError("timestamp overflow")
-    return Timestamp(nanoseconds)
+    return Timestamp(nanoseconds, offset)
 
 
 def show_timestamp(timestamp: Timestamp) -> str:
-    """A moment in UTC.
+    """A moment by the clock of the zone it was written in.
 
-    >>> show_timestamp(Timestamp(1_500_000_000))
-    '1970-01-01T00:00:01.5Z'
+    >>> show_timestamp(Timestamp(1_500_000_000)), show_timestamp(Timestamp(0, 5400))
+    ('1970-01-01T00:00:01.5Z', '1970-01-01T01:30:00+01:30')
     """
-    return f"{_utc(timestamp):%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{_fraction(timestamp.nanoseconds % _SECOND)}Z"
+    hours, minutes = divmod(abs(timestamp.offset) // 60, 60)
+    zone = f"{'-' if timestamp.offset < 0 else '+'}{hours:02}:{minutes:02}" if timestamp.offset else "Z"
+    return (
+        f"{_local(timestamp):%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{_fraction(timestamp.nanoseconds % _SECOND)}{zone}"
+    )
 
 
-def _utc(timestamp: Timestamp) -> dt.datetime:
-    return _EPOCH + dt.timedelta(seconds=timestamp.nanoseconds // _SECOND)
+def _local(timestamp: Timestamp) -> dt.datetime:
+    seconds = timestamp.nanoseconds // _SECOND
+    offset = timestamp.offset if _FIRST <= seconds + timestamp.offset <= _LAST else 0
+    return _EPOCH + dt.timedelta(seconds=seconds + offset)
 
 
 _OFFSET: Final = re.compile(r"(?a:([+-]?)(\d+):(\d+))")

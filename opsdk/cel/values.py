@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from typing import Any, ClassVar, Final
 
 from opsdk.cel import types
@@ -31,9 +32,10 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A moment, in nanoseconds since 1970."""
+    """A moment, in nanoseconds since 1970; `offset` is that of the zone it was written in, in seconds."""
 
     nanoseconds: int
+    offset: int = attribute(default=0, compare=False, repr=False)
 
 
 _NOTHING: Final = object()
@@ -361,6 +363,10 @@ def not_iterable(value: Any) -> CelEvaluationError:
 _GO_NAMES: Final = {Kind.TIMESTAMP: "Timestamp", Kind.DURATION: "Duration"}
 
 
+_FIRST_MOMENT: Final = -62135596800 * 10**9
+"""When the year 1 began."""
+
+
 def is_zero(value: Any) -> bool:
     """Whether a value is what its type has when nothing is said."""
     if isinstance(value, ObjectView):
@@ -369,7 +375,9 @@ def is_zero(value: Any) -> bool:
         return not value.has_value
     if isinstance(value, Duration):
         return value.nanoseconds == 0
-    if isinstance(value, Timestamp | Opaque | Type):
+    if isinstance(value, Timestamp):
+        return value.nanoseconds == _FIRST_MOMENT
+    if isinstance(value, Opaque | Type):
         return False
     return not value
 

@@ -254,7 +254,10 @@ def test_errors(text: str, expected: str) -> None:
         "bytes('ä') == b'\\xc3\\xa4' && size(b'abc') == 3",
         "type(1) == int && type('') == string && type(type(1)) == type",
         "string(duration('1h30m')) == '5400s'",
-        "string(timestamp('2020-02-29T12:00:00.5+01:00')) == '2020-02-29T11:00:00.5Z'",
+        "string(timestamp('2020-02-29T12:00:00.5+01:00')) == '2020-02-29T12:00:00.5+01:00'",
+        "string(timestamp('2020-02-29T23:30:00-01:30') + duration('1h')) == '2020-03-01T00:30:00-01:30'",
+        "timestamp('2020-02-29T12:00:00+01:00').getHours() == 11",
+        "timestamp('2020-02-29T12:00:00+01:00') == timestamp('2020-02-29T11:00:00Z')",
         "int(timestamp('1970-01-01T00:01:00Z')) == 60 && timestamp(60) == timestamp('1970-01-01T00:01:00Z')",
         # dates and durations
         "timestamp('2024-12-31T23:30:00Z').getFullYear() == 2024",
@@ -335,3 +338,10 @@ def test_values_of_unknown_kinds_are_refused() -> None:
     """What CEL has no type for is an error, not a crash."""
     assert "unsupported value" in failure("d == 1", d=object())
     assert value("d == 1", d=Optional.none()) is False
+
+
+@pytest.mark.parametrize("call", ["'a'.find(')')", "'a'.findAll('(', 1)", "'a'.find('[')"])
+def test_searches_for_what_is_no_expression_cannot_begin(call: str) -> None:
+    """A constant is read before anything is evaluated."""
+    with pytest.raises(CelCompileError, match="program instantiation failed: error parsing regexp: "):
+        value(call)

@@ -57,7 +57,11 @@ _KEY: Final = Declared(types.STRING, 0, 2)
 
 
 def with_metadata(schema: Schema) -> Schema:
-    """The schema of a whole object, of which kind, apiVersion and names are always known."""
+    """The schema of a whole object, of which kind, apiVersion and names are always known, unless it tells more."""
+    declared = schema.get("properties") or {}
+    types = tuple((declared.get(key) or {}).get("type") for key in ("kind", "apiVersion", "metadata"))
+    if types == ("string", "string", "object") and declared["metadata"].get("properties"):
+        return schema
     properties = {**(schema.get("properties") or {}), "apiVersion": _STRING, "kind": _STRING, "metadata": _META}
     return {**schema, "properties": properties}
 

@@ -10,6 +10,7 @@ from opsdk.cel.times import (
     checked_timestamp,
     parse_duration,
     read_moment,
+    read_offset,
     show_duration,
     show_timestamp,
 )
@@ -89,17 +90,12 @@ def to_duration(text: str) -> Duration:
     return found
 
 
-def int_to_duration(value: int) -> Duration:
-    """Never: there is an overload, but no conversion."""
-    raise _failed(value, "google.protobuf.Duration")
-
-
 def to_timestamp(text: str) -> Timestamp:
     """A moment."""
     found = read_moment(text)
     if found is None:
         raise _failed(text, "google.protobuf.Timestamp")
-    return checked_timestamp(found)
+    return checked_timestamp(found, read_offset(text))
 
 
 def to_string(value: Any) -> str:

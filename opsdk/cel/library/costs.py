@@ -89,8 +89,8 @@ def estimate_regex(sizes: Sizes, operands: Sequence[Operand]) -> Range:
 
 
 def literal_int(operand: Operand, default: int) -> int:
-    """The value of a constant, or the default."""
+    """The value of a constant, or the default; it may be negative."""
     match operand.expr:
-        case Literal(value=int(value)) if not isinstance(value, bool) and value >= 0:
+        case Literal(value=int(value)) if not isinstance(value, bool):
             return value
     return default

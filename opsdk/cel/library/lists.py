@@ -190,7 +190,9 @@ _LONGEST_RANGE: Final = 10_000_000
 def _range(count: int) -> list[int]:
     if count > _LONGEST_RANGE:
         raise CelBudgetError("operation cancelled: actual cost limit exceeded")
-    return list(range(max(count, 0)))
+    if count < 0:
+        raise CelEvaluationError(f"lists.range: size must be non-negative, got {count}")
+    return list(range(count))
 
 
 def _distinct(elements: Sequence[Any]) -> list[Any]:
@@ -211,9 +213,11 @@ def _making(factor: float, size: int) -> int:
 
 
 def _estimate_slice(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    start = literal_int(operands[1], 0)
-    end = literal_int(operands[2], sizes.size(operands[0]).most)
-    return _made(1, exactly(max(end - start, 0)))
+    most = sizes.size(operands[0]).most
+    start, end = max(literal_int(operands[1], 0), 0), literal_int(operands[2], most)
+    end = most if end < 0 else end
+    # The server counts without signs.
+    return _made(1, exactly(end - start if end >= start else MOST))
 
 
 def _estimate_range(_: Sizes, operands: Sequence[Operand]) -> CallEstimate:
@@ -226,7 +230,7 @@ def _estimate_same(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
 
 def _estimate_flatten(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     depth = literal_int(operands[1], MOST) if len(operands) > 1 else 1
-    return _made(depth, sizes.size(operands[0]))
+    return _made(max(depth, 0), sizes.size(operands[0]))
 
 
 def _estimate_pairs(argument: int, type_: Type | None = None) -> Estimate:

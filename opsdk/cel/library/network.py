@@ -77,7 +77,8 @@ class UrlValue(Opaque):
 
 
 _URL: Final = re.compile(
-    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<host>[^/?]*))?(?P<path>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL
+    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<host>[^/?]*))?(?P<path>[^?]*)(?:\?(?P<query>[^#]*).*)?",
+    re.DOTALL,
 )
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _BAD_HOST: Final = re.compile(r"[ \"<>\\^`{|}]")

@@ -132,13 +132,13 @@ _PLUS: Final = [
         "add_duration_timestamp",
         (DURATION, TIMESTAMP),
         TIMESTAMP,
-        lambda a, b: checked_timestamp(a.nanoseconds + b.nanoseconds),
+        lambda a, b: checked_timestamp(a.nanoseconds + b.nanoseconds, b.offset),
     ),
     function(
         "add_timestamp_duration",
         (TIMESTAMP, DURATION),
         TIMESTAMP,
-        lambda a, b: checked_timestamp(a.nanoseconds + b.nanoseconds),
+        lambda a, b: checked_timestamp(a.nanoseconds + b.nanoseconds, a.offset),
     ),
     function("add_int64", (INT, INT), INT, lambda a, b: _int(a + b)),
     function("add_list", (_LIST, _LIST), _LIST, _concatenated),
@@ -157,7 +157,7 @@ _MINUS: Final = [
         "subtract_timestamp_duration",
         (TIMESTAMP, DURATION),
         TIMESTAMP,
-        lambda a, b: checked_timestamp(a.nanoseconds - b.nanoseconds),
+        lambda a, b: checked_timestamp(a.nanoseconds - b.nanoseconds, a.offset),
     ),
     function(
         "subtract_timestamp_timestamp",
@@ -350,7 +350,6 @@ _CONVERSIONS: Final[dict[str, list[Overload]]] = {
         DURATION,
         {
             "duration": (DURATION, _same),
-            "int64": (INT, convert.int_to_duration),
             "string": (STRING, convert.to_duration),
         },
     ),
