@@ -46,9 +46,15 @@ def validate_mode(spec: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ claims
-def share_source(obj: Tree) -> None:
-    """Where a claim's data come from stands in two places, of which the older one takes claims and snapshots only."""
+def share_source(obj: Tree, before: Tree | None) -> None:
+    """Where a claim's data come from stands in two places, of which the older one takes claims and snapshots only.
+
+    Those of other namespaces are a feature that is off.
+    """
     spec = obj.get("spec") or {}
+    there = ((before or {}).get("spec") or {}).get("dataSourceRef")
+    if there is None and (spec.get("dataSourceRef") or {}).get("namespace"):
+        del spec["dataSourceRef"]
     old, new = spec.get("dataSource"), spec.get("dataSourceRef")
     if old is not None and (old.get("apiGroup") or "", old.get("kind")) not in _SOURCES:
         spec.pop("dataSource")

@@ -67,7 +67,7 @@ RULES: dict[str, Rules] = {
         status=claim_rules.validate_claim_status,
         initial_status={"phase": "Pending"},
         warnings=kind_warnings.claim_warnings,
-        prepare=lambda _context, obj, _old: claim_rules.share_source(obj),
+        prepare=lambda _context, obj, old: claim_rules.share_source(obj, old),
     ),
     "/serviceaccounts": Rules(new=_nothing, warnings=kind_warnings.account_warnings),
     "/podtemplates": Rules(

@@ -174,15 +174,22 @@ OTHER = {"apiGroup": "example.com", "kind": "Backup", "name": "b"}
         ({"dataSource": SNAPSHOT}, {"dataSource": SNAPSHOT, "dataSourceRef": SNAPSHOT}),
         ({"dataSourceRef": OTHER}, {"dataSource": OTHER, "dataSourceRef": OTHER}),
         ({"dataSource": OTHER}, {}),
-        ({"dataSourceRef": {**OTHER, "namespace": "n"}}, {"dataSourceRef": {**OTHER, "namespace": "n"}}),
+        ({"dataSourceRef": {**OTHER, "namespace": "n"}}, {}),
         ({}, {}),
     ],
 )
 def test_where_the_data_of_a_claim_come_from(spec: dict[str, Any], kept: dict[str, Any]) -> None:
     """Stands in two places."""
     claim = {"spec": dict(spec)}
-    share_source(claim)
+    share_source(claim, None)
     assert claim["spec"] == kept
+
+
+def test_data_of_other_namespaces() -> None:
+    """Stay where they are already."""
+    claim = {"spec": {"dataSourceRef": {**OTHER, "namespace": "n"}}}
+    share_source(claim, {"spec": {"dataSourceRef": OTHER}})
+    assert claim["spec"] == {"dataSourceRef": {**OTHER, "namespace": "n"}}
 
 
 def test_two_places_say_the_same() -> None:
