@@ -43,6 +43,8 @@ class Checked:
     structs: dict[int, Type] = field(default_factory=dict)
 
 
+_LIBRARY_OBJECTS: Final = "kubernetes."
+"""How the types begin that libraries declare as objects, whose fields nobody knows."""
 _RANGE_KINDS: Final = frozenset({Kind.DYN, Kind.ERROR, Kind.PARAM})
 
 
@@ -165,6 +167,8 @@ class _Checker:
             case Kind.PARAM:
                 self._fits(types.DYN, target)
                 return types.DYN
+            case Kind.OPAQUE if target.name.startswith(_LIBRARY_OBJECTS):
+                return self._issue(at, f"unexpected failed resolution of '{target}'")
         return self._issue(at, f"type '{self._show(target)}' does not support field selection")
 
     # -------------------------------------------------------------- calls
@@ -283,21 +287,18 @@ class _Checker:
     def _struct(self, node: Struct) -> Type:
         type_ = self._scope.types.get(node.name.removeprefix("."))
         if type_ is None:
-            found = self._undeclared(node.at, node.name)
-        elif type_.kind is not Kind.OBJECT:
-            found = self._issue(node.at, f"'{node.name}' is not a message type")
-        else:
-            found = self.found.structs[node.id] = type_
+            return self._undeclared(node.at, node.name)
+        if type_.kind is not Kind.OBJECT:
+            return self._issue(node.at, f"'{node.name}' is not a message type")
+        self.found.structs[node.id] = type_
         for entry in node.entries:
-            self._entry(entry, found)
-        return found
+            self._entry(entry, type_)
+        return type_
 
     def _entry(self, entry: Entry, owner: Type) -> None:
         assert isinstance(entry.key, str)
         value = self.check(entry.value)
-        expected = types.ERROR
-        if owner.kind is Kind.OBJECT:
-            expected = owner.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
+        expected = owner.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
         wanted = types.optional_of(expected) if entry.optional else expected
         if not self._fits(wanted, value):
             text = f"expected type of field '{entry.key}' is '{self._show(wanted)}' but provided type is"

@@ -91,8 +91,7 @@ def _tokens(text: str, issues: list[Issue]) -> Iterator[Token]:
         found = _TOKEN.match(text, at)
         if found is None:
             wrong = _unknown(text, at)
-            shown = wrong.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-            issues.append(Issue(at, f"Syntax error: token recognition error at: '{shown}'"))
+            issues.append(Issue(at, f"Syntax error: token recognition error at: '{wrong}'"))
             at += len(wrong)
             continue
         name = found.lastgroup
@@ -102,14 +101,23 @@ def _tokens(text: str, issues: list[Issue]) -> Iterator[Token]:
         at = found.end()
 
 
+_OPEN: Final = re.compile(
+    rf"""
+      (["'])(?:{_ESCAPE}|(?!\1)[^\\\n\r])*
+      (?:\\(?:[xX][0-9a-fA-F]?|u[0-9a-fA-F]{{0,3}}|U[0-9a-fA-F]{{0,7}}|[0-3][0-7]?)?)?
+    | `[A-Za-z0-9_.\-/\ ]*
+    | [=&|]
+    |
+    """,
+    re.VERBOSE,
+)
+
+
 def _unknown(text: str, at: int) -> str:
-    """What cannot begin a token: half of an operator with what follows it, or an open string to the end of its line."""
-    char = text[at]
-    if char in "=&|":
-        return text[at : at + 2]
-    if char in "\"'":
-        return text[at:].split("\n", 1)[0]
-    return char
+    """What might have become a token, with the character that spoilt it."""
+    found = _OPEN.match(text, at)
+    assert found is not None
+    return text[at : found.end() + 1]
 
 
 # ------------------------------------------------------------------ what literals mean
@@ -146,8 +154,11 @@ def unquote(token: str) -> str:
 def unquote_bytes(token: str) -> bytes:
     r"""The bytes of a bytes literal: in it, ``\x`` and octal escapes stand for bytes.
 
-    >>> unquote_bytes(r"b'\xff\u00e4'")
-    b'\xff\xc3\xa4'
+    >>> unquote_bytes(r"b'\xff\n'")
+    b'\xff\n'
+
+    Raises:
+        ValueError: it has escapes for characters.
     """
     raw, body = _body(token[1:])
     if raw:
@@ -156,6 +167,8 @@ def unquote_bytes(token: str) -> bytes:
     end = 0
     for match in _ESCAPES.finditer(body):
         escape = match[0][1:]
+        if escape[0] in "uU":
+            raise ValueError(escape)
         pieces.append(body[end : match.start()].encode())
         is_byte = escape[0] in "xX01234567"
         pieces.append(bytes([_code(escape)]) if is_byte else _char(escape).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final
+from typing import Final, Never
 
 from opsdk.cel.lexer import Kind, Token, tokenize, unquote, unquote_bytes
 from opsdk.cel.macros import STANDARD, Builder, Key, MacroError, Macros
@@ -32,6 +32,7 @@ _EXPECTED: Final = (
 )
 _NOT_OPERANDS: Final = frozenset("])},?")
 _STARTS: Final = frozenset({"[", "{", "(", ".", "-", "!", "true", "false", "null"})
+_FIELDS: Final = (Kind.IDENTIFIER, Kind.ESCAPED)
 _LEVELS: Final = (
     ("<", "<=", ">=", ">", "==", "!=", "in"),
     ("+", "-"),
@@ -52,7 +53,7 @@ def parse(text: str, macros: Macros = STANDARD) -> Expr:
         message = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_SIZE}"
         raise CelCompileError(source.report([Issue(NOWHERE, message)]))
     tokens, issues = tokenize(text)
-    parser = _Parser(tokens, macros, issues)
+    parser = _Parser(text, tokens, macros, issues)
     tree: Expr | None = None
     try:
         tree = parser.start()
@@ -69,8 +70,8 @@ def _too_deep() -> Issue:
     return Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
 
 
-_UNFINISHED: Final = {":": "':'", "]": "{']', ','}", "}": "{'}', ','}"}
-"""What cannot be made up at the end, and what could stand there instead."""
+_CONTINUES: Final = ("&&", "||", "?", "<", "<=", ">=", ">", "==", "!=", "in", "+", "-", "*", "/", "%", ".", "[")
+"""What may follow an operand anywhere."""
 
 
 class _StoppedError(Exception):
@@ -78,7 +79,8 @@ class _StoppedError(Exception):
 
 
 class _Parser:
-    def __init__(self, tokens: Sequence[Token], macros: Macros, issues: list[Issue]) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token], macros: Macros, issues: list[Issue]) -> None:
+        self._text = text
         self._tokens = tokens
         self._next = 0
         self._macros = macros
@@ -86,6 +88,7 @@ class _Parser:
         self._ids = count(1)
         self._depth = 0
         self._instead = ""
+        self._closers: list[tuple[str, ...]] = [()]
 
     # -------------------------------------------------------------- tokens
     @property
@@ -112,14 +115,30 @@ class _Parser:
             self._syntax(f"extraneous input {_shown(self._token)} expecting '{symbol}'")
             self._advance()
             return self._advance()
-        if self._token.kind is Kind.END and symbol in _UNFINISHED:
-            self._syntax(f"mismatched input '<EOF>' expecting {_UNFINISHED[symbol]}")
-            raise _StoppedError
-        if self._token.kind is Kind.END or self._token.is_(")", "]", "}", ",", "&&", "||", "?", ":"):
+        if self._follows(symbol):
             self._syntax(f"missing '{symbol}' at {_shown(self._token)}")
             return self._token
         self._syntax(f"mismatched input {_shown(self._token)} expecting '{symbol}'")
         raise _StoppedError
+
+    def _follows(self, symbol: str) -> bool:
+        """Whether this token would be right after that symbol, which then is all that is missing."""
+        if symbol == ":":
+            return _starts(self._token)
+        if not self._closers[-1]:
+            return self._token.kind is Kind.END or self._token.is_(*_CONTINUES)
+        return self._token.is_(*self._closers[-1], *_CONTINUES)
+
+    def _another(self, closer: str) -> bool:
+        """Whether a comma, and not the end, comes after an element."""
+        if not self._token.is_(closer, ","):
+            following = self._peek().is_(closer, ",")
+            kind = "extraneous" if following else "mismatched"
+            self._syntax(f"{kind} input {_shown(self._token)} expecting {{'{closer}', ','}}")
+            if not following:
+                raise _StoppedError
+            self._advance()
+        return self._accept(",") is not None
 
     def _syntax(self, message: str) -> None:
         self._issue(self._token.at, f"Syntax error: {message}")
@@ -133,6 +152,12 @@ class _Parser:
             self._issues.append(_too_deep())
             raise _StoppedError
 
+    def _check_length(self, length: int) -> None:
+        """A chain of operators or fields, each above the one before, makes the tree as deep as it is long."""
+        if self._depth + length > MAX_DEPTH + 1:
+            self._issues.append(Issue(NOWHERE, "max recursion depth exceeded"))
+            raise _StoppedError
+
     # -------------------------------------------------------------- operators
     def start(self) -> Expr:
         """The whole text."""
@@ -142,12 +167,21 @@ class _Parser:
             self._syntax(f"{kind} input {_shown(self._token)} expecting <EOF>")
         return tree
 
+    def _within(self, *closers: str) -> Expr:
+        """An expression within something that goes on or ends with one of these."""
+        self._closers.append(closers)
+        found = self._expr()
+        self._closers.pop()
+        return found
+
     def _expr(self) -> Expr:
         self._deeper()
         condition = self._balanced("||", lambda: self._balanced("&&", lambda: self._binary(0)))
         mark = self._accept("?")
         if mark is not None:
+            self._closers.append((":",))
             yes = self._balanced("||", lambda: self._balanced("&&", lambda: self._binary(0)))
+            self._closers.pop()
             self._expect(":")
             condition = self._call(mark.at, "_?_:_", condition, yes, self._expr())
         self._depth -= 1
@@ -172,11 +206,11 @@ class _Parser:
         if level == len(_LEVELS):
             return self._unary()
         left = self._binary(level + 1)
-        before = self._depth
+        length = 0
         while mark := self._accept(*_LEVELS[level]):
-            self._deeper()
+            length += 1
+            self._check_length(length)
             left = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), left, self._binary(level + 1))
-        self._depth = before
         return left
 
     def _unary(self) -> Expr:
@@ -185,37 +219,51 @@ class _Parser:
             return self._member()
         if not token.is_("!", "-"):
             return self._member()
-        times = 0
+        times, last = 0, token
         while self._token.is_(token.text):
-            self._advance()
+            last = self._advance()
             times += 1
+        if not _starts(self._token):
+            self._nothing_after(last)
         operand = self._member()
         return operand if times % 2 == 0 else self._call(token.at, f"{token.text}_", operand)
+
+    def _nothing_after(self, sign: Token) -> None:
+        if sign.is_("-"):
+            self._no_way_on(sign)
+            return
+        self._syntax(f"extraneous input {_shown(self._token)} expecting {{{self._expected()}}}")
+        self._advance()
+        if not _starts(self._token):
+            raise _StoppedError
+
+    def _no_way_on(self, begin: Token) -> None:
+        """Complain of all the text since a token, this one included."""
+        end = len(self._text) if self._token.kind is Kind.END else self._token.at + len(self._token.text)
+        self._syntax(f"no viable alternative at input '{self._text[begin.at : end]}'")
 
     # -------------------------------------------------------------- members
     def _member(self) -> Expr:
         operand = self._primary()
-        before = self._depth
+        length = 0
         while mark := self._accept(".", "["):
-            self._deeper()
+            length += 1
+            self._check_length(length)
             optional = self._accept("?") is not None
             if mark.text == "[":
                 self._instead = "" if optional else "?"
-                index = self._expr()
+                index = self._within("]")
                 self._expect("]")
                 operand = self._call(mark.at, "_[?_]" if optional else "_[_]", operand, index)
             else:
                 operand = self._field(mark, operand, optional=optional)
-        self._depth = before
         return operand
 
     def _field(self, dot: Token, operand: Expr, *, optional: bool) -> Expr:
         name = self._token
-        if name.text in _LITERALS:
-            wanted = "{{IDENTIFIER, ESC_IDENTIFIER}}" if optional else "IDENTIFIER"
-            self._unexpected(f"mismatched input '{{}}' expecting {wanted}")
-        elif name.kind not in (Kind.IDENTIFIER, Kind.ESCAPED):
-            self._unexpected("no viable alternative at input '.{}'")
+        if name.kind not in _FIELDS:
+            self._no_name(dot, optional=optional)
+            return operand
         self._advance()
         field = name.text.strip("`")
         if optional:
@@ -225,9 +273,18 @@ class _Parser:
             return Select(operand, field, id=next(self._ids), at=dot.at)
         return self._expand(paren.at, field, operand, self._arguments())
 
-    def _unexpected(self, form: str) -> None:
-        shown = "" if self._token.kind is Kind.END else self._token.text
-        self._syntax(form.format(shown))
+    def _no_name(self, dot: Token, *, optional: bool = False) -> None:
+        """Complain that no name follows a dot; before ``in``, which goes on as an operator, that is all."""
+        if self._token.text in _LITERALS:
+            wanted = "{IDENTIFIER, ESC_IDENTIFIER}" if optional else "IDENTIFIER"
+            self._syntax(f"mismatched input {_shown(self._token)} expecting {wanted}")
+        else:
+            self._no_way_on(dot)
+        if not self._token.is_("in"):
+            raise _StoppedError
+
+    def _mismatched(self, expected: str) -> Never:
+        self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
         raise _StoppedError
 
     def _arguments(self) -> tuple[Expr, ...]:
@@ -236,9 +293,9 @@ class _Parser:
         if self._accept(")"):
             return ()
         self._instead = ")"
-        args.append(self._expr())
+        args.append(self._within(",", ")"))
         while self._accept(","):
-            args.append(self._expr())
+            args.append(self._within(",", ")"))
         self._expect(")")
         return tuple(args)
 
@@ -246,7 +303,7 @@ class _Parser:
         token = self._token
         if token.is_("("):
             self._advance()
-            inner = self._expr()
+            inner = self._within(")")
             self._expect(")")
             return inner
         if token.is_("["):
@@ -255,6 +312,9 @@ class _Parser:
             return self._map()
         if token.kind is Kind.IDENTIFIER or (token.is_(".") and self._peek().kind is Kind.IDENTIFIER):
             return self._name()
+        if token.is_("."):
+            self._no_name(self._advance())
+            return self._literal(token.at, "")
         return self._constant()
 
     def _list(self) -> Expr:
@@ -262,12 +322,12 @@ class _Parser:
         elements: list[Expr] = []
         optional: set[int] = set()
         self._instead = "],?"
-        while not self._token.is_("]"):
+        more = not self._token.is_("]") and not self._accept(",")
+        while more:
             if self._accept("?"):
                 optional.add(len(elements))
-            elements.append(self._expr())
-            if not self._accept(","):
-                break
+            elements.append(self._within(",", "]"))
+            more = self._another("]") and (_starts(self._token) or self._token.is_("?"))
         self._expect("]")
         return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
 
@@ -275,13 +335,13 @@ class _Parser:
         opening = self._advance()
         entries: list[Entry] = []
         self._instead = "},?"
-        while not self._token.is_("}"):
+        more = not self._token.is_("}") and not self._accept(",")
+        while more:
             optional = self._accept("?") is not None
-            key = self._expr()
+            key = self._within(":")
             colon = self._expect(":")
-            entries.append(Entry(key, self._expr(), optional, id=next(self._ids), at=colon.at))
-            if not self._accept(","):
-                break
+            entries.append(Entry(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
+            more = self._another("}") and (_starts(self._token) or self._token.is_("?"))
         self._expect("}")
         return MapOf(tuple(entries), id=next(self._ids), at=opening.at)
 
@@ -292,11 +352,11 @@ class _Parser:
         type_name = self._struct_name(name)
         if type_name is not None:
             return self._struct(type_name)
+        if token.text in RESERVED:
+            self._issue(token.at, f"reserved identifier: {token.text}")
         paren = self._accept("(")
         if paren is not None:
             return self._expand(paren.at, name, None, self._arguments())
-        if token.text in RESERVED:
-            self._issue(token.at, f"reserved identifier: {token.text}")
         return Ident(name, id=next(self._ids), at=(leading or token).at)
 
     def _struct_name(self, name: str) -> str | None:
@@ -313,17 +373,17 @@ class _Parser:
     def _struct(self, name: str) -> Expr:
         opening = self._advance()
         entries: list[Entry] = []
-        while not self._token.is_("}"):
+        more = not self._token.is_("}") and not self._accept(",")
+        while more:
             optional = self._accept("?") is not None
             field = self._token
-            if field.kind not in (Kind.IDENTIFIER, Kind.ESCAPED) and not field.is_("in"):
-                self._unexpected("mismatched input '{}' expecting {{'}}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}}")
+            if field.kind not in _FIELDS:
+                self._mismatched(("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER")
             self._advance()
             colon = self._expect(":")
             key = field.text.strip("`")
-            entries.append(Entry(key, self._expr(), optional, id=next(self._ids), at=colon.at))
-            if not self._accept(","):
-                break
+            entries.append(Entry(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
+            more = self._another("}") and (self._token.kind in _FIELDS or self._token.is_("?"))
         self._expect("}")
         return Struct(name, tuple(entries), id=next(self._ids), at=opening.at)
 
@@ -352,9 +412,8 @@ class _Parser:
 
     def _no_operand(self) -> None:
         """Complain; if it would be right without this token, go on without it."""
-        following = self._peek()
-        starts = following.is_(*_STARTS) or following.kind not in (Kind.SYMBOL, Kind.END, Kind.ESCAPED)
-        kind = "extraneous" if starts and self._token.kind is not Kind.END else "mismatched"
+        starts = _starts(self._peek()) and self._token.kind is not Kind.END
+        kind = "extraneous" if starts else "mismatched"
         self._syntax(f"{kind} input {_shown(self._token)} expecting {{{self._expected()}}}")
         if kind == "mismatched":
             raise _StoppedError
@@ -383,7 +442,8 @@ class _Parser:
                 return Literal(unquote_bytes(token.text), BYTES, id=next(self._ids), at=token.at)
             return self._literal(token.at, unquote(token.text))
         except ValueError:
-            self._issue(token.at, "invalid unicode code point")
+            text = "unable to unescape string" if token.kind is Kind.BYTES else "invalid unicode code point"
+            self._issue(token.at, text)
             return self._literal(token.at, "")
 
     def _literal(self, at: int, text: str) -> Literal:
@@ -414,6 +474,11 @@ def _number(text: str) -> int | None:
     if len(text) > _MOST_DIGITS:
         return None
     return int(text, 16 if "x" in text else 10)
+
+
+def _starts(token: Token) -> bool:
+    """Whether an operand may begin with it."""
+    return token.is_(*_STARTS) or token.kind not in (Kind.SYMBOL, Kind.END, Kind.ESCAPED)
 
 
 def _shown(token: Token) -> str:

@@ -37,7 +37,7 @@ class Source:
     def location(self, at: int) -> tuple[int, int]:
         """Line and column of an offset; lines count from 1, columns from 0."""
         if at == NOWHERE:
-            return NOWHERE, 0
+            return NOWHERE, NOWHERE
         line = bisect_right(self._starts, at)
         return line, at - self._starts[line - 1]
 

@@ -37,7 +37,19 @@ def test_kinds(text: str, kinds: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("a = b", "'= '"), ("a & b", "'& '"), ("'abc", "''abc'"), ("a @ b", "'@'"), ("#", "'#'"), ("'\\q'", "''\\q''")],
+    [
+        ("a = b", "'= '"),
+        ("a =\tb", "'=\t'"),
+        ("a & b", "'& '"),
+        ("'abc", "''abc'"),
+        ("'a\nb'", "''a\n'"),
+        ("a @ b", "'@'"),
+        ("#", "'#'"),
+        ("'\\q'", "''\\q'"),
+        ('"\\u12"', "'\"\\u12\"'"),
+        ("'\\400'", "''\\4'"),
+        ("a.`b%`", "'`b%'"),
+    ],
 )
 def test_what_is_no_token_is_shown(text: str, shown: str) -> None:
     """As the real lexer shows it."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from opsdk.cel.times import show_timestamp
-from opsdk.cel.types import DYN, STRING, Type, object_of
+from opsdk.cel.types import DYN, STRING, Type, object_of, opaque
 from opsdk.cel.values import Duration, Listed, Mapped, ObjectView, Opaque, Optional, Timestamp, equal, type_of
 from opsdk.errors import CelEvaluationError, PatchError
 
@@ -30,7 +30,16 @@ class _AnyField(Mapping[str, Type]):
 
 _ANY_FIELD: Final = _AnyField()
 OBJECT: Final = object_of(_OBJECT, _ANY_FIELD)
-JSON_PATCH: Final = object_of("JSONPatch", {"op": STRING, "path": STRING, "from": STRING, "value": DYN})
+
+
+class _PatchFields(dict[str, Type]):
+    """Other fields may be given, but are of a type without a name, which nothing that is known fits."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name, default or opaque(""))
+
+
+JSON_PATCH: Final = object_of("JSONPatch", _PatchFields({"op": STRING, "path": STRING, "from": STRING, "value": DYN}))
 
 
 class _MutationTypes(Mapping[str, Type]):
