@@ -156,7 +156,11 @@ async def test_validations_and_annotations(spec: Tree, field: str, message: str)
             "mutations[0].applyConfiguration.expression",
             "but got Object.spec",
         ),
-        ({"mutations": [patches("[JSONPatch{no: 1}]")]}, "mutations[0].jsonPatch.expression", "undefined field 'no'"),
+        (
+            {"mutations": [patches("[JSONPatch{no: 1}]")]},
+            "mutations[0].jsonPatch.expression",
+            "expected type of field 'no' is ''",
+        ),
         (
             {"mutations": [{**patches("[JSONPatch{}]"), **applies("Object{}"), "patchType": "JSONPatch"}]},
             "mutations[0].applyConfiguration",

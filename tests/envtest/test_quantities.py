@@ -30,7 +30,8 @@ def test_canonical_forms(text: str, shown: str) -> None:
 
 @given(st.integers(0, 10**15), st.sampled_from(["", "m", "k", "M", "Ki", "Mi", "Gi"]))
 def test_the_value_stays(number: int, suffix: str) -> None:
-    """Writing a quantity changes its form, never its value; writing it twice changes nothing more."""
+    """Writing a quantity changes its form, and below 1000E never its value; writing it twice changes nothing more."""
+    assume(Quantity(f"{number}{suffix}") < Quantity("1000E"))  # there is no larger suffix, and the server forgets it
     assume("i" not in suffix or Quantity(f"{number}{suffix}") <= Quantity(str(2**63 - 1)))  # more is cut off
     shown = canonical(f"{number}{suffix}")
     assert Quantity(shown) == Quantity(f"{number}{suffix}")
