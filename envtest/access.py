@@ -10,12 +10,12 @@ from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator, TokenChecker
 from opsdk.apiserver.auth.authorization import Authorizer, Masters, UnionAuthorizer
 from opsdk.apiserver.auth.jwt import SigningKey
+from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.service_accounts import Names, ServiceAccountTokens
-from opsdk.apiserver.auth.usage import ObservingAuthorizer
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
-from opsdk.web.response import Response, encode_json
+from opsdk.http.server.response import Response, encode_json
 
 _DISCOVERY = "/.well-known/openid-configuration"
 _KEYS = "/openid/v1/jwks"

@@ -12,12 +12,12 @@ from envtest.webhooks import Services
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network
 from opsdk.apiserver.aggregator.server import Aggregator, Surroundings
-from opsdk.apiserver.outgoing.client import HookClient
-from opsdk.apiserver.outgoing.lines import Identity, Lines
-from opsdk.apiserver.registry.ports import ListQuery
+from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.server import ResourceServer
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Tree
+from opsdk.apiserver.webhook_client.client import HookClient
+from opsdk.apiserver.webhook_client.connection_pools import Identity, Lines
 
 _NETWORK = ("/services", "discovery.k8s.io/endpointslices", "/endpoints")
 

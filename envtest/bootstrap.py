@@ -19,8 +19,8 @@ from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.front_proxy import NAME, HeaderNames
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import AlreadyExistsError, NotFoundError
 
 

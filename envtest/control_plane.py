@@ -46,25 +46,25 @@ from envtest.tables.load import Row, rows, types
 from envtest.tables.messages import write_protobuf
 from envtest.webhooks import Services, install
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.admission.chain import AdmissionChain
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
-from opsdk.apiserver.admission.webhooks.conditions import Conditions
+from opsdk.apiserver.admission.webhooks.match_conditions import Conditions
 from opsdk.apiserver.auth.authorization import RuleResolver
-from opsdk.apiserver.endpoints.admit import AdmissionChain
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.filters import Named
-from opsdk.apiserver.endpoints.openapi import OpenApi
-from opsdk.apiserver.endpoints.ownership import field_manager
-from opsdk.apiserver.endpoints.well_known import WellKnown
-from opsdk.apiserver.outgoing.client import HookClient
-from opsdk.apiserver.outgoing.lines import Identity
-from opsdk.apiserver.registry.ports import ListQuery
+from opsdk.apiserver.endpoints.managed_fields import field_manager
+from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
+from opsdk.apiserver.endpoints.routes import WellKnown
+from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed, ResourceInfo
 from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
-from opsdk.web.response import Response
+from opsdk.apiserver.webhook_client.client import HookClient
+from opsdk.apiserver.webhook_client.connection_pools import Identity
+from opsdk.http.server.response import Response
 
 _MODELS: Mapping[tuple[str, str, str], type[TypedModel]] = {
     ("", "v1", "Event"): EventModel,

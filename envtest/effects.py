@@ -12,13 +12,13 @@ from random import Random
 from typing import Protocol
 from urllib.parse import urlencode
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.storage.ports import CompactedError
 from opsdk.errors import ApiError, GoneError, api_error_from_status
-from opsdk.web.request import Query
-from opsdk.web.response import CutConnection, CutResponse, Response, StreamResponse, encode_json
+from opsdk.http.server.request import Query
+from opsdk.http.server.response import CutConnection, CutResponse, Response, StreamResponse, encode_json
 
 _REASONS = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired",
@@ -91,7 +91,7 @@ class Conflict:
         """See `Effect`."""
         info = call.info
         what = f"{info.resource}.{info.group}" if info.group else info.resource
-        text = f'Operation cannot be fulfilled on {what} "{info.name}": {problems.MODIFIED}'
+        text = f'Operation cannot be fulfilled on {what} "{info.name}": {api_errors.MODIFIED}'
         return await Fail(409, "Conflict", text).apply(call, handler, place)
 
 
@@ -313,4 +313,4 @@ def expired(asked: int, oldest: int) -> CompactedError:
 
 
 def _gone(error: CompactedError) -> ApiError:
-    return problems.expired(f"too old resource version: {error.asked} ({error.oldest})")
+    return api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")

@@ -25,15 +25,15 @@ from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.front_proxy import NAME
-from opsdk.apiserver.auth.usage import ObservingAuthorizer
+from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
-from opsdk.apiserver.outgoing.lines import Identity
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.webhook_client.connection_pools import Identity
 from opsdk.errors import ConfigError
-from opsdk.web.serving import ServeOptions, Tls, WebServer
-from opsdk.web.types import App
+from opsdk.http.asgi_types import App
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 if TYPE_CHECKING:
     from envtest.certificates import Authority
@@ -71,7 +71,7 @@ class Environment(Closing):
         anonymous: let requests without credentials in as ``system:anonymous``; the bootstrap roles show those health
             and version only.
         service_range: where services get their addresses from; the default has room for 254.
-        crds: definitions of custom resources that are served from the start, such as `opsdk.api.crd.crd_for` makes.
+        crds: definitions of custom resources that are served from the start, as `opsdk.crd_for` returns.
         crd_paths: files and directories with more of them; other kinds in them are passed over.
         webhooks: admission webhooks that are called from the start.
         admission_plugins: built-in plugins to run beside the usual ones, named as kube-apiserver names them:

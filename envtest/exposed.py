@@ -12,7 +12,7 @@ from opsdk.errors import ConfigError
 
 if TYPE_CHECKING:
     from envtest.control_plane import ControlPlane
-    from opsdk.web.types import App
+    from opsdk.http.asgi_types import App
 
 
 async def expose(

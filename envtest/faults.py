@@ -22,8 +22,8 @@ from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.errors import ConfigError
-from opsdk.web.response import CutConnection, Response
-from opsdk.web.serving import WebServer
+from opsdk.http.server.response import CutConnection, Response
+from opsdk.http.server.server import WebServer
 
 _FILTER = "faults"
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})

@@ -18,11 +18,11 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.auth.service_accounts import split_username
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.apiserver.endpoints.deadline import long_running
+from opsdk.apiserver.endpoints.request_deadline import long_running
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Remove, Storage, Tree
-from opsdk.web.response import Response
+from opsdk.http.server.response import Response
 
 SCHEMAS: Final = f"{GROUP}/flowschemas/"
 LEVELS: Final = f"{GROUP}/prioritylevelconfigurations/"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
-from opsdk.apiserver.outgoing.client import HookClient
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.webhook_client.client import HookClient
 from opsdk.errors import ConfigError, NotFoundError
-from opsdk.web.types import App
+from opsdk.http.asgi_types import App
 
 if TYPE_CHECKING:
     from collections.abc import Callable

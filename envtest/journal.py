@@ -18,7 +18,7 @@ from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import Named
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Change, Kind, Storage, Tree
-from opsdk.web.response import Response
+from opsdk.http.server.response import Response
 
 _READS = frozenset({"get", "list", "watch"})
 _FILTER = "journal"

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from opsdk.api.gvk import ObjectKey
-from opsdk.api.kinds import KindLike
-from opsdk.api.object import AnyObject, ObjectList
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import KindLike
+from opsdk.apimachinery.object import AnyObject, ObjectList
 from opsdk.client.client import Client
 
 T = TypeVar("T", bound=AnyObject)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.registry.store import Store
-from opsdk.web.response import Response
+from opsdk.http.server.response import Response
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.fieldmanager.managed import decode_entries
+from opsdk.apiserver.fieldmanager.managed_fields import decode_entries
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.tree.fieldset import format_path
+from opsdk.structured_merge.fieldpath import format_path
 
 
 def owners(obj: Tree) -> dict[str, list[str]]:

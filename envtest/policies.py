@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envtest.webhooks import GROUP, Plane
-from opsdk.api.selectors import Selector
-from opsdk.apiserver.admission.policies.choosing import Ports
-from opsdk.apiserver.admission.policies.configured import Configured
+from opsdk.apimachinery.selectors import Selector
+from opsdk.apiserver.admission.policies.matcher import Ports
 from opsdk.apiserver.admission.policies.plugins import MutatingPolicies, ValidatingPolicies
+from opsdk.apiserver.admission.policies.policy_source import Configured
 from opsdk.apiserver.admission.webhooks.plugins import Ports as HookPorts
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import ListQuery, Selection
+from opsdk.apiserver.registry.rest import ListQuery, Selection
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree

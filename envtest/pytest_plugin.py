@@ -167,7 +167,7 @@ def _namespace(test: str) -> str:
 @asynccontextmanager
 async def _with_namespace(env: Any, name: str) -> AsyncIterator[None]:
     from opsdk.api.core.v1 import Namespace  # noqa: PLC0415 - as above
-    from opsdk.api.meta import ObjectMeta  # noqa: PLC0415
+    from opsdk.apimachinery.meta import ObjectMeta  # noqa: PLC0415
     from opsdk.cluster.cluster import Cluster  # noqa: PLC0415
 
     async with Cluster(env.config) as cluster:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from opsdk.aio.clock import Clock
-from opsdk.apiserver.aggregator.services import GROUP, local_status
+from opsdk.apiserver.aggregator.api_services import GROUP, local_status
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree

@@ -10,7 +10,7 @@ from opsdk.apiserver.auth.authentication import Authenticator
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
 from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator, HeaderNames
 from opsdk.apiserver.auth.service_accounts import Names
-from opsdk.apiserver.outgoing.lines import Identity
+from opsdk.apiserver.webhook_client.connection_pools import Identity
 from opsdk.errors import ConfigError
 
 PROXIES = "front-proxy-ca"

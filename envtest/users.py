@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from opsdk.apiserver.auth.user import User
-from opsdk.web.serving import WebServer
+from opsdk.http.server.server import WebServer
 
 if TYPE_CHECKING:
     from envtest.certificates import Authority

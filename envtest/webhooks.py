@@ -8,16 +8,16 @@ from functools import cached_property
 from typing import Protocol
 
 from envtest.extensions.server import ExtensionServer
-from opsdk.apiserver import problems
-from opsdk.apiserver.admission.webhooks.hooks import Configured
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.chain import AdmissionChain
+from opsdk.apiserver.admission.webhooks.configuration import Configured
 from opsdk.apiserver.admission.webhooks.plugins import Evaluate, MutatingWebhooks, Ports, ValidatingWebhooks
-from opsdk.apiserver.endpoints.admit import AdmissionChain
-from opsdk.apiserver.outgoing.client import CallError, HookClient
-from opsdk.apiserver.registry.ports import ListQuery
+from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.server import ResourceServer
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.apiserver.webhook_client.client import CallError, HookClient
 
 GROUP = "admissionregistration.k8s.io"
 
@@ -40,7 +40,7 @@ def install(plane: Plane, client: HookClient, evaluate: Evaluate | None = None) 
         try:
             return plane.storage.get(namespaces.key("", name))
         except KeyNotFoundError:
-            raise problems.not_found(namespaces.info, name) from None
+            raise api_errors.not_found(namespaces.info, name) from None
 
     ports = Ports(client=client, equivalents=Versions(plane), namespace=namespace, evaluate=evaluate)
     for name, resource, made in (
@@ -108,7 +108,7 @@ class Services:
         return "<Services>"
 
     def __call__(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """See `opsdk.apiserver.outgoing.client.Resolve`."""
+        """See `opsdk.apiserver.webhook_client.client.Resolve`."""
         store = self._stores["/services"]
         try:
             spec: Tree = store.storage.get(store.key(namespace, name)).get("spec") or {}

@@ -7,20 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opsdk.api.crd import PrinterColumn, crd_for
-    from opsdk.api.gvk import GroupVersion, GroupVersionKind, GroupVersionResource, ObjectKey
-    from opsdk.api.kinds import Kind, metadata_only, unstructured
-    from opsdk.api.meta import Condition, LabelSelector, ObjectMeta, OwnerReference
-    from opsdk.api.model import Model
-    from opsdk.api.object import Object, ObjectList, PartialObjectMetadata, TypedObject, Unstructured
-    from opsdk.api.quantity import IntOrString, Quantity
-    from opsdk.api.selectors import FieldSelector, Selector
-    from opsdk.api.time import MicroTime, Time
+    from opsdk.apimachinery.crd import PrinterColumn, crd_for
+    from opsdk.apimachinery.gvk import GroupVersion, GroupVersionKind, GroupVersionResource, ObjectKey
+    from opsdk.apimachinery.kinds import Kind, metadata_only, unstructured
+    from opsdk.apimachinery.meta import Condition, LabelSelector, ObjectMeta, OwnerReference
+    from opsdk.apimachinery.model import Model
+    from opsdk.apimachinery.object import Object, ObjectList, PartialObjectMetadata, TypedObject, Unstructured
+    from opsdk.apimachinery.quantity import IntOrString, Quantity
+    from opsdk.apimachinery.scheme import Scheme, default_scheme
+    from opsdk.apimachinery.selectors import FieldSelector, Selector
+    from opsdk.apimachinery.time import MicroTime, Time
     from opsdk.builder.controller_builder import ControllerBuilder, Watching
     from opsdk.builder.operator import Operator, OperatorOptions
     from opsdk.cache.cache import Cache, CacheOptions, KindOptions
     from opsdk.client.client import Client
-    from opsdk.client.patch import MergeFrom, PatchType, RawPatch
     from opsdk.cluster.cluster import Cluster, ClusterOptions
     from opsdk.controller.controller import Controller, ControllerOptions
     from opsdk.controller.reconcile import Reconciler, Result
@@ -36,28 +36,28 @@ if TYPE_CHECKING:
         TransportError,
         UsageError,
     )
-    from opsdk.flow.request import Request
+    from opsdk.event.request import Request
     from opsdk.manager.manager import Manager, ManagerOptions
+    from opsdk.patch import MergeFrom, PatchType, RawPatch
     from opsdk.recorder.recorder import EventRecorder
     from opsdk.rest.config import Config
     from opsdk.rest.load import load_config
-    from opsdk.scheme.registry import Scheme, default_scheme
 
 _HOMES = {
-    "opsdk.api.crd": ("PrinterColumn", "crd_for"),
-    "opsdk.api.gvk": ("GroupVersion", "GroupVersionKind", "GroupVersionResource", "ObjectKey"),
-    "opsdk.api.kinds": ("Kind", "metadata_only", "unstructured"),
-    "opsdk.api.meta": ("Condition", "LabelSelector", "ObjectMeta", "OwnerReference"),
-    "opsdk.api.model": ("Model",),
-    "opsdk.api.object": ("Object", "ObjectList", "PartialObjectMetadata", "TypedObject", "Unstructured"),
-    "opsdk.api.quantity": ("IntOrString", "Quantity"),
-    "opsdk.api.selectors": ("FieldSelector", "Selector"),
-    "opsdk.api.time": ("MicroTime", "Time"),
+    "opsdk.apimachinery.crd": ("PrinterColumn", "crd_for"),
+    "opsdk.apimachinery.gvk": ("GroupVersion", "GroupVersionKind", "GroupVersionResource", "ObjectKey"),
+    "opsdk.apimachinery.kinds": ("Kind", "metadata_only", "unstructured"),
+    "opsdk.apimachinery.meta": ("Condition", "LabelSelector", "ObjectMeta", "OwnerReference"),
+    "opsdk.apimachinery.model": ("Model",),
+    "opsdk.apimachinery.object": ("Object", "ObjectList", "PartialObjectMetadata", "TypedObject", "Unstructured"),
+    "opsdk.apimachinery.quantity": ("IntOrString", "Quantity"),
+    "opsdk.apimachinery.selectors": ("FieldSelector", "Selector"),
+    "opsdk.apimachinery.time": ("MicroTime", "Time"),
     "opsdk.builder.controller_builder": ("ControllerBuilder", "Watching"),
     "opsdk.builder.operator": ("Operator", "OperatorOptions"),
     "opsdk.cache.cache": ("Cache", "CacheOptions", "KindOptions"),
     "opsdk.client.client": ("Client",),
-    "opsdk.client.patch": ("MergeFrom", "PatchType", "RawPatch"),
+    "opsdk.patch": ("MergeFrom", "PatchType", "RawPatch"),
     "opsdk.cluster.cluster": ("Cluster", "ClusterOptions"),
     "opsdk.controller.controller": ("Controller", "ControllerOptions"),
     "opsdk.controller.reconcile": ("Reconciler", "Result"),
@@ -73,12 +73,12 @@ _HOMES = {
         "TransportError",
         "UsageError",
     ),
-    "opsdk.flow.request": ("Request",),
+    "opsdk.event.request": ("Request",),
     "opsdk.manager.manager": ("Manager", "ManagerOptions"),
     "opsdk.recorder.recorder": ("EventRecorder",),
     "opsdk.rest.config": ("Config",),
     "opsdk.rest.load": ("load_config",),
-    "opsdk.scheme.registry": ("Scheme", "default_scheme"),
+    "opsdk.apimachinery.scheme": ("Scheme", "default_scheme"),
 }
 
 __all__ = [

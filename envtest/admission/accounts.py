@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.admission.refusals import refused
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.registry.metadata import generated_name
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 
 _DEFAULT: Final = "default"
 _MIRROR: Final = "kubernetes.io/config.mirror"

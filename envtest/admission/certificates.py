@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from envtest.kinds.pem import request_organizations
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.admission.refusals import refused
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
 from opsdk.apiserver.auth.user import MASTERS
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 GROUP: Final = "certificates.k8s.io"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"

@@ -7,13 +7,13 @@ from typing import Final
 
 from envtest.admission.pod_amounts import Amounts, of_pod, read
 from envtest.kinds.pod_defaults import put
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused, together
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.admission.refusals import refused, together
-from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 

@@ -19,13 +19,13 @@ from envtest.admission.runtime import RuntimeClass
 from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesByCondition
 from envtest.admission.topology import PodTopologyLabels
 from envtest.admission.volumes import PersistentVolumeClaimResize, StorageObjectInUseProtection
-from opsdk.api.gvk import GroupVersionResource
-from opsdk.apiserver.admission.kept import Kept
-from opsdk.apiserver.admission.owners import OwnerReferencesPermissionEnforcement
-from opsdk.apiserver.endpoints.admit import PLACES, Admission, AdmissionChain
-from opsdk.apiserver.endpoints.ownership import field_manager
-from opsdk.apiserver.fieldmanager.manager import FieldManager
-from opsdk.apiserver.registry.ports import ListQuery
+from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.apiserver.admission.chain import PLACES, Admission, AdmissionChain
+from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.owner_references_permission import OwnerReferencesPermissionEnforcement
+from opsdk.apiserver.endpoints.managed_fields import field_manager
+from opsdk.apiserver.fieldmanager.field_manager import FieldManager
+from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.server import ResourceServer
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree

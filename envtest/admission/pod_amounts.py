@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from opsdk.api.quantity import Quantity
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.storage.ports import Tree
 
 Amounts = dict[str, Quantity]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.admission.refusals import refused
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 _CLASSES = "scheduling.k8s.io/priorityclasses"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from envtest.admission.pod_amounts import ZERO, of_pod, read, with_overhead
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.admission.refusals import refused
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from envtest.admission.tolerations import merged
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.admission.refusals import refused
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 _DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 _NOT_READY: Final = "node.kubernetes.io/not-ready"

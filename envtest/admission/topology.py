@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 _LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")

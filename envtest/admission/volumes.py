@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from envtest.admission.defaults import CLASS_ANNOTATION
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.admission.refusals import refused
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 _FINALIZERS: Final[Mapping[str, str]] = {

@@ -10,9 +10,9 @@ from envtest.controllers.writes import Create, Delete, Patch, Update, Write
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ServiceUnavailableError, api_error_from_status
-from opsdk.web.request import Query, Request
-from opsdk.web.response import CutResponse, Response, StreamResponse
-from opsdk.web.types import Message
+from opsdk.http.asgi_types import Message
+from opsdk.http.server.request import Query, Request
+from opsdk.http.server.response import CutResponse, Response, StreamResponse
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"

@@ -24,8 +24,8 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.writes import CRON_JOBS, JOBS, Create, Delete, Note, Update, Write
 from envtest.kinds.schedule import Schedule, ScheduleError, parse
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import AlreadyExistsError
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"

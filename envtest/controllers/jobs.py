@@ -32,8 +32,8 @@ from envtest.controllers.objects import (
 from envtest.controllers.pod_order import first_to_go
 from envtest.controllers.pod_owner import PodOwnerController, claim, make_pod, remove_pod
 from envtest.controllers.writes import JOBS, PODS, Note, Patch, Update, Write
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 
 _PAUSE, _LONGEST_PAUSE = 10.0, 600.0
 """Seconds before the pod that follows a failed one, doubled with each further failure."""

@@ -19,8 +19,8 @@ from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
-from opsdk.queue.ratelimit import ExponentialFailure
-from opsdk.queue.workqueue import ShutDownError, WorkQueue
+from opsdk.queue.rate_limiters import ExponentialFailure
+from opsdk.queue.work_queue import ShutDownError, WorkQueue
 
 _LOG = logging.getLogger("envtest.controllers")
 _EXPECTED = (ConflictError, NotFoundError, AlreadyExistsError)

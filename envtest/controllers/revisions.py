@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from envtest.controllers.objects import owner_reference
 from envtest.controllers.rollout import template_hash
 from envtest.controllers.writes import REVISIONS, Create, Delete, Patch, Write
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 
 HASH = "controller-revision-hash"
 _OF_STATEFUL_SETS = "controller.kubernetes.io/hash"

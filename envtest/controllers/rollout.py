@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from envtest.controllers.objects import age_order, replicas_of, status_of
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

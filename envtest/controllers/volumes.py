@@ -22,7 +22,7 @@ from envtest.controllers.writes import (
     Writes,
 )
 from envtest.kinds.workload_rules import selects
-from opsdk.api.quantity import Quantity
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.storage.ports import Tree
 
 _CLAIM_IN_USE, _VOLUME_IN_USE = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"

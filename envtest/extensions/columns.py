@@ -11,7 +11,7 @@ from envtest.kinds.printing import seconds_of, since
 from envtest.tables.columns import AGE, NAME
 from opsdk.apiserver.resources import Column, Printer
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.tree.go_text import go_json
+from opsdk.structured_merge.go_format import go_json
 
 _AGE: Tree = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE.description}
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from envtest.extensions.conversion_answers import GROUP, AnswerError, ConversionError, accept, read_response
 from envtest.kinds.client_config import valid_bundle, validate_client_config, validate_review_versions
-from opsdk.apiserver import problems
-from opsdk.apiserver.outgoing.client import CallError, HookClient
-from opsdk.apiserver.outgoing.target import TargetError, target_of
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.apiserver.webhook_client.client import CallError, HookClient
+from opsdk.apiserver.webhook_client.endpoint import TargetError, target_of
 from opsdk.errors import Cause
-from opsdk.tree.identity import IdentityCache
+from opsdk.structured_merge.identity_cache import IdentityCache
 
 TIMEOUT = 30
 """Seconds that a conversion may take."""
@@ -33,22 +33,22 @@ def validate_conversion(
     webhook = conversion.get("webhook") or {}
     config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions")
     if not strategy:
-        yield problems.required(f"{field}.strategy")
+        yield api_errors.required(f"{field}.strategy")
     elif strategy not in ("None", "Webhook"):
-        yield problems.unsupported(f"{field}.strategy", strategy, ["None", "Webhook"])
+        yield api_errors.unsupported(f"{field}.strategy", strategy, ["None", "Webhook"])
     at = f"{field}.webhookClientConfig"
     if strategy != "Webhook":
         for place, value in ((at, config), (f"{field}.conversionReviewVersions", versions)):
             if value or value == {}:
-                yield problems.not_allowed(place, "should not be set when strategy is not set to Webhook")
+                yield api_errors.not_allowed(place, "should not be set when strategy is not set to Webhook")
         return
     if config is None:
-        yield problems.required(at, "required when strategy is set to Webhook")
+        yield api_errors.required(at, "required when strategy is set to Webhook")
     else:
         yield from validate_client_config(config, at)
         if check_bundle and config.get("caBundle") and not valid_bundle(config["caBundle"]):
             why = "unable to load root certificates: unable to parse bytes as PEM block"
-            yield problems.invalid_value(f"{at}.caBundle", config["caBundle"], why)
+            yield api_errors.invalid_value(f"{at}.caBundle", config["caBundle"], why)
     yield from validate_review_versions(versions, f"{field}.conversionReviewVersions", recognized=recognized)
 
 
@@ -92,15 +92,15 @@ class Converter:
         for obj in objects:
             if obj.get("apiVersion") not in self._known:
                 text = f"request to convert CR from an invalid group/version: {obj.get('apiVersion')}"
-                raise problems.plain(text)
+                raise api_errors.plain(text)
         try:
             found = await self._call(objects, wanted)
         except (CallError, ConversionError, AnswerError) as error:
-            raise problems.plain(f"{who} failed: {error}") from None
+            raise api_errors.plain(f"{who} failed: {error}") from None
         except TargetError as error:
-            raise problems.plain(str(error)) from None
+            raise api_errors.plain(str(error)) from None
         if len(found) != len(objects):
-            raise problems.plain(f"{who} returned {len(found)} objects, expected {len(objects)}")
+            raise api_errors.plain(f"{who} returned {len(found)} objects, expected {len(objects)}")
         return [_accepted(who, index, *pair, wanted) for index, pair in enumerate(zip(objects, found, strict=True))]
 
     async def _call(self, objects: Sequence[Tree], wanted: str) -> list[Any]:
@@ -121,9 +121,9 @@ def _accepted(who: str, index: int, original: Tree, converted: Any, wanted: str)
         text = str(error)
         at = f" at index {index}" if text.startswith(("invalid groupVersion", "invalid kind")) else ""
         what = "metadata" if "metadata" in text else "object"
-        raise problems.plain(f"{who} returned invalid {what}{at}: {text}") from None
+        raise api_errors.plain(f"{who} returned invalid {what}{at}: {text}") from None
     except AnswerError as error:
-        raise problems.plain(str(error)) from None
+        raise api_errors.plain(str(error)) from None
 
 
 def _bare(obj: Tree) -> Tree:
@@ -147,7 +147,7 @@ def pruned(schema: StructuralSchema, converted: Tree) -> Tree:
 
 
 class VersionCodec:
-    """Between one version and the one that is kept; see `opsdk.apiserver.registry.codec.Codec`.
+    """Between one version and the one that is kept; see `opsdk.apiserver.registry.storage_codec.Codec`.
 
     What is read gets the defaults of the version in which it was written, and loses what either version does not know.
 

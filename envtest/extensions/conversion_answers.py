@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk.apiserver.outgoing.reviews import ReviewError, check_field, check_review
-from opsdk.apiserver.outgoing.words import go_type
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.tree.go_text import go_typename
-from opsdk.web.response import encode_json
+from opsdk.apiserver.webhook_client.go_errors import go_type
+from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
+from opsdk.http.server.response import encode_json
+from opsdk.structured_merge.go_format import go_typename
 
 GROUP = "apiextensions.k8s.io"
 

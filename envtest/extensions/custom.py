@@ -11,20 +11,20 @@ from envtest.extensions.jsonpath import find
 from envtest.extensions.scale_paths import ScalePaths
 from envtest.kinds.plan import Plans
 from envtest.kinds.reading import Reading
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.body import unsupported_media
-from opsdk.apiserver.endpoints.documents import json_kind
-from opsdk.apiserver.endpoints.negotiate import JSON, YAML
+from opsdk.apiserver.endpoints.negotiation import JSON, YAML
 from opsdk.apiserver.field_errors import FieldError
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import Decoded, Printer
+from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause, DecodeError
-from opsdk.tree.go_text import go_json, whole_numbers
-from opsdk.tree.identity import IdentityCache
-from opsdk.tree.shape import Shape, shape_of_schema
+from opsdk.structured_merge.go_format import go_json, whole_numbers
+from opsdk.structured_merge.identity_cache import IdentityCache
+from opsdk.structured_merge.schema import Shape, shape_of_schema
 
 _SHOWN = 1024
 """Objects of one version that are remembered as they are shown; most reads and writes are of objects just written."""
@@ -169,7 +169,7 @@ class CustomStrategy(SchemaStrategy):
 
     def unknown_field(self, key: str) -> ApiError:
         """Custom resources have words of their own."""
-        return problems.bad_request(f"field label not supported: {key}")
+        return api_errors.bad_request(f"field label not supported: {key}")
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """The status is the controller's; nothing is created while the definition goes."""
@@ -188,13 +188,13 @@ class CustomStrategy(SchemaStrategy):
 
     def _check_type(self, obj: Tree) -> None:
         found = [
-            problems.invalid_value(key, obj.get(key, ""), f"must be {wanted}")
+            api_errors.invalid_value(key, obj.get(key, ""), f"must be {wanted}")
             for key, wanted in self._types.items()
             if obj.get(key, "") != wanted
         ]
         if found:
             group = str(obj.get("apiVersion", "")).rpartition("/")[0]
-            raise problems.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), found)
+            raise api_errors.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), found)
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """Nothing else is said of objects of another kind."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.rule import follow_field_path
 from opsdk.errors import Cause, UsageError
@@ -22,7 +22,7 @@ def _simple(path: str, field: str) -> list[Cause]:
     """Paths are only looked at from outside: what cannot be read shows nothing."""
     if path.startswith("."):
         return []
-    return [problems.invalid_value(field, path, "must be a simple json path starting with .")]
+    return [api_errors.invalid_value(field, path, "must be a simple json path starting with .")]
 
 
 def validate_columns(columns: Sequence[Tree] | None, field: str) -> Iterator[Cause]:
@@ -30,13 +30,13 @@ def validate_columns(columns: Sequence[Tree] | None, field: str) -> Iterator[Cau
     for index, column in enumerate(columns or ()):
         where = f"{field}[{index}]"
         if not column.get("name"):
-            yield problems.required(f"{where}.name")
+            yield api_errors.required(f"{where}.name")
         yield from _one_of(column.get("type"), _COLUMN_TYPES, f"{where}.type")
         if column.get("format"):
             yield from _one_of(column["format"], _COLUMN_FORMATS, f"{where}.format")
         path = column.get("jsonPath", "")
         if not path:
-            yield problems.required(f"{where}.JSONPath")
+            yield api_errors.required(f"{where}.JSONPath")
         else:
             yield from _simple(path, f"{where}.JSONPath")
 
@@ -44,9 +44,9 @@ def validate_columns(columns: Sequence[Tree] | None, field: str) -> Iterator[Cau
 def _one_of(value: str | None, allowed: Sequence[str], field: str) -> Iterator[Cause]:
     text = f"must be one of {','.join(allowed)}"
     if not value:
-        yield problems.required(field, text)
+        yield api_errors.required(field, text)
     elif value not in allowed:
-        yield problems.invalid_value(field, value, text)
+        yield api_errors.invalid_value(field, value, text)
 
 
 def validate_scale(subresources: Tree | None, field: str) -> Iterator[Cause]:
@@ -57,18 +57,18 @@ def validate_scale(subresources: Tree | None, field: str) -> Iterator[Cause]:
     for key, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         path, where = scale.get(key) or "", f"{field}.scale.{key}"
         if not path:
-            yield problems.required(where)
+            yield api_errors.required(where)
             continue
         wrong = _simple(path, where)
         yield from wrong
         if not wrong and not path.startswith(f"{root}."):
-            yield problems.invalid_value(where, path, f"should be a json path under {root}")
+            yield api_errors.invalid_value(where, path, f"should be a json path under {root}")
     path, where = scale.get("labelSelectorPath") or "", f"{field}.scale.labelSelectorPath"
     if path:
         wrong = _simple(path, where)
         yield from wrong
         if not wrong and not path.startswith((".spec.", ".status.")):
-            yield problems.invalid_value(where, path, "should be a json path under either .spec or .status")
+            yield api_errors.invalid_value(where, path, "should be a json path under either .spec or .status")
 
 
 def validate_selectable(fields: Sequence[Tree] | None, schema: Tree | None, field: str) -> Iterator[Cause]:
@@ -77,26 +77,26 @@ def validate_selectable(fields: Sequence[Tree] | None, schema: Tree | None, fiel
     for index, selectable in enumerate(fields or ()):
         path, where = selectable.get("jsonPath") or "", f"{field}[{index}].jsonPath"
         if not path:
-            yield problems.required(where)
+            yield api_errors.required(where)
             continue
         try:
             target = _target(schema or {}, path)
         except UsageError as error:
-            yield problems.invalid_value(where, path, f"is an invalid path: {error}")
+            yield api_errors.invalid_value(where, path, f"is an invalid path: {error}")
             continue
         if path.startswith(".metadata."):
-            yield problems.invalid_value(where, path, "must not point to fields in metadata")
+            yield api_errors.invalid_value(where, path, "must not point to fields in metadata")
         elif target.get("type") not in _SELECTABLE_TYPES:
             text = (
                 "must point to a field of type string, boolean or integer."
                 " Enum string fields and strings with formats are allowed."
             )
-            yield problems.invalid_value(where, path, text)
+            yield api_errors.invalid_value(where, path, text)
         if path in seen:
-            yield problems.duplicate(where, path)
+            yield api_errors.duplicate(where, path)
         seen.add(path)
     if len(seen) > MAX_SELECTABLE:
-        yield problems.too_many(field, len(seen), MAX_SELECTABLE)
+        yield api_errors.too_many(field, len(seen), MAX_SELECTABLE)
 
 
 def _target(schema: Mapping[str, Any], path: str) -> Mapping[str, Any]:

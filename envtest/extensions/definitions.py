@@ -15,13 +15,13 @@ from envtest.kinds.base import TableStrategy
 from envtest.kinds.client_config import has_known_version
 from envtest.kinds.pod_defaults import put
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.structural.check import check_structural
+from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.errors import Cause
-from opsdk.tree.paths import FieldPath
+from opsdk.structured_merge.paths import FieldPath
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
@@ -116,7 +116,7 @@ class DefinitionStrategy(TableStrategy):
         fixed.append(("group", spec.get("group"), before.get("group")))
         fixed.append(("names.plural", spec["names"].get("plural"), before["names"].get("plural")))
         found = [
-            problems.invalid_value(f"spec.{field}", now, "field is immutable")
+            api_errors.invalid_value(f"spec.{field}", now, "field is immutable")
             for field, now, was in fixed
             if now != was
         ]
@@ -162,7 +162,7 @@ def _conversion(obj: Tree, old: Tree | None) -> Iterator[Cause]:
     strategy = (obj["spec"].get("conversion") or {}).get("strategy") or ""
     if obj["spec"].get("preserveUnknownFields") and strategy != "None":
         text = "must be None if spec.preserveUnknownFields is true"
-        yield problems.invalid_value("spec.conversion.strategy", strategy, text)
+        yield api_errors.invalid_value("spec.conversion.strategy", strategy, text)
     yield from validate_conversion(
         obj["spec"].get("conversion") or {},
         "spec.conversion",
@@ -184,11 +184,11 @@ def _validate_approval(obj: Tree, old: Tree | None) -> Iterator[Cause]:
     field = f"metadata.annotations[{APPROVAL}]"
     if not approval:
         why = f'protected groups must have approval annotation "{APPROVAL}",'
-        yield problems.required(field, f"{why} see https://github.com/kubernetes/enhancements/pull/1111")
+        yield api_errors.required(field, f"{why} see https://github.com/kubernetes/enhancements/pull/1111")
     elif _approval_state(approval) == "invalid":
         why = f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason starting'
         text = f'{why} with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111'
-        yield problems.invalid_value(field, approval, text)
+        yield api_errors.invalid_value(field, approval, text)
 
 
 def _approval(obj: Tree) -> str:
@@ -211,26 +211,26 @@ def _validate_name(obj: Tree) -> Iterator[Cause]:
     for key in ("generateName", "name"):
         found = obj["metadata"].get(key, "")
         if found and found != wanted:
-            yield problems.invalid_value(f"metadata.{key}", found, text)
+            yield api_errors.invalid_value(f"metadata.{key}", found, text)
 
 
 def _validate_group(spec: Tree) -> Iterator[Cause]:
     group = spec.get("group", "")
     if not group:
-        yield problems.required("spec.group")
+        yield api_errors.required("spec.group")
         return
-    found = names.dns_subdomain(group)
+    found = validation.dns_subdomain(group)
     for text in found:
-        yield problems.invalid_value("spec.group", group, text)
+        yield api_errors.invalid_value("spec.group", group, text)
     if not found and "." not in group:
-        yield problems.invalid_value("spec.group", group, "should be a domain with at least one dot")
+        yield api_errors.invalid_value("spec.group", group, "should be a domain with at least one dot")
 
 
 def _validate_scope(spec: Tree) -> Iterator[Cause]:
     if not spec.get("scope"):
-        yield problems.required("spec.scope")
+        yield api_errors.required("spec.scope")
     elif spec["scope"] not in ("Cluster", "Namespaced"):
-        yield problems.unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
+        yield api_errors.unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
 
 
 def _validate_versions(spec: Tree) -> Iterator[Cause]:
@@ -238,33 +238,33 @@ def _validate_versions(spec: Tree) -> Iterator[Cause]:
     field = "spec.versions"
     for index, version in enumerate(versions):
         if _schema(version) is None:
-            yield problems.required(f"{field}[{index}].schema.openAPIV3Schema")
+            yield api_errors.required(f"{field}[{index}].schema.openAPIV3Schema")
     if spec.get("preserveUnknownFields") and any(_has_defaults(_schema(v)) for v in versions):
         text = "must be false in order to use defaults in the schema"
-        yield problems.invalid_value("spec.preserveUnknownFields", True, text)
+        yield api_errors.invalid_value("spec.preserveUnknownFields", True, text)
     for index, version in enumerate(versions):
         yield from _validate_version(version, f"{field}[{index}]", versions)
     seen = [v.get("name") for v in versions]
     if len(set(seen)) != len(seen):
-        yield problems.invalid_value(field, _shown(versions), "must contain unique version names")
+        yield api_errors.invalid_value(field, _shown(versions), "must contain unique version names")
     if sum(1 for v in versions if v.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"
-        yield problems.invalid_value(field, None if spec.get("versions") is None else _shown(versions), text)
+        yield api_errors.invalid_value(field, None if spec.get("versions") is None else _shown(versions), text)
     if versions and versions[0].get("name"):
         # The first version also stands where there was only one, once.
-        for text in names.dns_1035_label(versions[0]["name"]):
-            yield problems.invalid_value("spec.version", versions[0]["name"], text)
+        for text in validation.dns_1035_label(versions[0]["name"]):
+            yield api_errors.invalid_value("spec.version", versions[0]["name"], text)
 
 
 def _validate_preserving(spec: Tree) -> Iterator[Cause]:
     if spec.get("preserveUnknownFields"):
         text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        yield problems.invalid_value("spec.preserveUnknownFields", True, text)
+        yield api_errors.invalid_value("spec.preserveUnknownFields", True, text)
 
 
 def _validate_version(version: Tree, where: str, versions: Sequence[Tree]) -> Iterator[Cause]:
-    for text in names.dns_1035_label(version.get("name", "")):
-        yield problems.invalid_value(f"{where}.name", version.get("name", ""), text)
+    for text in validation.dns_1035_label(version.get("name", "")):
+        yield api_errors.invalid_value(f"{where}.name", version.get("name", ""), text)
     yield from _validate_deprecation(version, where)
     for part, check, place in _PARTS:
         if _is_shared(part, versions):
@@ -272,7 +272,7 @@ def _validate_version(version: Tree, where: str, versions: Sequence[Tree]) -> It
         if part == "selectableFields" and version.get(part) and _is_shared("schema", versions):
             # The schema has gone to the top, where the server does not look for it.
             text = "may only be set when `version.schema.openAPIV3Schema` is not included"
-            yield problems.invalid_value(f"{where}.{part}", "", text)
+            yield api_errors.invalid_value(f"{where}.{part}", "", text)
         else:
             yield from check(version, f"{where}.{place[0]}")
 
@@ -284,7 +284,7 @@ def _validate_shared(versions: Sequence[Tree]) -> Iterator[Cause]:
             continue
         if part == "selectableFields" and versions[0].get(part) and not _is_shared("schema", versions):
             # These have gone to the top without the schemas, and the server looks for them there.
-            yield problems.invalid_value(f"spec.{part}", "", "may only be set when validations.schema is included")
+            yield api_errors.invalid_value(f"spec.{part}", "", "may only be set when validations.schema is included")
         else:
             yield from check(versions[0], f"spec.{place[1]}")
 
@@ -363,9 +363,11 @@ def _validate_deprecation(version: Tree, field: str) -> Iterator[Cause]:
     if warning is None:
         return
     if not version.get("deprecated"):
-        yield problems.invalid_value(f"{field}.deprecationWarning", warning, "can only be set for deprecated versions")
+        yield api_errors.invalid_value(
+            f"{field}.deprecationWarning", warning, "can only be set for deprecated versions"
+        )
     elif not warning:
-        yield problems.invalid_value(f"{field}.deprecationWarning", "", "must not be an empty string")
+        yield api_errors.invalid_value(f"{field}.deprecationWarning", "", "must not be an empty string")
 
 
 def _validate_names(spoken: Tree) -> Iterator[Cause]:
@@ -377,42 +379,44 @@ def _validate_names(spoken: Tree) -> Iterator[Cause]:
     yield from _labels(spoken, "shortNames")
     if spoken.get("kind") and spoken.get("kind") == spoken.get("listKind"):
         text = "kind and listKind may not be the same"
-        yield problems.invalid_value(f"{field}.listKind", spoken["listKind"], text)
+        yield api_errors.invalid_value(f"{field}.listKind", spoken["listKind"], text)
     yield from _labels(spoken, "categories")
 
 
 def _labels(spoken: Tree, key: str) -> Iterator[Cause]:
     for index, name in enumerate(spoken.get(key) or ()):
-        for text in names.dns_1035_label(name):
-            yield problems.invalid_value(f"spec.names.{key}[{index}]", name, text)
+        for text in validation.dns_1035_label(name):
+            yield api_errors.invalid_value(f"spec.names.{key}[{index}]", name, text)
 
 
 def _label(name: str, field: str) -> Iterator[Cause]:
     if not name:
-        yield problems.required(field)
+        yield api_errors.required(field)
     else:
-        for text in names.dns_1035_label(name):
-            yield problems.invalid_value(field, name, text)
+        for text in validation.dns_1035_label(name):
+            yield api_errors.invalid_value(field, name, text)
 
 
 def _mixed(name: str, field: str) -> Iterator[Cause]:
     if not name:
-        yield problems.required(field)
+        yield api_errors.required(field)
     else:
-        for text in names.dns_1035_label(name.lower()):
+        for text in validation.dns_1035_label(name.lower()):
             why = f"may have mixed case, but should otherwise match: {text}"
-            yield problems.invalid_value(field, name, why)
+            yield api_errors.invalid_value(field, name, why)
 
 
 def _validate_stored(obj: Tree) -> Iterator[Cause]:
     stored = (obj.get("status") or {}).get("storedVersions")
     if not stored:
-        yield problems.invalid_value("status.storedVersions", stored, "must have at least one stored version")
+        yield api_errors.invalid_value("status.storedVersions", stored, "must have at least one stored version")
         return
     served = [v.get("name") for v in obj["spec"].get("versions") or ()]
     wanted = _storage_versions(obj)
     if len(wanted) != 1 and len(wanted) > 0:
-        yield problems.invalid_value("status.storedVersions", stored[:1], f"must have the storage version {wanted[-1]}")
+        yield api_errors.invalid_value(
+            "status.storedVersions", stored[:1], f"must have the storage version {wanted[-1]}"
+        )
     for index, name in enumerate(stored):
         if name not in served:
             text = (
@@ -420,4 +424,4 @@ def _validate_stored(obj: Tree) -> Iterator[Cause]:
                 f" until a storage migration ensures no data remains persisted in {name} and removes {name} from"
                 " status.storedVersions"
             )
-            yield problems.invalid_value(f"status.storedVersions[{index}]", name, text)
+            yield api_errors.invalid_value(f"status.storedVersions[{index}]", name, text)

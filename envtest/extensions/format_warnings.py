@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.structural.formats import is_known
+from opsdk.apiserver.strfmt import is_known
 
 
 def format_warnings(obj: Tree, old: Tree | None) -> list[str]:

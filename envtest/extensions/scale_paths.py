@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from envtest.kinds.scale import scale_of
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.field_errors import FieldError, invalid
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.tree.go_text import go_typename, go_value
+from opsdk.structured_merge.go_format import go_typename, go_value
 
 _MOST: Final = 2**31 - 1
 _NONE: Final = -(2**31)
@@ -37,7 +37,7 @@ class ScalePaths:
         """The scale of an object."""
         found = self.to_write(obj)
         if found["spec"].get("replicas") == _NONE:
-            raise problems.internal(f'the spec replicas field "{self._spec}" does not exist')
+            raise api_errors.internal(f'the spec replicas field "{self._spec}" does not exist')
         return found
 
     def to_write(self, obj: Tree) -> Tree:
@@ -47,7 +47,7 @@ class ScalePaths:
             status: Tree = {"replicas": _nested(obj, self._status, int, 0)}
             selector = _nested(obj, self._selector, str, "") if self._selector else ""
         except _MisplacedError as error:
-            raise problems.plain(str(error)) from None
+            raise api_errors.plain(str(error)) from None
         if selector:
             status["selector"] = selector
         return scale_of(obj, replicas=replicas, status=status)
@@ -55,13 +55,13 @@ class ScalePaths:
     def put(self, obj: Tree, replicas: int) -> None:
         """Set the replicas."""
         if replicas == _NONE:
-            raise problems.bad_request(f'the spec replicas field "{self._spec}" cannot be empty')
+            raise api_errors.bad_request(f'the spec replicas field "{self._spec}" cannot be empty')
         *parents, last = _keys(self._spec)
         for depth, key in enumerate(parents):
             found: Any = obj.setdefault(key, {})
             if not isinstance(found, dict):
                 at = ".".join(parents[: depth + 1])
-                raise problems.plain(f"value cannot be set because .{at} is not a map[string]interface{{}}")
+                raise api_errors.plain(f"value cannot be set because .{at} is not a map[string]interface{{}}")
             obj = found
         obj[last] = replicas
 

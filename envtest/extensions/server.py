@@ -15,23 +15,23 @@ from envtest.extensions.scale_paths import ScalePaths
 from envtest.kinds.plan import Plans
 from envtest.kinds.scale import ScaleStore
 from envtest.kinds.typed import TypedModel
-from opsdk.apiserver import problems
-from opsdk.apiserver.endpoints import director
-from opsdk.apiserver.endpoints.admit import Admission
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.endpoints import dispatch
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
-from opsdk.apiserver.fieldmanager.manager import FieldManager
-from opsdk.apiserver.outgoing.client import HookClient
+from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import DeleteOptions, ListQuery
+from opsdk.apiserver.registry.rest import DeleteOptions, ListQuery
 from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed, Model, ResourceInfo, group_version
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Tree
-from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.apiserver.webhook_client.client import HookClient
 from opsdk.errors import NotFoundError
-from opsdk.tree.shape import Shape
-from opsdk.web.response import Response
+from opsdk.http.server.response import Response
+from opsdk.structured_merge.schema import Shape
 
 _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _LAST_VERBS = ("delete", "deletecollection", "get", "list", "watch")
@@ -277,7 +277,7 @@ class ExtensionServer:
             found = self._defined.get(name)
             if found is not None and found.terminating:
                 text = "create not allowed while custom resource definition is terminating"
-                raise problems.forbidden(info, created, text)
+                raise api_errors.forbidden(info, created, text)
 
         strategy = CustomStrategy(obj, version, model, gone=gone, refuse=refuse)
         store = Store(self._definitions.storage, info, strategy, codec=codec)
@@ -321,9 +321,9 @@ class ExtensionServer:
             return await self._delegate.handle(call)
         served = defined.served.get((info.version, info.subresource))
         if served is None:
-            raise problems.not_found(defined.served[info.version, ""].info, info.name)
+            raise api_errors.not_found(defined.served[info.version, ""].info, info.name)
         self._warn(call, defined)
-        return await director.direct(call, served, self._admission)
+        return await dispatch.direct(call, served, self._admission)
 
     @staticmethod
     def _warn(call: Call, defined: _Defined) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from envtest.kinds.selector_rules import check_requirement
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer, RuleResolver
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import Validate, accept
+from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -54,7 +54,7 @@ class AccessReviews:
         spec = obj.get("spec") or {}
         causes = list(self._check(context, obj, spec))
         if causes:
-            raise problems.invalid("", _GROUP, "", causes)
+            raise api_errors.invalid("", _GROUP, "", causes)
         await validate(obj, None)
         decision = await self._authorizer.authorize(attributes(self._subject(context, spec), spec))
         status: Tree = {"allowed": decision.allowed}
@@ -71,12 +71,12 @@ class AccessReviews:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if resource is not None and path is not None:
             text = "cannot be specified in combination with resourceAttributes"
-            yield problems.invalid_value("spec.nonResourceAttributes", _shown(path), text)
+            yield api_errors.invalid_value("spec.nonResourceAttributes", _shown(path), text)
         if resource is None and path is None:
             text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-            yield problems.invalid_value("spec.resourceAttributes", None, text)
+            yield api_errors.invalid_value("spec.resourceAttributes", None, text)
         if self._subject is somebody and not spec.get("user") and not spec.get("groups"):
-            yield problems.invalid_value("spec.user", "", "at least one of user or group must be specified")
+            yield api_errors.invalid_value("spec.user", "", "at least one of user or group must be specified")
         yield from check_selectors(resource or {})
         yield from self._check_place(context, obj, spec)
 
@@ -86,15 +86,15 @@ class AccessReviews:
         meta = obj.get("metadata") or {}
         if any(value for key, value in meta.items() if key not in mine):
             suffix = " except for namespace" if self._local else ""
-            yield problems.invalid_value("metadata", meta, f"must be empty{suffix}")
+            yield api_errors.invalid_value("metadata", meta, f"must be empty{suffix}")
         if not self._local:
             return
         if resource is not None and resource.get("namespace", "") != context.namespace:
             text = "must match metadata.namespace"
-            yield problems.invalid_value("spec.resourceAttributes.namespace", resource.get("namespace", ""), text)
+            yield api_errors.invalid_value("spec.resourceAttributes.namespace", resource.get("namespace", ""), text)
         if path is not None:
             text = "disallowed on this kind of request"
-            yield problems.invalid_value("spec.nonResourceAttributes", _shown(path), text)
+            yield api_errors.invalid_value("spec.nonResourceAttributes", _shown(path), text)
 
 
 def _shown(path: Tree) -> Tree:
@@ -111,12 +111,12 @@ def check_selectors(resource: Tree) -> Iterator[Cause]:
         where = f"spec.resourceAttributes.{key}"
         raw, requirements = selector.get("rawSelector", ""), selector.get("requirements") or ()
         if raw and requirements:
-            yield problems.invalid_value(
+            yield api_errors.invalid_value(
                 f"{where}.rawSelector", raw, "may not specified at the same time as requirements"
             )
         if not raw and not requirements:
             text = f"when {where} is specified, requirements or rawSelector is required"
-            yield problems.required(f"{where}.requirements", text)
+            yield api_errors.required(f"{where}.requirements", text)
         for index, requirement in enumerate(requirements):
             labels = key == "labelSelector"
             yield from check_requirement(
@@ -177,7 +177,7 @@ class RulesReviews:
         """See `Creater`."""
         namespace = (obj.get("spec") or {}).get("namespace", "")
         if not namespace:
-            raise problems.bad_request("no namespace on request")
+            raise api_errors.bad_request("no namespace on request")
         await validate(obj, None)
         status: Tree = {"resourceRules": [], "nonResourceRules": [], "incomplete": True}
         if self._resolver is not None:

@@ -10,8 +10,8 @@ from typing import Final
 from envtest.kinds import rules
 from envtest.kinds.addresses import block, read_block
 from envtest.kinds.go_shapes import Shape, as_go
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -27,7 +27,7 @@ def validate_ingress_class(obj: Tree) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     controller = spec.get("controller", "")
     if len(controller) > _MOST_CONTROLLER:
-        yield problems.too_long("spec.controller", _MOST_CONTROLLER)
+        yield api_errors.too_long("spec.controller", _MOST_CONTROLLER)
     yield from domain_path(controller, "spec.controller")
     if spec.get("parameters") is not None:
         yield from _parameters(spec["parameters"], "spec.parameters")
@@ -36,30 +36,30 @@ def validate_ingress_class(obj: Tree) -> Iterator[Cause]:
 def domain_path(text: str, path: str) -> Iterator[Cause]:
     """``example.com/thing``."""
     if not text:
-        yield problems.required(path)
+        yield api_errors.required(path)
         return
     host, slash, rest = text.partition("/")
     if not (host and slash and rest):
-        yield problems.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        yield api_errors.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')
         return
-    yield from rules.each(names.dns_subdomain(host), host, path)
+    yield from rules.each(validation.dns_subdomain(host), host, path)
     if not re.fullmatch(_PATH, rest):
-        yield problems.invalid_value(path, rest, f"Invalid path (regex used for validation is '{_PATH}')")
+        yield api_errors.invalid_value(path, rest, f"Invalid path (regex used for validation is '{_PATH}')")
 
 
 def _parameters(found: Tree, path: str) -> Iterator[Cause]:
     yield from validate_typed_reference(found, path)
     scope, namespace = found.get("scope"), found.get("namespace")
     if scope is None:
-        yield problems.required(f"{path}.scope")
+        yield api_errors.required(f"{path}.scope")
         return
     if scope not in ("Cluster", "Namespace"):
-        yield problems.unsupported(f"{path}.scope", scope, ("Cluster", "Namespace"))
+        yield api_errors.unsupported(f"{path}.scope", scope, ("Cluster", "Namespace"))
         return
     if scope == "Cluster" and namespace is not None:
-        yield problems.not_allowed(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
+        yield api_errors.not_allowed(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
     elif scope == "Namespace" and namespace is None:
-        yield problems.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
+        yield api_errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
     elif namespace is not None:
         yield from rules.label(namespace, f"{path}.namespace")
 
@@ -74,9 +74,9 @@ def validate_typed_reference(found: Tree, path: str) -> Iterator[Cause]:
 
 def _segment(text: str, path: str, why: str = "") -> Iterator[Cause]:
     if not text:
-        yield problems.required(path, why)
+        yield api_errors.required(path, why)
     else:
-        yield from rules.each(names.path_segment(text), text, path)
+        yield from rules.each(validation.path_segment(text), text, path)
 
 
 def validate_ingress_class_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -92,7 +92,7 @@ def address_name(name: str) -> Sequence[str]:
     try:
         found = ipaddress.ip_address(name)
     except ValueError:
-        return [f"ParseAddr({problems.quoted(name)}): {_fault(name)}"]
+        return [f"ParseAddr({api_errors.quoted(name)}): {_fault(name)}"]
     return [] if str(found) == name else ["must be a canonical format IP address"]
 
 
@@ -115,9 +115,9 @@ def _fault_of_four(text: str) -> str:
             if value > 255:
                 return "IPv4 field has value >255"
         elif char != ".":
-            return f"unexpected character (at {problems.quoted(text[at:])})"
+            return f"unexpected character (at {api_errors.quoted(text[at:])})"
         elif not digits or at == len(text) - 1:
-            return f"IPv4 field must have at least one digit (at {problems.quoted(text[at:])})"
+            return f"IPv4 field must have at least one digit (at {api_errors.quoted(text[at:])})"
         elif dots == 3:
             return "IPv4 address too long"
         else:
@@ -129,7 +129,7 @@ def validate_address(obj: Tree) -> Iterator[Cause]:
     """An address that somebody has."""
     parent = (obj.get("spec") or {}).get("parentRef")
     if parent is None:
-        yield problems.required("spec.parentRef")
+        yield api_errors.required("spec.parentRef")
         return
     if parent.get("group"):
         yield from rules.subdomain(parent["group"], "spec.parentRef.group")
@@ -143,7 +143,7 @@ def validate_address_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """It stays with whom it is."""
     now, before = ((o.get("spec") or {}).get("parentRef") for o in (obj, old))
     if now != before:
-        yield problems.invalid_value("spec.parentRef", now and as_go(_PARENT, now), _IMMUTABLE)
+        yield api_errors.invalid_value("spec.parentRef", now and as_go(_PARENT, now), _IMMUTABLE)
 
 
 # ------------------------------------------------------------------ blocks
@@ -152,14 +152,14 @@ def validate_blocks(obj: Tree) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     blocks, path = spec.get("cidrs") or [], "spec.cidrs"
     if not blocks:
-        yield problems.required(path, "at least one CIDR required")
+        yield api_errors.required(path, "at least one CIDR required")
         return
     if len(blocks) > 2:
-        yield problems.invalid_value(path, {"CIDRs": blocks}, "may only hold up to 2 values")
+        yield api_errors.invalid_value(path, {"CIDRs": blocks}, "may only hold up to 2 values")
         return
     if len(blocks) == 2 and {_family(text) for text in blocks} != {4, 6}:
         text = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
-        yield problems.invalid_value(path, {"CIDRs": blocks}, text)
+        yield api_errors.invalid_value(path, {"CIDRs": blocks}, text)
         return
     for index, text in enumerate(blocks):
         yield from block(text, f"{path}[{index}]", canonical=True)
@@ -176,10 +176,10 @@ def validate_blocks_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     if len(now) == len(before):
         for index, (text, was) in enumerate(zip(now, before, strict=True)):
             if text != was:
-                yield problems.invalid_value(f"spec.cidrs[{index}]", now[0], _IMMUTABLE)
+                yield api_errors.invalid_value(f"spec.cidrs[{index}]", now[0], _IMMUTABLE)
     elif (len(before), len(now)) == (1, 2):
         if now[0] != before[0]:
-            yield problems.invalid_value("spec.cidrs[0]", now[0], _IMMUTABLE)
+            yield api_errors.invalid_value("spec.cidrs[0]", now[0], _IMMUTABLE)
         yield from validate_blocks(obj)
     else:
-        yield problems.invalid_value("spec.cidrs", now or None, _IMMUTABLE)
+        yield api_errors.invalid_value("spec.cidrs", now or None, _IMMUTABLE)

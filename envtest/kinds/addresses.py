@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 
 _ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -47,30 +47,30 @@ def ip_address(text: str, field: str, *, canonical: bool = False) -> Iterator[Ca
     """An address of either family; `canonical` if it must be in the one form that everybody would write it in."""
     found = read_address(text)
     if found is None:
-        yield problems.invalid_value(field, text, _ADDRESS)
+        yield api_errors.invalid_value(field, text, _ADDRESS)
     elif found.version == 4 and str(found) != text:
-        yield problems.invalid_value(field, text, "must not have leading 0s")
+        yield api_errors.invalid_value(field, text, "must not have leading 0s")
     elif _mapped(found):
-        yield problems.invalid_value(field, text, "must not be an IPv4-mapped IPv6 address")
+        yield api_errors.invalid_value(field, text, "must not be an IPv4-mapped IPv6 address")
     elif canonical and str(found) != text:
-        yield problems.invalid_value(field, text, f"must be in canonical form ({problems.quoted(str(found))})")
+        yield api_errors.invalid_value(field, text, f"must be in canonical form ({api_errors.quoted(str(found))})")
 
 
 def block(text: str, field: str, *, canonical: bool = False) -> Iterator[Cause]:
     """A block of addresses of either family."""
     found = read_block(text)
     if found is None:
-        yield problems.invalid_value(field, text, _BLOCK)
+        yield api_errors.invalid_value(field, text, _BLOCK)
         return
     address, _, length = text.partition("/")
     if length != str(int(length)) or (found.version == 4 and str(found.ip) != address):
-        yield problems.invalid_value(field, text, "must not have leading 0s in IP or prefix length")
+        yield api_errors.invalid_value(field, text, "must not have leading 0s in IP or prefix length")
     elif _mapped(found.ip):
-        yield problems.invalid_value(field, text, "must not have an IPv4-mapped IPv6 address")
+        yield api_errors.invalid_value(field, text, "must not have an IPv4-mapped IPv6 address")
     elif found.ip != found.network.network_address:
-        yield problems.invalid_value(field, text, "must not have bits set beyond the prefix length")
+        yield api_errors.invalid_value(field, text, "must not have bits set beyond the prefix length")
     elif canonical and str(found) != text:
-        yield problems.invalid_value(field, text, f"must be in canonical form ({problems.quoted(str(found))})")
+        yield api_errors.invalid_value(field, text, f"must be in canonical form ({api_errors.quoted(str(found))})")
 
 
 _SPECIAL = tuple(
@@ -93,7 +93,7 @@ def special_address(address: str, path: str) -> Iterator[Cause]:
     parsed = ipaddress.ip_address(address)
     for blocks, text in _SPECIAL:
         if any(parsed in block for block in blocks):
-            yield problems.invalid_value(path, address, text)
+            yield api_errors.invalid_value(path, address, text)
 
 
 def address_warnings(text: str, at: str) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envtest.kinds import rules
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -19,40 +19,40 @@ def validate_rule(rule: Tree, field: str) -> Iterator[Cause]:
     """Operations, groups, versions, resources, scope."""
     operations = rule.get("operations") or []
     if not operations:
-        yield problems.required(f"{field}.operations")
+        yield api_errors.required(f"{field}.operations")
     if len(operations) > 1 and "*" in operations:
         why = "if '*' is present, must not specify other operations"
-        yield problems.invalid_value(f"{field}.operations", operations, why)
+        yield api_errors.invalid_value(f"{field}.operations", operations, why)
     for index, operation in enumerate(operations):
         if operation not in _OPERATIONS:
-            yield problems.unsupported(f"{field}.operations[{index}]", operation, _OPERATIONS)
+            yield api_errors.unsupported(f"{field}.operations[{index}]", operation, _OPERATIONS)
     for key, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         yield from _alone(rule.get(key) or [], f"{field}.{key}", what)
     for index, version in enumerate(rule.get("apiVersions") or ()):
         if not version:
-            yield problems.required(f"{field}.apiVersions[{index}]")
+            yield api_errors.required(f"{field}.apiVersions[{index}]")
     yield from _resources(rule.get("resources") or [], f"{field}.resources")
     if rule.get("scope") is not None and rule["scope"] not in _SCOPES:
-        yield problems.unsupported(f"{field}.scope", rule["scope"], _SCOPES)
+        yield api_errors.unsupported(f"{field}.scope", rule["scope"], _SCOPES)
 
 
 def _alone(values: Sequence[str], field: str, what: str) -> Iterator[Cause]:
     """Some, or a wildcard for all of them."""
     if not values:
-        yield problems.required(field)
+        yield api_errors.required(field)
     if len(values) > 1 and "*" in values:
-        yield problems.invalid_value(field, list(values), f"if '*' is present, must not specify other {what}")
+        yield api_errors.invalid_value(field, list(values), f"if '*' is present, must not specify other {what}")
 
 
 def _resources(resources: Sequence[str], field: str) -> Iterator[Cause]:
     if not resources:
-        yield problems.required(field)
+        yield api_errors.required(field)
     yield from _subresources(resources, field)
     if len(resources) > 1 and "*/*" in resources:
-        yield problems.invalid_value(field, list(resources), "if '*/*' is present, must not specify other resources")
+        yield api_errors.invalid_value(field, list(resources), "if '*/*' is present, must not specify other resources")
     if "*" in resources and any("/" not in text and text not in ("", "*") for text in resources):
         why = "if '*' is present, must not specify other resources without subresources"
-        yield problems.invalid_value(field, list(resources), why)
+        yield api_errors.invalid_value(field, list(resources), why)
 
 
 def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
@@ -63,13 +63,13 @@ def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
         at = f"{field}[{index}]"
         resource, slash, sub = text.partition("/")
         if not text:
-            yield problems.required(at)
+            yield api_errors.required(at)
         if not slash:
             continue
         if resource in whole:
-            yield problems.invalid_value(at, text, f"if '{resource}/*' is present, must not specify {text}")
+            yield api_errors.invalid_value(at, text, f"if '{resource}/*' is present, must not specify {text}")
         if sub in everywhere:
-            yield problems.invalid_value(at, text, f"if '*/{sub}' is present, must not specify {text}")
+            yield api_errors.invalid_value(at, text, f"if '*/{sub}' is present, must not specify {text}")
         if sub == "*":
             whole.add(resource)
         if resource == "*":
@@ -87,11 +87,11 @@ def validate_conditions(conditions: Sequence[Tree], field: str, *, params: bool 
         at, name = f"{field}[{index}]", condition.get("name") or ""
         yield from _condition(str(condition.get("expression") or ""), f"{at}.expression", params=params)
         if not name:
-            yield problems.required(f"{at}.name")
+            yield api_errors.required(f"{at}.name")
             continue
-        yield from rules.each(names.qualified_name(name), name, f"{at}.name")
+        yield from rules.each(validation.qualified_name(name), name, f"{at}.name")
         if name in seen:
-            yield problems.duplicate(f"{at}.name", name)
+            yield api_errors.duplicate(f"{at}.name", name)
         seen.add(name)
 
 
@@ -99,8 +99,8 @@ def _condition(expression: str, field: str, *, params: bool) -> Iterator[Cause]:
     from opsdk.apiserver.expressions.admission import compile_condition  # noqa: PLC0415 - CEL takes long to load
 
     if not expression.strip():
-        yield problems.required(field)
+        yield api_errors.required(field)
         return
     found = compile_condition(expression.strip(), params=params)
     if isinstance(found, str):
-        yield problems.invalid_value(field, expression.strip(), found)
+        yield api_errors.invalid_value(field, expression.strip(), found)

@@ -7,8 +7,8 @@ from typing import Final
 
 from envtest.kinds import rules
 from envtest.kinds.selector_rules import check_label_selector
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -43,14 +43,14 @@ def validate_affinity(affinity: Tree, path: str) -> Iterator[Cause]:
 
 def _weight(term: Tree, path: str) -> Iterator[Cause]:
     if not 1 <= term.get("weight", 0) <= 100:
-        yield problems.invalid_value(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100")
+        yield api_errors.invalid_value(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100")
 
 
 def validate_node_selector(selector: Tree, path: str) -> Iterator[Cause]:
     """Terms, one of which a node must fulfil."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
-        yield problems.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
+        yield api_errors.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
     for index, term in enumerate(terms):
         yield from _node_term(term, f"{path}.nodeSelectorTerms[{index}]", values=True)
 
@@ -60,9 +60,9 @@ def _node_term(term: Tree, path: str, *, values: bool) -> Iterator[Cause]:
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         at, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
         yield from _operator(requirement, at)
-        yield from rules.each(names.qualified_name(key), key, f"{at}.key")
+        yield from rules.each(validation.qualified_name(key), key, f"{at}.key")
         for number, value in enumerate(requirement.get("values") or () if values else ()):
-            yield from rules.each(names.label_value(value), value, f"{at}.values[{number}]")
+            yield from rules.each(validation.label_value(value), value, f"{at}.values[{number}]")
     for index, requirement in enumerate(term.get("matchFields") or ()):
         yield from _field(requirement, f"{path}.matchFields[{index}]")
 
@@ -70,12 +70,12 @@ def _node_term(term: Tree, path: str, *, values: bool) -> Iterator[Cause]:
 def _field(requirement: Tree, path: str) -> Iterator[Cause]:
     operator, key, values = requirement.get("operator", ""), requirement.get("key", ""), requirement.get("values") or ()
     if operator not in ("In", "NotIn"):
-        yield problems.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+        yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
     elif len(values) != 1:
         text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        yield problems.required(f"{path}.values", text)
+        yield api_errors.required(f"{path}.values", text)
     if key != "metadata.name":
-        yield problems.invalid_value(f"{path}.key", key, "not a valid field selector key")
+        yield api_errors.invalid_value(f"{path}.key", key, "not a valid field selector key")
         return
     for number, value in enumerate(values):
         yield from rules.subdomain(value, f"{path}.values[{number}]")
@@ -85,16 +85,18 @@ def _operator(requirement: Tree, path: str) -> Iterator[Cause]:
     operator, values = requirement.get("operator", ""), requirement.get("values") or []
     if operator in ("In", "NotIn"):
         if not values:
-            yield problems.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            yield api_errors.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield problems.not_allowed(f"{path}.values", text)
+            yield api_errors.not_allowed(f"{path}.values", text)
     elif operator in ("Gt", "Lt"):
         if len(values) != 1:
-            yield problems.required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+            yield api_errors.required(
+                f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            )
     else:
-        yield problems.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+        yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
 
 
 # ------------------------------------------------------------------ other pods
@@ -106,8 +108,8 @@ def _pod_term(term: Tree, path: str) -> Iterator[Cause]:
     yield from _label_keys(term, path)
     key = term.get("topologyKey", "")
     if not key:
-        yield problems.required(f"{path}.topologyKey", "can not be empty")
-    yield from rules.each(names.qualified_name(key), key, f"{path}.topologyKey")
+        yield api_errors.required(f"{path}.topologyKey", "can not be empty")
+    yield from rules.each(validation.qualified_name(key), key, f"{path}.topologyKey")
 
 
 def _label_keys(term: Tree, path: str) -> Iterator[Cause]:
@@ -116,17 +118,17 @@ def _label_keys(term: Tree, path: str) -> Iterator[Cause]:
     causes = list[Cause]()
     for name, keys in found.items():
         if keys and term.get("labelSelector") is None:
-            causes.append(problems.not_allowed(f"{path}.{name}", _NO_SELECTOR))
+            causes.append(api_errors.not_allowed(f"{path}.{name}", _NO_SELECTOR))
             continue
         for index, key in enumerate(keys):
-            causes.extend(rules.each(names.qualified_name(key), key, f"{path}.{name}[{index}]"))
+            causes.extend(rules.each(validation.qualified_name(key), key, f"{path}.{name}[{index}]"))
     yield from causes
     if causes:
         return
     for index, key in enumerate(found["matchLabelKeys"]):
         if key in found["mismatchLabelKeys"]:
             text = "exists in both matchLabelKeys and mismatchLabelKeys"
-            yield problems.invalid_value(f"{path}.matchLabelKeys[{index}]", key, text)
+            yield api_errors.invalid_value(f"{path}.matchLabelKeys[{index}]", key, text)
 
 
 # ------------------------------------------------------------------ spreading
@@ -137,16 +139,16 @@ def validate_spread(constraints: Sequence[Tree], path: str) -> Iterator[Cause]:
         at, (key, when) = f"{path}[{index}]", pairs[index]
         skew = constraint.get("maxSkew") or 0
         if skew <= 0:
-            yield problems.invalid_value(f"{at}.maxSkew", skew, _POSITIVE)
+            yield api_errors.invalid_value(f"{at}.maxSkew", skew, _POSITIVE)
         if not key:
-            yield problems.required(f"{at}.topologyKey", "can not be empty")
+            yield api_errors.required(f"{at}.topologyKey", "can not be empty")
         else:
-            yield from rules.each(names.qualified_name(key), key, f"{at}.topologyKey")
+            yield from rules.each(validation.qualified_name(key), key, f"{at}.topologyKey")
         if when not in _WHEN:
-            yield problems.unsupported(f"{at}.whenUnsatisfiable", when, _WHEN)
+            yield api_errors.unsupported(f"{at}.whenUnsatisfiable", when, _WHEN)
         # The first of two that are alike is the one that is named.
         if pairs[index] in pairs[index + 1 :]:
-            yield problems.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
+            yield api_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
         yield from _domains(constraint, at)
         yield from _spread_keys(constraint, at)
         yield from check_label_selector(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
@@ -156,18 +158,18 @@ def _domains(constraint: Tree, path: str) -> Iterator[Cause]:
     domains, when = constraint.get("minDomains"), constraint.get("whenUnsatisfiable", "")
     if domains is not None:
         if domains <= 0:
-            yield problems.invalid_value(f"{path}.minDomains", domains, _POSITIVE)
+            yield api_errors.invalid_value(f"{path}.minDomains", domains, _POSITIVE)
         if when != "DoNotSchedule":
             text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
-            yield problems.invalid_value(f"{path}.minDomains", domains, text)
+            yield api_errors.invalid_value(f"{path}.minDomains", domains, text)
     for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if constraint.get(key) is not None and constraint[key] not in _INCLUSIONS:
-            yield problems.unsupported(f"{path}.{key}", constraint[key], _INCLUSIONS)
+            yield api_errors.unsupported(f"{path}.{key}", constraint[key], _INCLUSIONS)
 
 
 def _spread_keys(constraint: Tree, path: str) -> Iterator[Cause]:
     keys, at = constraint.get("matchLabelKeys") or [], f"{path}.matchLabelKeys"
     if keys and constraint.get("labelSelector") is None:
-        yield problems.not_allowed(at, _NO_SELECTOR)
+        yield api_errors.not_allowed(at, _NO_SELECTOR)
     for index, key in enumerate(keys):
-        yield from rules.each(names.qualified_name(key), key, f"{at}[{index}]")
+        yield from rules.each(validation.qualified_name(key), key, f"{at}[{index}]")

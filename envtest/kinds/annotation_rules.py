@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from envtest.kinds import rules
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -24,9 +24,9 @@ def validate_pod_annotations(notes: Mapping[str, str], spec: Tree, path: str) ->
     """What is wrong with the annotations of a pod or of a template, which stand under `path`."""
     if MIRROR in notes and not spec.get("nodeName"):
         text = "must set spec.nodeName if mirror pod annotation is set"
-        yield problems.invalid_value(f"{path}[{MIRROR}]", notes[MIRROR], text)
+        yield api_errors.invalid_value(f"{path}[{MIRROR}]", notes[MIRROR], text)
     if _COST in notes and not _fits(notes[_COST]):
-        yield problems.invalid_value(f"{path}[{_COST}]", notes[_COST], "must be a 32bit integer")
+        yield api_errors.invalid_value(f"{path}[{_COST}]", notes[_COST], "must be a 32bit integer")
     for key in sorted(notes):
         if key == _SECCOMP_POD or key.startswith(_SECCOMP):
             yield from _seccomp(notes[key], f"{path}.{key}")
@@ -46,15 +46,15 @@ def _seccomp(profile: str, path: str) -> Iterator[Cause]:
     if profile.startswith(_LOCAL):
         yield from rules.inside(profile.removeprefix(_LOCAL), path)
     else:
-        yield problems.invalid_value(path, profile, "must be a valid seccomp profile")
+        yield api_errors.invalid_value(path, profile, "must be a valid seccomp profile")
 
 
 def _apparmor(key: str, profile: str, names: set[str], path: str) -> Iterator[Cause]:
     name = key.removeprefix(APPARMOR)
     if name not in names:
-        yield problems.invalid_value(path, name, "container not found")
+        yield api_errors.invalid_value(path, name, "container not found")
     if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCAL):
-        yield problems.invalid_value(path, profile, f"invalid AppArmor profile name: {problems.quoted(profile)}")
+        yield api_errors.invalid_value(path, profile, f"invalid AppArmor profile name: {api_errors.quoted(profile)}")
 
 
 def validate_annotations_update(now: Mapping[str, str], before: Mapping[str, str], path: str) -> Iterator[Cause]:
@@ -62,11 +62,11 @@ def validate_annotations_update(now: Mapping[str, str], before: Mapping[str, str
     for key in sorted(before):
         word = _fixed(key)
         if word and now.get(key, "") != before[key]:
-            yield problems.not_allowed(f"{path}[{key}]", f"may not remove or update {word}")
+            yield api_errors.not_allowed(f"{path}[{key}]", f"may not remove or update {word}")
     for key in sorted(now.keys() - before.keys()):
         word = _fixed(key)
         if word:
-            yield problems.not_allowed(f"{path}[{key}]", f"may not add {word}")
+            yield api_errors.not_allowed(f"{path}[{key}]", f"may not add {word}")
 
 
 def _fixed(key: str) -> str:

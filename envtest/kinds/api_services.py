@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from envtest.kinds.base import TableStrategy
-from opsdk.apiserver import problems
-from opsdk.apiserver.aggregator.services import local_status
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.aggregator.api_services import local_status
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -29,7 +29,7 @@ class ApiServiceStrategy(TableStrategy):
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """What may stand in a path; `validate` knows what else."""
-        return names.path_segment(name, prefix=prefix)
+        return validation.path_segment(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """The status is the server's."""
@@ -44,7 +44,7 @@ class ApiServiceStrategy(TableStrategy):
         """Conditions are true, false or unknown."""
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return [
-            problems.unsupported(f"status.conditions[{index}].status", found.get("status") or "", sorted(_STATUSES))
+            api_errors.unsupported(f"status.conditions[{index}].status", found.get("status") or "", sorted(_STATUSES))
             for index, found in enumerate(conditions)
             if found.get("status") not in _STATUSES
         ]
@@ -60,23 +60,23 @@ def _name(obj: Tree) -> Iterator[Cause]:
     wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
     for key in ("generateName", "name"):
         name = meta.get(key)
-        if name and name != wanted and not names.path_segment(name):
-            why = f'must be `spec.version+"."+spec.group`: {problems.quoted(wanted)}'
-            yield problems.invalid_value(f"metadata.{key}", name, why)
+        if name and name != wanted and not validation.path_segment(name):
+            why = f'must be `spec.version+"."+spec.group`: {api_errors.quoted(wanted)}'
+            yield api_errors.invalid_value(f"metadata.{key}", name, why)
 
 
 def _spec(spec: Tree) -> Iterator[Cause]:
     group, version = spec.get("group") or "", spec.get("version") or ""
     if not group and version != "v1":
-        yield problems.required("spec.group", "only v1 may have an empty group and it better be legacy kube")
-    for why in names.dns_subdomain(group) if group else ():
-        yield problems.invalid_value("spec.group", group, why)
-    for why in names.dns_1035_label(version):
-        yield problems.invalid_value("spec.version", version, why)
+        yield api_errors.required("spec.group", "only v1 may have an empty group and it better be legacy kube")
+    for why in validation.dns_subdomain(group) if group else ():
+        yield api_errors.invalid_value("spec.group", group, why)
+    for why in validation.dns_1035_label(version):
+        yield api_errors.invalid_value("spec.version", version, why)
     for key, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
         number = spec.get(key) or 0
         if not 0 < number <= most:
-            yield problems.invalid_value(f"spec.{key}", number, f"must be positive and less than {most}")
+            yield api_errors.invalid_value(f"spec.{key}", number, f"must be positive and less than {most}")
     if spec.get("service") is None:
         yield from _local(spec)
     else:
@@ -87,20 +87,20 @@ def _local(spec: Tree) -> Iterator[Cause]:
     bundle = spec.get("caBundle")
     if bundle:
         size = f"{len(bundle.rstrip('=')) * 3 // 4} bytes"
-        yield problems.invalid_value("spec.caBundle", size, "local APIServices may not have a caBundle")
+        yield api_errors.invalid_value("spec.caBundle", size, "local APIServices may not have a caBundle")
     if spec.get("insecureSkipTLSVerify"):
         why = "local APIServices may not have insecureSkipTLSVerify"
-        yield problems.invalid_value("spec.insecureSkipTLSVerify", True, why)
+        yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, why)
 
 
 def _remote(spec: Tree) -> Iterator[Cause]:
     service = spec["service"]
     for key in ("namespace", "name"):
         if not service.get(key):
-            yield problems.required(f"spec.service.{key}")
+            yield api_errors.required(f"spec.service.{key}")
     port = service.get("port") or 0
     if not 1 <= port <= 65535:
         why = "port is not valid: must be between 1 and 65535, inclusive"
-        yield problems.invalid_value("spec.service.port", port, why)
+        yield api_errors.invalid_value("spec.service.port", port, why)
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
-        yield problems.invalid_value("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present")
+        yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from envtest.kinds import rules
 from envtest.kinds.resource_names import container_name
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -30,13 +30,13 @@ def validate_autoscaler(obj: Tree) -> Iterator[Cause]:
     low, high, metrics = spec.get("minReplicas"), spec.get("maxReplicas") or 0, spec.get("metrics") or ()
     if low is not None and low < 1:
         # Scaling to zero is behind a gate that is off.
-        yield problems.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1")
+        yield api_errors.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1")
     if high == 0:
-        yield problems.required("spec.maxReplicas", "must be set and greater than 0")
+        yield api_errors.required("spec.maxReplicas", "must be set and greater than 0")
     elif high < 1:
-        yield problems.invalid_value("spec.maxReplicas", high, "must be greater than or equal to 1")
+        yield api_errors.invalid_value("spec.maxReplicas", high, "must be greater than or equal to 1")
     if low is not None and high < low:
-        yield problems.invalid_value("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
+        yield api_errors.invalid_value("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
     yield from _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
     yield from _metrics(metrics, low)
     yield from _behavior(spec.get("behavior") or {}, "spec.behavior")
@@ -54,28 +54,28 @@ def _reference(ref: Tree, path: str, *, grouped: bool = True) -> Iterator[Cause]
     for key in ("kind", "name"):
         value = ref.get(key, "")
         if not value:
-            yield problems.required(f"{path}.{key}")
+            yield api_errors.required(f"{path}.{key}")
         else:
-            yield from rules.each(names.path_segment(value), value, f"{path}.{key}")
+            yield from rules.each(validation.path_segment(value), value, f"{path}.{key}")
     version = ref.get("apiVersion", "")
     if version.count("/") > 1:
-        yield problems.invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+        yield api_errors.invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
     elif grouped and not version.rpartition("/")[0] and (version, ref.get("kind")) != ("v1", "ReplicationController"):
-        yield problems.invalid_value(f"{path}.apiVersion", version, "apiVersion must specify API group")
+        yield api_errors.invalid_value(f"{path}.apiVersion", version, "apiVersion must specify API group")
 
 
 def _metrics(metrics: Sequence[Tree], low: int | None) -> Iterator[Cause]:
     for index, metric in enumerate(metrics):
         yield from _metric(metric, f"spec.metrics[{index}]")
     if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
-        yield problems.not_allowed("spec.metrics", _SCALE_TO_ZERO)
+        yield api_errors.not_allowed("spec.metrics", _SCALE_TO_ZERO)
 
 
 def _metric(metric: Tree, path: str) -> Iterator[Cause]:
     kind = metric.get("type", "")
-    unknown = problems.unsupported(f"{path}.type", kind, _TYPES)
+    unknown = api_errors.unsupported(f"{path}.type", kind, _TYPES)
     if not kind:
-        yield problems.required(f"{path}.type", "must specify a metric source type")
+        yield api_errors.required(f"{path}.type", "must specify a metric source type")
     if kind not in _SOURCES:
         yield unknown
     given = [(other, key) for other, key in _SOURCES.items() if metric.get(key) is not None]
@@ -85,10 +85,10 @@ def _metric(metric: Tree, path: str) -> Iterator[Cause]:
         # Looked at twice: as a word, and as the name of a part.
         yield unknown
     elif metric.get(_SOURCES[kind]) is None:
-        yield problems.required(f"{path}.{_SOURCES[kind]}", "must populate information for the given metric source")
+        yield api_errors.required(f"{path}.{_SOURCES[kind]}", "must populate information for the given metric source")
     for other, key in given if len(given) > 1 else ():
         if other != kind:
-            yield problems.not_allowed(f"{path}.{key}", "must populate the given metric source only")
+            yield api_errors.not_allowed(f"{path}.{key}", "must populate the given metric source only")
 
 
 def _source(kind: str, source: Tree, path: str) -> Iterator[Cause]:
@@ -105,9 +105,9 @@ def _source(kind: str, source: Tree, path: str) -> Iterator[Cause]:
             yield from _reference(source.get("describedObject") or {}, f"{path}.describedObject", grouped=False)
         name = (source.get("metric") or {}).get("name", "")
         if not name:
-            yield problems.required(f"{path}.metric.name", "must specify a metric name")
+            yield api_errors.required(f"{path}.metric.name", "must specify a metric name")
         else:
-            yield from rules.each(names.path_segment(name), name, f"{path}.metric.name")
+            yield from rules.each(validation.path_segment(name), name, f"{path}.metric.name")
         yield from _target(target, f"{path}.target")
     yield from _amounts(kind, target, f"{path}.target")
 
@@ -115,16 +115,16 @@ def _source(kind: str, source: Tree, path: str) -> Iterator[Cause]:
 def _target(target: Tree, path: str) -> Iterator[Cause]:
     kind = target.get("type", "")
     if not kind:
-        yield problems.required(f"{path}.type", "must specify a metric target type")
+        yield api_errors.required(f"{path}.type", "must specify a metric target type")
     if kind not in ("Utilization", "Value", "AverageValue"):
         text = "must be either Utilization, Value, or AverageValue"
-        yield problems.invalid_value(f"{path}.type", kind, text)
+        yield api_errors.invalid_value(f"{path}.type", kind, text)
     for key in ("value", "averageValue"):
         if target.get(key) is not None and Quantity(target[key]) <= Quantity("0"):
-            yield problems.invalid_value(f"{path}.{key}", target[key], "must be positive")
+            yield api_errors.invalid_value(f"{path}.{key}", target[key], "must be positive")
     share = target.get("averageUtilization")
     if share is not None and share < 1:
-        yield problems.invalid_value(f"{path}.averageUtilization", share, "must be greater than 0")
+        yield api_errors.invalid_value(f"{path}.averageUtilization", share, "must be greater than 0")
 
 
 def _amounts(kind: str, target: Tree, path: str) -> Iterator[Cause]:
@@ -132,24 +132,24 @@ def _amounts(kind: str, target: Tree, path: str) -> Iterator[Cause]:
     value, average, share = (target.get(key) for key in ("value", "averageValue", "averageUtilization"))
     if kind == "Pods":
         if average is None or Quantity(average) <= Quantity("0"):
-            yield problems.required(f"{path}.averageValue", "must specify a positive target averageValue")
+            yield api_errors.required(f"{path}.averageValue", "must specify a positive target averageValue")
     elif kind == "Object":
         if value is None and average is None:
-            yield problems.required(f"{path}.averageValue", "must set either a target value or averageValue")
+            yield api_errors.required(f"{path}.averageValue", "must set either a target value or averageValue")
     elif kind == "External":
         if value is None and average is None:
             text = "must set either a target value for metric or a per-pod target"
-            yield problems.required(f"{path}.averageValue", text)
+            yield api_errors.required(f"{path}.averageValue", text)
         if value is not None and average is not None:
             text = "may not set both a target value for metric and a per-pod target"
-            yield problems.not_allowed(f"{path}.value", text)
+            yield api_errors.not_allowed(f"{path}.value", text)
     else:
         if share is None and average is None:
             text = "must set either a target raw value or a target utilization"
-            yield problems.required(f"{path}.averageUtilization", text)
+            yield api_errors.required(f"{path}.averageUtilization", text)
         if share is not None and average is not None:
             text = "may not set both a target raw value and a target utilization"
-            yield problems.not_allowed(f"{path}.averageValue", text)
+            yield api_errors.not_allowed(f"{path}.averageValue", text)
 
 
 def _behavior(behavior: Tree, path: str) -> Iterator[Cause]:
@@ -160,29 +160,29 @@ def _behavior(behavior: Tree, path: str) -> Iterator[Cause]:
         at = f"{path}.{direction}"
         window = rule.get("stabilizationWindowSeconds")
         if window is not None and window < 0:
-            yield problems.invalid_value(
+            yield api_errors.invalid_value(
                 f"{at}.stabilizationWindowSeconds", window, "must be greater than or equal to zero"
             )
         if window is not None and window > 3600:
             text = "must be less than or equal to 3600"
-            yield problems.invalid_value(f"{at}.stabilizationWindowSeconds", window, text)
+            yield api_errors.invalid_value(f"{at}.stabilizationWindowSeconds", window, text)
         if rule.get("selectPolicy") not in (None, "Max", "Min", "Disabled"):
-            yield problems.unsupported(f"{at}.selectPolicy", rule["selectPolicy"], ("Disabled", "Max", "Min"))
+            yield api_errors.unsupported(f"{at}.selectPolicy", rule["selectPolicy"], ("Disabled", "Max", "Min"))
         if not rule.get("policies"):
-            yield problems.required(f"{at}.policies", "must specify at least one Policy")
+            yield api_errors.required(f"{at}.policies", "must specify at least one Policy")
         for index, policy in enumerate(rule.get("policies") or ()):
             yield from _policy(policy, f"{at}.policies[{index}]")
         tolerance = rule.get("tolerance")
         if tolerance is not None and Quantity(str(tolerance)) < Quantity("0"):
-            yield problems.invalid_value(f"{at}.tolerance", tolerance, rules.NOT_NEGATIVE)
+            yield api_errors.invalid_value(f"{at}.tolerance", tolerance, rules.NOT_NEGATIVE)
 
 
 def _policy(policy: Tree, path: str) -> Iterator[Cause]:
     if policy.get("type") not in ("Pods", "Percent"):
-        yield problems.unsupported(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
+        yield api_errors.unsupported(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
     for key in ("value", "periodSeconds"):
         if (policy.get(key) or 0) <= 0:
-            yield problems.invalid_value(f"{path}.{key}", policy.get(key) or 0, "must be greater than zero")
+            yield api_errors.invalid_value(f"{path}.{key}", policy.get(key) or 0, "must be greater than zero")
     if (policy.get("periodSeconds") or 0) > 1800:
         text = "must be less than or equal to 1800"
-        yield problems.invalid_value(f"{path}.periodSeconds", policy["periodSeconds"], text)
+        yield api_errors.invalid_value(f"{path}.periodSeconds", policy["periodSeconds"], text)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.tree.go_text import go_json
+from opsdk.structured_merge.go_format import go_json
 
 OLD: Final = "autoscaling/v1"
 _KEPT: Final = "autoscaling/v2"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from envtest.kinds.arrange import Arrange, arranger
 from envtest.kinds.pod_preparation import drop_disabled
 from envtest.tables.load import Row, types
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import FieldGetter, HasStatusRules
 from opsdk.apiserver.storage.ports import Tree
@@ -86,7 +86,7 @@ class TableStrategy(HasStatusRules):
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Subdomains, or path segments for roles."""
-        rule = names.path_segment if self.info.resource in _PATH_NAMES else names.dns_subdomain
+        rule = validation.path_segment if self.info.resource in _PATH_NAMES else validation.dns_subdomain
         return rule(name, prefix=prefix)
 
     def arrange(self, obj: Tree) -> Tree:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from envtest.kinds.workload_rules import selects
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import ListQuery
+from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import ApiError, Cause, Details, TooManyRequestsError
 
 _BUDGETS = ResourceInfo(
@@ -56,7 +56,7 @@ def _spend(budget: Tree, pod: str, stamp: str) -> None:
         raise _refused(f"The disruption budget {name} is still being processed by the server.", wait=10)
     allowed = status.get("disruptionsAllowed", 0)
     if allowed < 0:
-        raise problems.forbidden(_BUDGETS, name, "pdb disruptions allowed is negative")
+        raise api_errors.forbidden(_BUDGETS, name, "pdb disruptions allowed is negative")
     if not allowed:
         raise _refused(_why(name, status))
     status["disruptionsAllowed"] = allowed - 1

@@ -8,11 +8,11 @@ from typing import Final
 from envtest.kinds import rules
 from envtest.kinds.go_form import CLAIM_SPEC, difference
 from envtest.kinds.selector_rules import check_label_selector
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause
 
 _ACCESS: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -33,16 +33,16 @@ def validate_access(modes: Sequence[str], path: str) -> Iterator[Cause]:
     """How a volume is used."""
     for mode in modes:
         if mode not in _ACCESS:
-            yield problems.unsupported(path, mode, _ACCESS)
+            yield api_errors.unsupported(path, mode, _ACCESS)
     if _ALONE in modes and len(modes) > 1:
-        yield problems.not_allowed(path, "may not use ReadWriteOncePod with other access modes")
+        yield api_errors.not_allowed(path, "may not use ReadWriteOncePod with other access modes")
 
 
 def validate_mode(spec: Tree, path: str) -> Iterator[Cause]:
     """Whether it has files."""
     mode = spec.get("volumeMode")
     if mode is not None and mode not in _MODES:
-        yield problems.unsupported(f"{path}.volumeMode", mode, _MODES)
+        yield api_errors.unsupported(f"{path}.volumeMode", mode, _MODES)
 
 
 # ------------------------------------------------------------------ claims
@@ -73,13 +73,13 @@ def validate_claim(obj: Tree) -> Iterator[Cause]:
 def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     """What is claimed."""
     if not spec.get("accessModes"):
-        yield problems.required(f"{path}.accessModes", "at least 1 access mode is required")
+        yield api_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
     if spec.get("selector") is not None:
         yield from check_label_selector(spec["selector"], f"{path}.selector")
     yield from validate_access(spec.get("accessModes") or (), f"{path}.accessModes")
     size = _requested(spec)
     if size is None:
-        yield problems.required(f"{path}.resources[storage]")
+        yield api_errors.required(f"{path}.resources[storage]")
     else:
         yield from rules.positive_amount(size, f"{path}.resources[storage]")
     if spec.get("storageClassName"):
@@ -98,7 +98,7 @@ def _same_source(spec: Tree, path: str) -> Iterator[Cause]:
     if old is not None and new is not None:
         shown = ({key: found.get(key) or "" for key in ("apiGroup", "kind", "name")} for found in (old, new))
         if next(shown) != next(shown):
-            yield problems.invalid_value(path, {}, "must match dataSourceRef")
+            yield api_errors.invalid_value(path, {}, "must match dataSourceRef")
 
 
 def _requested(spec: Tree) -> str | None:
@@ -111,7 +111,7 @@ def _source(source: Tree, path: str) -> Iterator[Cause]:
     yield from rules.needed(source.get("kind"), f"{path}.kind")
     if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        yield problems.invalid_value(path, source.get("kind", ""), text)
+        yield api_errors.invalid_value(path, source.get("kind", ""), text)
     if source.get("apiGroup"):
         yield from rules.subdomain(source["apiGroup"], f"{path}.apiGroup")
 
@@ -123,16 +123,16 @@ def validate_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
     if notes.get(_ANNOTATION, "") != noted.get(_ANNOTATION, "") and not _upgraded(obj, old):
         where = f"metadata.annotations.{_ANNOTATION}"
-        yield problems.invalid_value(where, notes.get(_ANNOTATION, ""), "field is immutable")
+        yield api_errors.invalid_value(where, notes.get(_ANNOTATION, ""), "field is immutable")
     now, was = _munged(obj, old)
     if now != was:
-        yield problems.not_allowed("spec", f"{_IMMUTABLE}\n{difference(CLAIM_SPEC, was, now)}")
+        yield api_errors.not_allowed("spec", f"{_IMMUTABLE}\n{difference(CLAIM_SPEC, was, now)}")
     new_size, old_size = _requested(spec), _requested(before)
     if new_size is not None and old_size is not None and Quantity(new_size) < Quantity(old_size):
         given = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
         if Quantity(new_size) <= Quantity(given):
             text = "field can not be less than status.capacity"
-            yield problems.not_allowed("spec.resources.requests.storage", text)
+            yield api_errors.not_allowed("spec.resources.requests.storage", text)
     yield from rules.unchanged(spec, before, "volumeMode", "volumeMode")
     yield from validate_attributes_kept(spec, before)
 
@@ -143,7 +143,7 @@ def validate_attributes_kept(spec: Tree, before: Tree) -> Iterator[Cause]:
     if now or before.get("volumeAttributesClassName") in (None, now):
         return
     word = "nil" if now is None else "an empty string"
-    yield problems.not_allowed(path, f"update from non-nil value to {word} is forbidden")
+    yield api_errors.not_allowed(path, f"update from non-nil value to {word} is forbidden")
 
 
 def validate_claim_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
@@ -154,18 +154,18 @@ def validate_claim_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG
     for name, word in sorted((status.get("allocatedResourceStatuses") or {}).items()):
         yield from _resource(name, "status.allocatedResourceStatus")
         if word not in _RESIZES:
-            yield problems.unsupported("status.allocatedResourceStatus", name, _RESIZES)
+            yield api_errors.unsupported("status.allocatedResourceStatus", name, _RESIZES)
     for name, amount in sorted((status.get("allocatedResources") or {}).items()):
         yield from _resource(name, "status.allocatedResources")
         yield from rules.basic_amount(amount, f"status.allocatedResources[{name}]")
 
 
 def _resource(name: str, path: str) -> Iterator[Cause]:
-    wrong = names.qualified_name(name)
+    wrong = validation.qualified_name(name)
     yield from rules.each(wrong, name, path)
     owner, slash, _ = name.partition("/")
     if not wrong and name != "storage" and (not slash or owner.endswith("kubernetes.io")):
-        yield problems.invalid_value(path, name, "not a valid resource name")
+        yield api_errors.invalid_value(path, name, "not a valid resource name")
 
 
 def _munged(obj: Tree, old: Tree) -> tuple[Tree, Tree]:

@@ -7,8 +7,8 @@ import binascii
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -20,7 +20,7 @@ def validate_client_config(config: Tree, field: str) -> Iterator[Cause]:
     """One of URL and Service, and rightly written."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
-        yield problems.required(field, "exactly one of url or service is required")
+        yield api_errors.required(field, "exactly one of url or service is required")
     elif url is not None:
         yield from _url(url, f"{field}.url")
     elif service is not None:
@@ -33,12 +33,12 @@ def _url(url: str, field: str) -> Iterator[Cause]:
         host = parsed.netloc.rpartition("@")[2]
         _ = parsed.port
     except ValueError as error:
-        yield problems.required(field, f'url must be a valid URL: parse "{url}": {error}{_FORM}')
+        yield api_errors.required(field, f'url must be a valid URL: parse "{url}": {error}{_FORM}')
         return
     if parsed.scheme != "https":
-        yield problems.invalid_value(field, parsed.scheme, f"'https' is the only allowed URL scheme{_FORM}")
+        yield api_errors.invalid_value(field, parsed.scheme, f"'https' is the only allowed URL scheme{_FORM}")
     if not host:
-        yield problems.invalid_value(field, host, f"host must be specified{_FORM}")
+        yield api_errors.invalid_value(field, host, f"host must be specified{_FORM}")
     user = parsed.netloc.rpartition("@")[0]
     for found, what in (
         (user, "user information is"),
@@ -46,20 +46,20 @@ def _url(url: str, field: str) -> Iterator[Cause]:
         (parsed.query, "query parameters are"),
     ):
         if found:
-            yield problems.invalid_value(field, found, f"{what} not permitted in the URL")
+            yield api_errors.invalid_value(field, found, f"{what} not permitted in the URL")
 
 
 def _service(service: Tree, field: str) -> Iterator[Cause]:
     for key in ("name", "namespace"):
         if not service.get(key):
-            yield problems.required(f"{field}.{key}")
+            yield api_errors.required(f"{field}.{key}")
     port = service.get("port", 443)
     if not 1 <= port <= 65535:
         why = "port is not valid: must be between 1 and 65535, inclusive"
-        yield problems.invalid_value(f"{field}.port", port, why)
+        yield api_errors.invalid_value(f"{field}.port", port, why)
     path = service.get("path")
     if path and path != "/":
-        yield from (problems.invalid_value(f"{field}.path", path, why) for why in _path_problems(path))
+        yield from (api_errors.invalid_value(f"{field}.path", path, why) for why in _path_problems(path))
 
 
 def _path_problems(path: str) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _path_problems(path: str) -> Iterator[str]:
         if not step:
             yield f"segment[{index}] may not be empty"
         else:
-            yield from (f"segment[{index}]: {why}" for why in names.dns_subdomain(step))
+            yield from (f"segment[{index}]: {why}" for why in validation.dns_subdomain(step))
 
 
 def validate_review_versions(
@@ -80,19 +80,19 @@ def validate_review_versions(
 ) -> Iterator[Cause]:
     """Labels, each once, one of them known (if `recognized`); `missing` says what to write where there are none."""
     if not versions:
-        yield problems.required(field, missing)
+        yield api_errors.required(field, missing)
         return
     seen: set[str] = set()
     for index, version in enumerate(versions):
         if version in seen:
-            yield problems.invalid_value(f"{field}[{index}]", version, "duplicate version")
+            yield api_errors.invalid_value(f"{field}[{index}]", version, "duplicate version")
             continue
         seen.add(version)
-        for why in names.dns_1035_label(version):
-            yield problems.invalid_value(f"{field}[{index}]", version, why)
+        for why in validation.dns_1035_label(version):
+            yield api_errors.invalid_value(f"{field}[{index}]", version, why)
     if recognized and not has_known_version(versions):
         why = f"must include at least one of {', '.join(_REVIEWS)}"
-        yield problems.invalid_value(field, list(versions), why)
+        yield api_errors.invalid_value(field, list(versions), why)
 
 
 def has_known_version(versions: Sequence[str] | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envtest.kinds import rules
 from envtest.kinds.selector_rules import check_label_selector
 from envtest.kinds.status_rules import validate_conditions
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -24,7 +24,7 @@ def validate_budget(obj: Tree) -> Iterator[Cause]:
             "MaxUnavailable": high,
             "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
         }
-        yield problems.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+        yield api_errors.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
     for key, value in (("minAvailable", low), ("maxUnavailable", high)):
         if value is not None:
             yield from rules.number_or_percent(value, f"spec.{key}")

@@ -10,9 +10,9 @@ from typing import Final
 from envtest.kinds import resource_names, rules
 from envtest.kinds.context_rules import validate_container_context
 from envtest.kinds.restart_rules import validate_restarts
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -77,14 +77,14 @@ def validate_containers(spec: Tree, path: str, around: Surroundings) -> Iterator
     found = spec.get("containers") or []
     where = f"{path}.containers"
     if not found:
-        yield problems.required(where)
+        yield api_errors.required(where)
         return
     seen: set[str] = set()
     for index, container in enumerate(found):
         at = f"{where}[{index}]"
         yield from _common(container, at, around)
         if container.get("name", "") in seen:
-            yield problems.duplicate(f"{at}.name", container.get("name", ""))
+            yield api_errors.duplicate(f"{at}.name", container.get("name", ""))
         seen.add(container.get("name", ""))
         yield from _life(container, at, around)
     yield from _host_ports(found, where)
@@ -97,7 +97,7 @@ def validate_init_containers(spec: Tree, path: str, around: Surroundings) -> Ite
         at, name = f"{path}.initContainers[{index}]", container.get("name", "")
         yield from _common(container, at, around)
         if name in seen:
-            yield problems.duplicate(f"{at}.name", name)
+            yield api_errors.duplicate(f"{at}.name", name)
         elif name:
             seen.add(name)
         yield from _host_ports([container], f"{path}.initContainers")
@@ -107,11 +107,11 @@ def validate_init_containers(spec: Tree, path: str, around: Surroundings) -> Ite
         for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if container.get(key) is not None:
                 text = "may not be set for init containers without restartPolicy=Always"
-                yield problems.not_allowed(f"{at}.{key}", text)
+                yield api_errors.not_allowed(f"{at}.{key}", text)
         for policy in container.get("resizePolicy") or ():
             if policy.get("restartPolicy") == "RestartContainer":
                 text = "must be 'NotRequired' for init containers without restartPolicy=Always"
-                yield problems.invalid_value(f"{at}.resizePolicy", policy["restartPolicy"], text)
+                yield api_errors.invalid_value(f"{at}.resizePolicy", policy["restartPolicy"], text)
 
 
 _EPHEMERAL_ORDER = (
@@ -130,42 +130,42 @@ def validate_ephemeral_containers(spec: Tree, path: str, around: Surroundings) -
         yield from validate_image(container, at)
         name, target = container.get("name", ""), container.get("targetContainerName", "")
         if name in seen:
-            yield problems.duplicate(f"{at}.name", name)
+            yield api_errors.duplicate(f"{at}.name", name)
         seen.add(name)
         if target and target not in others:
             yield not_found(f"{at}.targetContainerName", target)
         for key in _EPHEMERAL_ORDER:
             if container.get(key):
-                yield problems.not_allowed(f"{at}.{key}", _NOT_EPHEMERAL)
+                yield api_errors.not_allowed(f"{at}.{key}", _NOT_EPHEMERAL)
         for number, mount in enumerate(container.get("volumeMounts") or ()):
             for key in ("subPath", "subPathExpr"):
                 if mount.get(key):
-                    yield problems.not_allowed(f"{at}.volumeMounts[{number}].{key}", _NOT_EPHEMERAL)
+                    yield api_errors.not_allowed(f"{at}.volumeMounts[{number}].{key}", _NOT_EPHEMERAL)
 
 
 def validate_image(container: Tree, path: str) -> Iterator[Cause]:
     """What only pods see to: an image without spaces around it."""
     image = container.get("image", "")
     if image != image.strip():
-        yield problems.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
+        yield api_errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
 
 
 def not_found(path: str, name: str, why: str = "") -> Cause:
     """What is named is not there."""
     detail = f": {why}" if why else ""
-    return Cause(reason="FieldValueNotFound", message=f"Not found: {problems.quoted(name)}{detail}", field=path)
+    return Cause(reason="FieldValueNotFound", message=f"Not found: {api_errors.quoted(name)}{detail}", field=path)
 
 
 # ------------------------------------------------------------------ one container
 def _common(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
     name = container.get("name", "")
     if not name:
-        yield problems.required(f"{path}.name")
+        yield api_errors.required(f"{path}.name")
     else:
         yield from rules.label(name, f"{path}.name")
     image = container.get("image", "")
     if not image:
-        yield problems.required(f"{path}.image")
+        yield api_errors.required(f"{path}.image")
     policies = ("File", "FallbackToLogsOnError")
     policy = container.get("terminationMessagePolicy")
     yield from rules.one_of(policy, policies, f"{path}.terminationMessagePolicy")
@@ -190,14 +190,14 @@ def _ports(container: Tree, path: str) -> Iterator[Cause]:
             found = rules.port_name_problems(name)
             yield from rules.each(found, name, f"{at}.name")
             if not found and name in seen:
-                yield problems.duplicate(f"{at}.name", name)
+                yield api_errors.duplicate(f"{at}.name", name)
             if not found:
                 seen.add(name)
         number = port.get("containerPort") or 0
         if number:
             yield from rules.port_number(number, f"{at}.containerPort")
         else:
-            yield problems.required(f"{at}.containerPort")
+            yield api_errors.required(f"{at}.containerPort")
         if port.get("hostPort"):
             yield from rules.port_number(port["hostPort"], f"{at}.hostPort")
         yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{at}.protocol")
@@ -211,7 +211,7 @@ def _host_ports(containers: Sequence[Tree], path: str) -> Iterator[Cause]:
                 continue
             text = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
             if text in seen:
-                yield problems.duplicate(f"{path}[{index}].ports[{number}].hostPort", text)
+                yield api_errors.duplicate(f"{path}[{index}].ports[{number}].hostPort", text)
             seen.add(text)
 
 
@@ -220,9 +220,9 @@ def _environment(container: Tree, path: str) -> Iterator[Cause]:
     for index, variable in enumerate(container.get("env") or ()):
         at, name = f"{path}[{index}]", variable.get("name", "")
         if not name:
-            yield problems.required(f"{at}.name")
+            yield api_errors.required(f"{at}.name")
         elif _odd_name(name):
-            yield problems.invalid_value(f"{at}.name", name, _ENV_NAME)
+            yield api_errors.invalid_value(f"{at}.name", name, _ENV_NAME)
         source = variable.get("valueFrom")
         if source is not None:
             yield from _value_from(source, variable.get("value", ""), f"{at}.valueFrom")
@@ -238,7 +238,7 @@ def _value_from(source: Tree, value: str, path: str) -> Iterator[Cause]:
             yield from rules.needed(source[key].get("name"), f"{path}.{key}.name")
             wanted = source[key].get("key", "")
             if not wanted:
-                yield problems.required(f"{path}.{key}.key")
+                yield api_errors.required(f"{path}.{key}.key")
             else:
                 yield from rules.each(rules.config_key_problems(wanted), wanted, f"{path}.{key}.key")
     if source.get("fileKeyRef") is not None:
@@ -246,23 +246,23 @@ def _value_from(source: Tree, value: str, path: str) -> Iterator[Cause]:
     count = len([key for key, part in source.items() if part is not None])
     if not count:
         text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        yield problems.invalid_value(path, "", text)
+        yield api_errors.invalid_value(path, "", text)
     elif value:
-        yield problems.invalid_value(path, "", "may not be specified when `value` is not empty")
+        yield api_errors.invalid_value(path, "", "may not be specified when `value` is not empty")
     elif count > 1:
-        yield problems.invalid_value(path, "", "may not have more than one field specified at a time")
+        yield api_errors.invalid_value(path, "", "may not have more than one field specified at a time")
 
 
 def _file_key(ref: Tree, path: str) -> Iterator[Cause]:
     """A variable in a file of a volume."""
     key = ref.get("key", "")
     if not key:
-        yield problems.required(f"{path}.key")
+        yield api_errors.required(f"{path}.key")
     elif _odd_name(key):
-        yield problems.invalid_value(f"{path}.key", key, _ENV_NAME)
+        yield api_errors.invalid_value(f"{path}.key", key, _ENV_NAME)
     yield from rules.needed(ref.get("volumeName"), f"{path}.volumeName")
     if not ref.get("path"):
-        yield problems.required(f"{path}.path")
+        yield api_errors.required(f"{path}.path")
     else:
         yield from rules.file_in_volume(ref["path"], f"{path}.path")
 
@@ -275,12 +275,12 @@ def validate_field_ref(ref: Tree, path: str, allowed: Sequence[str]) -> Iterator
     """A field of the pod itself."""
     target = ref.get("fieldPath", "")
     if not ref.get("apiVersion"):
-        yield problems.required(f"{path}.apiVersion")
+        yield api_errors.required(f"{path}.apiVersion")
     elif not target:
-        yield problems.required(f"{path}.fieldPath")
+        yield api_errors.required(f"{path}.fieldPath")
     elif ref["apiVersion"] != "v1":
         text = f"error converting fieldPath: unsupported pod version: {ref['apiVersion']}"
-        yield problems.invalid_value(f"{path}.fieldPath", target, text)
+        yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
     else:
         yield from _field_path(target, path, allowed)
 
@@ -291,26 +291,26 @@ def _field_path(target: str, path: str, allowed: Sequence[str]) -> Iterator[Caus
         key = key.removesuffix("']")
         if base not in ("metadata.annotations", "metadata.labels"):
             text = f"error converting fieldPath: field label does not support subscript: {target}"
-            yield problems.invalid_value(f"{path}.fieldPath", target, text)
+            yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
             return
         shown = key.lower() if base == "metadata.annotations" else key
-        yield from rules.each(names.qualified_name(shown), key, path)
+        yield from rules.each(validation.qualified_name(shown), key, path)
     elif target not in _KNOWN_FIELDS:
         text = f"error converting fieldPath: field label not supported: {target}"
-        yield problems.invalid_value(f"{path}.fieldPath", target, text)
+        yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
     elif (shown := "spec.nodeName" if target == "spec.host" else target) not in allowed:
-        yield problems.unsupported(f"{path}.fieldPath", shown, allowed)
+        yield api_errors.unsupported(f"{path}.fieldPath", shown, allowed)
 
 
 def validate_resource_ref(ref: Tree, path: str, *, in_volume: bool) -> Iterator[Cause]:
     """An amount of a container's resources."""
     resource = ref.get("resource", "")
     if in_volume and not ref.get("containerName"):
-        yield problems.required(f"{path}.containerName")
+        yield api_errors.required(f"{path}.containerName")
     elif not resource:
-        yield problems.required(f"{path}.resource")
+        yield api_errors.required(f"{path}.resource")
     elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
-        yield problems.unsupported(f"{path}.resource", resource, _MEASURED)
+        yield api_errors.unsupported(f"{path}.resource", resource, _MEASURED)
     yield from _divisor(resource, str(ref.get("divisor", "0")), f"{path}.divisor")
 
 
@@ -321,21 +321,21 @@ def _divisor(resource: str, divisor: str, path: str) -> Iterator[Cause]:
     if divisor != "0" and found is not None and divisor not in found[0]:
         units = (" and " if len(found[0]) == 2 else ", ").join(found[0])
         text = f"only divisor's values {units} are supported with the {found[1]} resource"
-        yield problems.invalid_value(path, resource, text)
+        yield api_errors.invalid_value(path, resource, text)
 
 
 def _environment_from(container: Tree, path: str) -> Iterator[Cause]:
     for index, source in enumerate(container.get("envFrom") or ()):
         at, prefix = f"{path}[{index}]", source.get("prefix", "")
         if _odd_name(prefix):
-            yield problems.invalid_value(f"{at}.prefix", prefix, _ENV_NAME)
+            yield api_errors.invalid_value(f"{at}.prefix", prefix, _ENV_NAME)
         refs = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
         for key in refs:
             yield from rules.needed(source[key].get("name"), f"{at}.{key}.name")
         if not refs:
-            yield problems.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
+            yield api_errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(refs) > 1:
-            yield problems.invalid_value(path, "", "may not have more than one field specified at a time")
+            yield api_errors.invalid_value(path, "", "may not have more than one field specified at a time")
 
 
 # ------------------------------------------------------------------ mounts
@@ -349,13 +349,13 @@ def _mounts(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator
             yield not_found(f"{at}.name", name)
         yield from rules.needed(target, f"{at}.mountPath")
         if target in seen:
-            yield problems.invalid_value(f"{at}.mountPath", target, "must be unique")
+            yield api_errors.invalid_value(f"{at}.mountPath", target, "must be unique")
         seen.add(target)
         if any(d.get("name") == name for d in devices):
-            yield problems.invalid_value(f"{at}.name", name, "must not already exist in volumeDevices")
+            yield api_errors.invalid_value(f"{at}.name", name, "must not already exist in volumeDevices")
         if any(d.get("devicePath") == target for d in devices):
             text = "must not already exist as a path in volumeDevices"
-            yield problems.invalid_value(f"{at}.mountPath", target, text)
+            yield api_errors.invalid_value(f"{at}.mountPath", target, text)
         # Some messages do not say which of the mounts it is.
         yield from _sub_paths(mount, path, at)
         yield from _propagation(mount.get("mountPropagation"), container, f"{path}.mountPropagation")
@@ -368,30 +368,30 @@ def _sub_paths(mount: Tree, path: str, at: str) -> Iterator[Cause]:
     if mount.get("subPathExpr"):
         if mount.get("subPath"):
             text = "subPathExpr and subPath are mutually exclusive"
-            yield problems.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], text)
+            yield api_errors.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], text)
         yield from rules.inside(mount["subPathExpr"], f"{path}.subPathExpr")
 
 
 def _read_only(mount: Tree, path: str) -> Iterator[Cause]:
     mode = mount.get("recursiveReadOnly")
     if mode is not None and mode not in _RECURSIVE:
-        yield problems.unsupported(path, mode, _RECURSIVE)
+        yield api_errors.unsupported(path, mode, _RECURSIVE)
     if mode not in ("Enabled", "IfPossible"):
         return
     if not mount.get("readOnly"):
-        yield problems.not_allowed(path, "may only be specified when readOnly is true")
+        yield api_errors.not_allowed(path, "may only be specified when readOnly is true")
     if mount.get("mountPropagation") not in (None, "None"):
         text = "may only be specified when mountPropagation is None or not specified"
-        yield problems.not_allowed(path, text)
+        yield api_errors.not_allowed(path, text)
 
 
 def _propagation(value: str | None, container: Tree, path: str) -> Iterator[Cause]:
     if value is None:
         return
     if value not in _PROPAGATIONS:
-        yield problems.unsupported(path, value, _PROPAGATIONS)
+        yield api_errors.unsupported(path, value, _PROPAGATIONS)
     elif value == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
-        yield problems.not_allowed(path, "Bidirectional mount propagation is available only to privileged containers")
+        yield api_errors.not_allowed(path, "Bidirectional mount propagation is available only to privileged containers")
 
 
 def _devices(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator[Cause]:
@@ -401,17 +401,17 @@ def _devices(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterato
         at, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
         yield from rules.needed(name, f"{at}.name")
         if name in seen_names:
-            yield problems.invalid_value(f"{at}.name", name, "must be unique")
+            yield api_errors.invalid_value(f"{at}.name", name, "must be unique")
         if name not in volumes:
             yield not_found(f"{at}.name", name)
         elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
             text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            yield problems.invalid_value(f"{at}.name", name, text)
+            yield api_errors.invalid_value(f"{at}.name", name, text)
         yield from rules.needed(target, f"{at}.devicePath")
         if target in seen_paths:
-            yield problems.invalid_value(f"{at}.devicePath", target, "must be unique")
+            yield api_errors.invalid_value(f"{at}.devicePath", target, "must be unique")
         if ".." in target.split("/"):
-            yield problems.invalid_value(f"{at}.devicePath", target, "can not contain backsteps ('..')")
+            yield api_errors.invalid_value(f"{at}.devicePath", target, "can not contain backsteps ('..')")
         else:
             seen_paths.add(target)
         yield from _mounted(container, name, target, at)
@@ -422,10 +422,10 @@ def _mounted(container: Tree, name: str, target: str, path: str) -> Iterator[Cau
     """A device must not be a mount as well."""
     mounts = container.get("volumeMounts") or ()
     if any(m.get("name") == name for m in mounts):
-        yield problems.invalid_value(f"{path}.name", name, "must not already exist in volumeMounts")
+        yield api_errors.invalid_value(f"{path}.name", name, "must not already exist in volumeMounts")
     if any(m.get("mountPath") == target for m in mounts):
         text = "must not already exist as a path in volumeMounts"
-        yield problems.invalid_value(f"{path}.devicePath", target, text)
+        yield api_errors.invalid_value(f"{path}.devicePath", target, text)
 
 
 # ------------------------------------------------------------------ probes and hooks
@@ -443,9 +443,9 @@ def _life(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
         if key == "readinessProbe":
             if grace is not None:
                 text = "must not be set for readinessProbes"
-                yield problems.invalid_value(f"{path}.{key}.terminationGracePeriodSeconds", grace, text)
+                yield api_errors.invalid_value(f"{path}.{key}.terminationGracePeriodSeconds", grace, text)
         elif probe.get("successThreshold", 1) != 1:
-            yield problems.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
+            yield api_errors.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
 
 
 def _probe(probe: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
@@ -454,17 +454,17 @@ def _probe(probe: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
         yield from rules.not_negative(probe.get(key), f"{path}.{key}")
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None and grace <= 0:
-        yield problems.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
+        yield api_errors.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
 
 
 def _handler(handler: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
     found = [key for key in _HANDLERS if handler.get(key) is not None]
     if not found:
-        yield problems.required(path, "must specify a handler type")
+        yield api_errors.required(path, "must specify a handler type")
         return
     yield from _action(found[0], handler[found[0]], f"{path}.{found[0]}", around)
     for key in found[1:]:
-        yield problems.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
+        yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
 
 
 def _action(key: str, action: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
@@ -481,7 +481,7 @@ def _action(key: str, action: Tree, path: str, around: Surroundings) -> Iterator
             seconds = action.get("seconds", 0)
             if seconds < 0 or seconds > around.grace:
                 text = f"must be non-negative and less than terminationGracePeriodSeconds ({around.grace})"
-                yield problems.invalid_value(path, seconds, text)
+                yield api_errors.invalid_value(path, seconds, text)
         case _:
             yield from rules.port_or_name(action.get("port", 0), f"{path}.port")
 
@@ -497,11 +497,11 @@ def validate_resources(resources: Tree, path: str, *, claims: Sequence[str] = ()
         if name in limits:
             yield from _within(name, amount, limits[name], f"{path}.requests")
         elif not resource_names.overcommitted(name):
-            yield problems.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+            yield api_errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         yield from _pages(name, amount, f"{path}.requests[{name}]")
     huge = any(name.startswith(_HUGE) for name in (*limits, *requests))
     if huge and not {"cpu", "memory"} & {*limits, *requests}:
-        yield problems.not_allowed(path, "HugePages require cpu or memory")
+        yield api_errors.not_allowed(path, "HugePages require cpu or memory")
     yield from _claimed(resources.get("claims") or (), f"{path}.claims", claims)
 
 
@@ -519,14 +519,14 @@ def _pages(name: str, amount: str, path: str) -> Iterator[Cause]:
         return
     value = Quantity(amount).value
     if int(value) != value or int(value) % int(Quantity(size).value):
-        yield problems.invalid_value(path, amount, f"{amount} is not positive integer multiple of {name}")
+        yield api_errors.invalid_value(path, amount, f"{amount} is not positive integer multiple of {name}")
 
 
 def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
     if Quantity(amount) != Quantity(limit) and not resource_names.overcommitted(name):
-        yield problems.invalid_value(path, amount, f"must be equal to {name} limit of {limit}")
+        yield api_errors.invalid_value(path, amount, f"must be equal to {name} limit of {limit}")
     elif Quantity(amount) > Quantity(limit):
-        yield problems.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
+        yield api_errors.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
 
 
 def _claimed(found: Sequence[Tree], path: str, claims: Sequence[str]) -> Iterator[Cause]:
@@ -535,10 +535,10 @@ def _claimed(found: Sequence[Tree], path: str, claims: Sequence[str]) -> Iterato
     for index, claim in enumerate(found):
         at, name = f"{path}[{index}]", claim.get("name", "")
         if not name:
-            yield problems.required(at)
+            yield api_errors.required(at)
             continue
         if (name, claim.get("request", "")) in seen:
-            yield problems.duplicate(at, name)
+            yield api_errors.duplicate(at, name)
         seen.add((name, claim.get("request", "")))
         if name not in claims:
             listed = f": {', '.join(sorted(claims))}" if claims else " which is empty"
@@ -551,10 +551,10 @@ def _resizing(policies: Sequence[Tree], path: str, around: Surroundings) -> Iter
     for index, policy in enumerate(policies):
         name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
         if name in seen:
-            yield problems.duplicate(f"{path}[{index}]", name)
+            yield api_errors.duplicate(f"{path}[{index}]", name)
         seen.add(name)
         yield from rules.one_of(name, ("cpu", "memory"), path)
         yield from rules.one_of(restart, ("NotRequired", "RestartContainer"), path)
         if around.restart == "Never" and restart != "NotRequired":
             text = "must be 'NotRequired' when `restartPolicy` is 'Never'"
-            yield problems.invalid_value(path, restart, text)
+            yield api_errors.invalid_value(path, restart, text)

@@ -8,7 +8,7 @@ from typing import Final
 
 from envtest.kinds import rules
 from envtest.kinds.go_form import CORE, shown
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -37,7 +37,7 @@ def validate_pod_context(spec: Tree, path: str) -> Iterator[Cause]:
     yield from _word(context, "supplementalGroupsPolicy", ("Merge", "Strict"), at)
     if spec.get("hostPID") and spec.get("shareProcessNamespace"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
-        yield problems.invalid_value(f"{at}.shareProcessNamespace", True, text)
+        yield api_errors.invalid_value(f"{at}.shareProcessNamespace", True, text)
     yield from _sysctls(context.get("sysctls") or (), f"{at}.sysctls", spec)
     yield from _word(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), at)
     yield from _seccomp(context.get("seccompProfile"), f"{at}.seccompProfile")
@@ -48,7 +48,7 @@ def validate_pod_context(spec: Tree, path: str) -> Iterator[Cause]:
 
 def _word(tree: Tree, key: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
     if tree.get(key) is not None and tree[key] not in allowed:
-        yield problems.unsupported(f"{path}.{key}", tree[key], allowed)
+        yield api_errors.unsupported(f"{path}.{key}", tree[key], allowed)
 
 
 def _ids(context: Tree, path: str, keys: Sequence[str]) -> Iterator[Cause]:
@@ -65,12 +65,12 @@ def _sysctls(found: Sequence[Tree], path: str, spec: Tree) -> Iterator[Cause]:
     for index, item in enumerate(found):
         at, name = f"{path}[{index}].name", item.get("name", "")
         if not name:
-            yield problems.required(at)
+            yield api_errors.required(at)
         elif len(name) > 253 or not re.fullmatch(_SYSCTL, name):
             text = f"must have at most 253 characters and match regex {_SYSCTL}"
-            yield problems.invalid_value(at, name, text)
+            yield api_errors.invalid_value(at, name, text)
         elif name in seen:
-            yield problems.duplicate(at, name)
+            yield api_errors.duplicate(at, name)
         yield from _shared(name, at, spec)
         seen.add(name)
 
@@ -79,7 +79,7 @@ def _shared(name: str, path: str, spec: Tree) -> Iterator[Cause]:
     """The node's own settings are not for pods."""
     for key, prefixes in _HOST_SYSCTLS.items():
         if spec.get(key) and name.replace("/", ".").startswith(prefixes):
-            yield problems.invalid_value(path, name, f"may not be specified when '{key}' is true")
+            yield api_errors.invalid_value(path, name, f"may not be specified when '{key}' is true")
 
 
 # ------------------------------------------------------------------ containers
@@ -91,7 +91,7 @@ def validate_container_context(context: Tree | None, path: str, *, host_users: b
     yield from _word(context, "procMount", _PROC_MOUNTS, path)
     if host_users and context.get("procMount") == "Unmasked":
         text = "`hostUsers` must be false to use `Unmasked`"
-        yield problems.invalid_value(f"{path}.procMount", "Unmasked", text)
+        yield api_errors.invalid_value(f"{path}.procMount", "Unmasked", text)
     yield from _seccomp(context.get("seccompProfile"), f"{path}.seccompProfile")
     yield from _escalation(context, path)
     yield from _windows_options(context.get("windowsOptions"), f"{path}.windowsOptions")
@@ -104,11 +104,11 @@ def _escalation(context: Tree, path: str) -> Iterator[Cause]:
     value = shown(f"{CORE}SecurityContext", context)
     if context.get("privileged"):
         text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        yield problems.invalid_value(path, value, text)
+        yield api_errors.invalid_value(path, value, text)
     added = (context.get("capabilities") or {}).get("add") or ()
     if "CAP_SYS_ADMIN" in added:
         text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        yield problems.invalid_value(path, value, text)
+        yield api_errors.invalid_value(path, value, text)
 
 
 # ------------------------------------------------------------------ profiles of the kernel's two guards
@@ -120,9 +120,9 @@ def _seccomp(profile: Tree | None, path: str) -> Iterator[Cause]:
     if kind != "Localhost":
         if local is not None:
             shown = {"Type": kind, "LocalhostProfile": local}
-            yield problems.invalid_value(at, shown, "can only be set when seccomp type is Localhost")
+            yield api_errors.invalid_value(at, shown, "can only be set when seccomp type is Localhost")
     elif local is None:
-        yield problems.required(at, "must be set when seccomp type is Localhost")
+        yield api_errors.required(at, "must be set when seccomp type is Localhost")
     else:
         yield from rules.inside(local, at)
 
@@ -135,26 +135,26 @@ def _apparmor(profile: Tree | None, path: str) -> Iterator[Cause]:
     if kind == "Localhost":
         yield from _local(local, at)
     elif kind in _KINDS and local is not None:
-        yield problems.invalid_value(at, local, "can only be set when AppArmor type is Localhost")
+        yield api_errors.invalid_value(at, local, "can only be set when AppArmor type is Localhost")
 
 
 def _kind(kind: str, path: str, key: str) -> Iterator[Cause]:
     if not kind:
-        yield problems.required(path, f"type is required when {key} is set")
+        yield api_errors.required(path, f"type is required when {key} is set")
     elif kind not in _KINDS:
-        yield problems.unsupported(path, kind, _KINDS)
+        yield api_errors.unsupported(path, kind, _KINDS)
 
 
 def _local(local: str | None, path: str) -> Iterator[Cause]:
     if local is None:
-        yield problems.required(path, "must be set when AppArmor type is Localhost")
+        yield api_errors.required(path, "must be set when AppArmor type is Localhost")
         return
     if local != local.strip():
-        yield problems.invalid_value(path, local, "must not be padded with whitespace")
+        yield api_errors.invalid_value(path, local, "must not be padded with whitespace")
     elif not local:
-        yield problems.required(path, "must be set when AppArmor type is Localhost")
+        yield api_errors.required(path, "must be set when AppArmor type is Localhost")
     if len(local) > _MOST_LOCAL:
-        yield problems.too_long(path, _MOST_LOCAL)
+        yield api_errors.too_long(path, _MOST_LOCAL)
 
 
 # ------------------------------------------------------------------ Windows
@@ -167,10 +167,10 @@ def _windows_options(options: Tree | None, path: str) -> Iterator[Cause]:
         yield from rules.subdomain(name, f"{path}.gmsaCredentialSpecName")
     if spec is not None and not 0 < len(spec) <= _MOST_SPEC:
         text = "size must be under 64 KiB" if spec else "cannot be an empty string"
-        yield problems.invalid_value(f"{path}.gmsaCredentialSpec", spec, f"gmsaCredentialSpec {text}")
+        yield api_errors.invalid_value(f"{path}.gmsaCredentialSpec", spec, f"gmsaCredentialSpec {text}")
     if user is not None:
         for text in _user_problems(user):
-            yield problems.invalid_value(f"{path}.runAsUserName", user, f"runAsUserName{text}")
+            yield api_errors.invalid_value(f"{path}.runAsUserName", user, f"runAsUserName{text}")
 
 
 def _user_problems(text: str) -> Iterator[str]:

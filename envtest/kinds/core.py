@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from envtest.kinds import rules
 from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
-from opsdk.apiserver.endpoints.documents import json_kind
-from opsdk.apiserver.endpoints.json_syntax import first_fault
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.serializer.documents import json_kind
+from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -32,7 +32,7 @@ class NamespaceStrategy(TableStrategy):
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Labels."""
-        return names.dns_label(name, prefix=prefix)
+        return validation.dns_label(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """Phase, finalizer."""
@@ -59,7 +59,7 @@ class NamespaceStrategy(TableStrategy):
         """Some must stay."""
         name = obj["metadata"]["name"]
         if name in _PROTECTED:
-            raise problems.forbidden(self.info, name, "this namespace may not be deleted")
+            raise api_errors.forbidden(self.info, name, "this namespace may not be deleted")
 
     def mark_deleted(self, context: Context, obj: Tree) -> None:
         """Terminating."""
@@ -75,10 +75,10 @@ class NamespaceStrategy(TableStrategy):
         phase = (obj.get("status") or {}).get("phase", "")
         if not obj["metadata"].get("deletionTimestamp") and phase != "Active":
             text = "may only be 'Active' if `deletionTimestamp` is empty"
-            return [problems.invalid_value("status.Phase", phase, text)]
+            return [api_errors.invalid_value("status.Phase", phase, text)]
         if obj["metadata"].get("deletionTimestamp") and phase != "Terminating":
             text = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-            return [problems.invalid_value("status.Phase", phase, text)]
+            return [api_errors.invalid_value("status.Phase", phase, text)]
         return []
 
 
@@ -112,19 +112,19 @@ class FinalizeStrategy(NamespaceStrategy):
 
 def _finalizers(found: Sequence[str], path: str) -> Iterator[Cause]:
     for name in found:
-        wrong = names.qualified_name(name)
+        wrong = validation.qualified_name(name)
         yield from rules.each(wrong, name, path)
         if not wrong and "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
             text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield problems.invalid_value(path, name, text)
+            yield api_errors.invalid_value(path, name, text)
 
 
 def _key_problems(field: str, data: Mapping[str, object], others: Mapping[str, object]) -> Iterator[Cause]:
     for key in sorted(data):
         for text in rules.config_key_problems(key):
-            yield problems.invalid_value(f"{field}[{key}]", key, text)
+            yield api_errors.invalid_value(f"{field}[{key}]", key, text)
         if key in others:
-            yield problems.invalid_value(f"{field}[{key}]", key, "duplicate of key present in binaryData")
+            yield api_errors.invalid_value(f"{field}[{key}]", key, "duplicate of key present in binaryData")
 
 
 def _decoded_size(data: Mapping[str, str | None]) -> int:
@@ -137,10 +137,10 @@ def _immutable(obj: Tree, old: Tree, fields: Sequence[str]) -> Iterator[Cause]:
         return
     text = "field is immutable when `immutable` is set"
     if not obj.get("immutable"):
-        yield problems.not_allowed("immutable", text)
+        yield api_errors.not_allowed("immutable", text)
     for field in fields:
         if (obj.get(field) or {}) != (old.get(field) or {}):
-            yield problems.not_allowed(field, text)
+            yield api_errors.not_allowed(field, text)
 
 
 class ConfigMapStrategy(TableStrategy):
@@ -155,7 +155,7 @@ class ConfigMapStrategy(TableStrategy):
         found = [*_key_problems("data", data, binary), *_key_problems("binaryData", binary, {})]
         size = sum(len(v.encode()) for v in data.values()) + _decoded_size(binary)
         if size > _MEBIBYTE:
-            found.append(problems.too_long("[]", _MEBIBYTE))
+            found.append(api_errors.too_long("[]", _MEBIBYTE))
         return found
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
@@ -185,20 +185,20 @@ class SecretStrategy(TableStrategy):
         data = obj.get("data") or {}
         found = list(_key_problems("data", data, {}))
         if _decoded_size(data) > _MEBIBYTE:
-            found.append(problems.too_long("data", _MEBIBYTE))
+            found.append(api_errors.too_long("data", _MEBIBYTE))
         kind = obj.get("type", "")
         wanted = _SECRET_KEYS.get(kind, ())
-        found.extend(problems.required(f"data[{key}]") for key in wanted if key not in data)
+        found.extend(api_errors.required(f"data[{key}]") for key in wanted if key not in data)
         if kind == "kubernetes.io/ssh-auth" and not data.get("ssh-privatekey"):
-            found.append(problems.required("data[ssh-privatekey]"))
+            found.append(api_errors.required("data[ssh-privatekey]"))
         found.extend(_docker_problems(kind, data))
         if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
-            found.append(problems.required("data[username]"))
-            found.append(problems.required("data[password]"))
+            found.append(api_errors.required("data[username]"))
+            found.append(api_errors.required("data[password]"))
         if kind == "kubernetes.io/service-account-token":
             annotations = obj["metadata"].get("annotations") or {}
             if not annotations.get("kubernetes.io/service-account.name"):
-                found.append(problems.required("metadata.annotations[kubernetes.io/service-account.name]"))
+                found.append(api_errors.required("metadata.annotations[kubernetes.io/service-account.name]"))
         return found
 
     def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
@@ -232,7 +232,7 @@ def _docker_problems(kind: str, data: Mapping[str, str]) -> Iterator[Cause]:
         if read is not None and not isinstance(read, dict):
             why = f"json: cannot unmarshal {json_kind(read)} into Go value of type map[string]interface {{}}"
     if why:
-        yield problems.invalid_value(f"data[{key}]", "<secret contents redacted>", why)
+        yield api_errors.invalid_value(f"data[{key}]", "<secret contents redacted>", why)
 
 
 def secret_strings(obj: Tree) -> None:
@@ -265,10 +265,10 @@ class LeaseStrategy(TableStrategy):
         found: list[Cause] = []
         duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
         if duration is not None and duration <= 0:
-            found.append(problems.invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+            found.append(api_errors.invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0"))
         if transitions is not None and transitions < 0:
             text = "must be greater than or equal to 0"
-            found.append(problems.invalid_value("spec.leaseTransitions", transitions, text))
+            found.append(api_errors.invalid_value("spec.leaseTransitions", transitions, text))
         return found
 
 

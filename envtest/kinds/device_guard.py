@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import Validate, accept
+from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
@@ -36,8 +36,8 @@ class ClaimStore(Store):
         """See `Creater`."""
         index = _asks(_requests(obj))
         if index is not None and self._labels(context.namespace).get(_LABEL) != "true":
-            cause = problems.not_allowed(f"spec.devices.requests[{index}].adminAccess", _REFUSAL)
-            raise problems.invalid(self.info.kind, GROUP, obj["metadata"].get("name", ""), [cause])
+            cause = api_errors.not_allowed(f"spec.devices.requests[{index}].adminAccess", _REFUSAL)
+            raise api_errors.invalid(self.info.kind, GROUP, obj["metadata"].get("name", ""), [cause])
         return await super().create(context, name, obj, validate)
 
     def _labels(self, namespace: str) -> Mapping[str, str]:

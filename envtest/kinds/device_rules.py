@@ -11,8 +11,9 @@ from envtest.kinds.affinity_rules import validate_node_selector
 from envtest.kinds.device_selectors import selector_problem
 from envtest.kinds.go_shapes import Part, Shape, as_go
 from envtest.kinds.resource_names import extended
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import metadata, names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -65,10 +66,10 @@ def all_of(found: Sequence[Any] | None, most: int, check: Check, path: str, key:
         yield from check(item, f"{path}[{index}]")
         name = item.get(key) if key else None
         if name and name in seen:
-            yield problems.duplicate(f"{path}[{index}].{key}", name)
+            yield api_errors.duplicate(f"{path}[{index}].{key}", name)
         seen.add(name)
     if len(items) > most:
-        yield problems.too_many(path, len(items), most)
+        yield api_errors.too_many(path, len(items), most)
 
 
 def _one_of(found: Tree, keys: Sequence[str], path: str) -> Iterator[Cause]:
@@ -76,67 +77,67 @@ def _one_of(found: Tree, keys: Sequence[str], path: str) -> Iterator[Cause]:
     listed = ", ".join(f"`{key}`" for key in keys) if len(keys) > 2 else " or ".join(f"`{key}`" for key in keys)
     text = f"exactly one of {listed} is required"
     if not given:
-        yield problems.required(path, text)
+        yield api_errors.required(path, text)
     elif len(given) > 1:
-        yield problems.invalid_value(path, None, f"{text}, but multiple fields are set")
+        yield api_errors.invalid_value(path, None, f"{text}, but multiple fields are set")
 
 
 # ------------------------------------------------------------------ parts
 def driver_name(name: str, path: str) -> Iterator[Cause]:
     """The name of a driver."""
     if not name:
-        yield problems.required(path)
+        yield api_errors.required(path)
         return
     if len(name) > 63:
-        yield problems.too_long(path, 63)
-    yield from rules.each(names.dns_subdomain(name.lower()), name, path)
+        yield api_errors.too_long(path, 63)
+    yield from rules.each(validation.dns_subdomain(name.lower()), name, path)
 
 
 def _selector(selector: Tree, path: str) -> Iterator[Cause]:
     cel = selector.get("cel")
     if cel is None:
-        yield problems.required(f"{path}.cel")
+        yield api_errors.required(f"{path}.cel")
         return
     expression = cel.get("expression", "")
     if len(expression) > _MOST_EXPRESSION:
-        yield problems.too_long(f"{path}.cel.expression", _MOST_EXPRESSION)
+        yield api_errors.too_long(f"{path}.cel.expression", _MOST_EXPRESSION)
     elif not expression:
-        yield problems.required(f"{path}.cel.expression")
+        yield api_errors.required(f"{path}.cel.expression")
     elif why := selector_problem(expression):
-        yield problems.invalid_value(f"{path}.cel.expression", expression, why)
+        yield api_errors.invalid_value(f"{path}.cel.expression", expression, why)
 
 
 def configuration(found: Tree, path: str) -> Iterator[Cause]:
     """What a driver is told."""
     opaque = found.get("opaque")
     if opaque is None:
-        yield problems.required(f"{path}.opaque")
+        yield api_errors.required(f"{path}.opaque")
         return
     yield from driver_name(opaque.get("driver", ""), f"{path}.opaque.driver")
     parameters, at = opaque.get("parameters"), f"{path}.opaque.parameters"
     if parameters is None:
-        yield problems.required(at)
+        yield api_errors.required(at)
     elif not isinstance(parameters, dict):
-        yield problems.invalid_value(at, "<value omitted>", "must be a valid JSON object")
-    elif len(problems.quoted(parameters)) > _MOST_PARAMETERS:
-        yield problems.too_long(at, _MOST_PARAMETERS)
+        yield api_errors.invalid_value(at, "<value omitted>", "must be a valid JSON object")
+    elif len(api_errors.quoted(parameters)) > _MOST_PARAMETERS:
+        yield api_errors.too_long(at, _MOST_PARAMETERS)
 
 
 def _toleration(found: Tree, path: str) -> Iterator[Cause]:
     key, operator, value = found.get("key", ""), found.get("operator", ""), found.get("value", "")
     if key:
-        yield from rules.each(names.qualified_name(key), key, f"{path}.key")
+        yield from rules.each(validation.qualified_name(key), key, f"{path}.key")
     match operator:
         case "Exists":
             if value:
                 text = "must be empty for operator `Exists`"
-                yield problems.invalid_value(f"{path}.value", value, text)
+                yield api_errors.invalid_value(f"{path}.value", value, text)
         case "Equal":
-            yield from rules.each(names.label_value(value), value, f"{path}.value")
+            yield from rules.each(validation.label_value(value), value, f"{path}.value")
         case "":
-            yield problems.required(f"{path}.operator")
+            yield api_errors.required(f"{path}.operator")
         case _:
-            yield problems.unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
+            yield api_errors.unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
     if found.get("effect"):
         yield from rules.one_of(found["effect"], _EFFECTS, f"{path}.effect")
 
@@ -149,7 +150,7 @@ def validate_device_class(obj: Tree) -> Iterator[Cause]:
     yield from all_of(spec.get("config"), _MOST, configuration, "spec.config")
     name = spec.get("extendedResourceName")
     if name is not None and not extended(name):
-        yield problems.invalid_value("spec.extendedResourceName", name, "must be a valid extended resource name")
+        yield api_errors.invalid_value("spec.extendedResourceName", name, "must be a valid extended resource name")
 
 
 # ------------------------------------------------------------------ claims
@@ -161,7 +162,7 @@ def validate_device_claim(obj: Tree) -> Iterator[Cause]:
 def validate_device_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """What is wanted stays."""
     if obj.get("spec") != old.get("spec"):
-        yield problems.invalid_value("spec", as_go(_CLAIM, obj.get("spec") or {}), "field is immutable")
+        yield api_errors.invalid_value("spec", as_go(_CLAIM, obj.get("spec") or {}), "field is immutable")
     yield from validate_device_claim(obj)
 
 
@@ -170,7 +171,7 @@ def validate_claim_template_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     if obj.get("spec") != old.get("spec"):
         spec = obj.get("spec") or {}
         shown = {**(spec.get("metadata") or {}), "Spec": as_go(_CLAIM, spec.get("spec") or {})}
-        yield problems.invalid_value("spec", shown, "field is immutable")
+        yield api_errors.invalid_value("spec", shown, "field is immutable")
     yield from validate_claim_template(obj)
 
 
@@ -204,7 +205,7 @@ def request_names(requests: Sequence[Tree]) -> Iterator[str]:
 def label_name(name: str, path: str) -> Iterator[Cause]:
     """A name that must be there."""
     if not name:
-        yield problems.required(path)
+        yield api_errors.required(path)
     else:
         yield from rules.label(name, path)
 
@@ -225,7 +226,7 @@ def _alternative(request: Tree, path: str) -> Iterator[Cause]:
 def _wanted(request: Tree, path: str) -> Iterator[Cause]:
     name = request.get("deviceClassName", "")
     if not name:
-        yield problems.required(f"{path}.deviceClassName")
+        yield api_errors.required(f"{path}.deviceClassName")
     else:
         yield from rules.subdomain(name, f"{path}.deviceClassName")
     yield from all_of(request.get("selectors"), _MOST, _selector, f"{path}.selectors")
@@ -233,12 +234,12 @@ def _wanted(request: Tree, path: str) -> Iterator[Cause]:
     if mode == "All":
         if count:
             text = "must not be specified when allocationMode is 'All'"
-            yield problems.invalid_value(f"{path}.count", count, text)
+            yield api_errors.invalid_value(f"{path}.count", count, text)
     elif mode == "ExactCount":
         if count <= 0:
-            yield problems.invalid_value(f"{path}.count", count, "must be greater than zero")
+            yield api_errors.invalid_value(f"{path}.count", count, "must be greater than zero")
     else:
-        yield problems.unsupported(f"{path}.allocationMode", mode, _MODES)
+        yield api_errors.unsupported(f"{path}.allocationMode", mode, _MODES)
     yield from all_of(request.get("tolerations"), 16, _toleration, f"{path}.tolerations")
 
 
@@ -246,7 +247,7 @@ def request_reference(name: str, known: set[str], path: str) -> Iterator[Cause]:
     """The name of a request, or of one of its alternatives."""
     if name not in known:
         text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-        yield problems.invalid_value(path, name, text)
+        yield api_errors.invalid_value(path, name, text)
 
 
 def request_references(found: Sequence[str] | None, known: set[str], path: str) -> Iterator[Cause]:
@@ -256,17 +257,17 @@ def request_references(found: Sequence[str] | None, known: set[str], path: str) 
         at = f"{path}[{index}]"
         yield from request_reference(name, known, at)
         if name in seen:
-            yield problems.duplicate(at, name)
+            yield api_errors.duplicate(at, name)
         seen.add(name)
     if len(found or ()) > _MOST:
-        yield problems.too_many(path, len(found or ()), _MOST)
+        yield api_errors.too_many(path, len(found or ()), _MOST)
 
 
 def _constraint(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
     yield from request_references(found.get("requests"), known, f"{path}.requests")
     attribute = found.get("matchAttribute") or found.get("distinctAttribute")
     if not attribute:
-        yield problems.required(f"{path}.matchAttribute")
+        yield api_errors.required(f"{path}.matchAttribute")
     else:
         yield from _full_name(attribute, f"{path}.matchAttribute")
 
@@ -279,31 +280,31 @@ def _claim_config(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
 def _full_name(name: str, path: str) -> Iterator[Cause]:
     yield from _qualified(name, path)
     if "/" not in name:
-        yield problems.invalid_value(path, name, "must include a domain")
+        yield api_errors.invalid_value(path, name, "must include a domain")
 
 
 def _qualified(name: str, path: str) -> Iterator[Cause]:
     """``domain/identifier`` or ``identifier``."""
     if not name:
-        yield problems.required(path, "name required")
+        yield api_errors.required(path, "name required")
         return
     domain, slash, identifier = name.rpartition("/")
     if slash and not domain:
-        yield problems.required(path, "the prefix must not be empty")
+        yield api_errors.required(path, "the prefix must not be empty")
     elif slash:
         yield from driver_name(domain, path)
     if not identifier:
-        yield problems.required(path, "the name must not be empty")
+        yield api_errors.required(path, "the name must not be empty")
         return
     if len(identifier) > 32:
-        yield problems.too_long(path, 32)
+        yield api_errors.too_long(path, 32)
     if not re.fullmatch(_IDENTIFIER, identifier):
         text = (
             f"a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric"
             f" characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is"
             f" '{_IDENTIFIER}')"
         )
-        yield problems.invalid_value(path, identifier, text)
+        yield api_errors.invalid_value(path, identifier, text)
 
 
 # ------------------------------------------------------------------ slices
@@ -317,13 +318,13 @@ def validate_slice(obj: Tree) -> Iterator[Cause]:
         if name:
             yield from rules.subdomain(name, "spec.nodeName")
         else:
-            yield problems.invalid_value("spec.nodeName", "", "must be either unset or set to a non-empty string")
+            yield api_errors.invalid_value("spec.nodeName", "", "must be either unset or set to a non-empty string")
     if spec.get("nodeSelector") is not None:
         yield from validate_node_selector(spec["nodeSelector"], "spec.nodeSelector")
         if len(spec["nodeSelector"].get("nodeSelectorTerms") or ()) > 1:
             terms = spec["nodeSelector"]["nodeSelectorTerms"]
             text = "must have exactly one node selector term"
-            yield problems.invalid_value("spec.nodeSelector.nodeSelectorTerms", terms, text)
+            yield api_errors.invalid_value("spec.nodeSelector.nodeSelectorTerms", terms, text)
     if not spec.get("sharedCounters"):
         yield from _one_of(spec, _PLACES, "spec")
     yield from all_of(spec.get("devices"), _MOST_DEVICES, _device, "spec.devices", "name")
@@ -332,21 +333,21 @@ def validate_slice(obj: Tree) -> Iterator[Cause]:
 def pool_name(name: str, path: str) -> Iterator[Cause]:
     """The name of a pool: subdomains, one below the other."""
     if not name:
-        yield problems.required(path)
+        yield api_errors.required(path)
         return
     if len(name) > _MOST_POOL:
-        yield problems.too_long(path, _MOST_POOL)
+        yield api_errors.too_long(path, _MOST_POOL)
     for part in name.split("/"):
-        yield from rules.each(names.dns_subdomain(part), part, path)
+        yield from rules.each(validation.dns_subdomain(part), part, path)
 
 
 def _pool(pool: Tree, path: str) -> Iterator[Cause]:
     yield from pool_name(pool.get("name", ""), f"{path}.name")
     count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
     if count <= 0:
-        yield problems.invalid_value(f"{path}.resourceSliceCount", count, "must be greater than zero")
+        yield api_errors.invalid_value(f"{path}.resourceSliceCount", count, "must be greater than zero")
     if generation < 0:
-        yield problems.invalid_value(f"{path}.generation", generation, "must be greater than or equal to zero")
+        yield api_errors.invalid_value(f"{path}.generation", generation, "must be greater than or equal to zero")
 
 
 def _device(device: Tree, path: str) -> Iterator[Cause]:
@@ -357,30 +358,30 @@ def _device(device: Tree, path: str) -> Iterator[Cause]:
         yield from _qualified(name, at)
         given = [key for key in _VALUES if value.get(key) is not None]
         if not given:
-            yield problems.required(at, "exactly one value must be specified")
+            yield api_errors.required(at, "exactly one value must be specified")
         elif len(given) > 1:
-            yield problems.invalid_value(at, value, "exactly one value must be specified")
+            yield api_errors.invalid_value(at, value, "exactly one value must be specified")
         elif given[0] in ("string", "version") and len(value[given[0]]) > 64:
-            yield problems.too_long(f"{at}.{given[0]}", 64)
+            yield api_errors.too_long(f"{at}.{given[0]}", 64)
         elif given[0] == "version" and not _SEMVER.fullmatch(value["version"]):
             text = "must be a string compatible with semver.org spec 2.0.0"
-            yield problems.invalid_value(f"{at}.version", value["version"], text)
+            yield api_errors.invalid_value(f"{at}.version", value["version"], text)
     for name, amount in sorted(capacity.items()):
         yield from _qualified(name, f"{path}.capacity[{name}]")
         if amount.get("requestPolicy") is not None and not device.get("allowMultipleAllocations"):
             text = "allowMultipleAllocations must be true"
-            yield problems.not_allowed(f"{path}.capacity[{name}].requestPolicy", text)
+            yield api_errors.not_allowed(f"{path}.capacity[{name}].requestPolicy", text)
     if len(attributes) + len(capacity) > _MOST:
         count = len(attributes) + len(capacity)
         text = f"the total number of attributes and capacities must not exceed {_MOST}"
-        yield problems.invalid_value(path, count, text)
+        yield api_errors.invalid_value(path, count, text)
     yield from all_of(device.get("taints"), _MOST_TAINTS, _taint, f"{path}.taints")
 
 
 def _taint(taint: Tree, path: str) -> Iterator[Cause]:
     key, value = taint.get("key", ""), taint.get("value", "")
-    yield from rules.each(names.qualified_name(key), key, f"{path}.key")
-    yield from rules.each(names.label_value(value), value, f"{path}.value")
+    yield from rules.each(validation.qualified_name(key), key, f"{path}.key")
+    yield from rules.each(validation.label_value(value), value, f"{path}.value")
     yield from rules.one_of(taint.get("effect"), _EFFECTS, f"{path}.effect")
 
 

@@ -14,7 +14,7 @@ _TYPE: Final = "kubernetes.DRADevice"
 
 @cache
 def _environment() -> Environment:
-    from opsdk.apiserver.expressions.kubernetes import kubernetes_environment  # noqa: PLC0415
+    from opsdk.apiserver.expressions.environment import kubernetes_environment  # noqa: PLC0415
     from opsdk.cel.library.quantities import QUANTITY  # noqa: PLC0415
     from opsdk.cel.types import BOOL, DYN, STRING, map_of, object_of  # noqa: PLC0415
 

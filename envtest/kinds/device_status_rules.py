@@ -18,7 +18,7 @@ from envtest.kinds.device_rules import (
     request_references,
 )
 from envtest.kinds.status_rules import validate_conditions
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -43,7 +43,7 @@ def validate_claim_status(obj: Tree, old: Tree) -> Iterator[Cause]:
     if before.get("allocation") is None:
         yield from _allocation(allocation, "status.allocation", known)
     elif allocation != before["allocation"]:
-        yield problems.invalid_value("status.allocation", allocation, "field is immutable")
+        yield api_errors.invalid_value("status.allocation", allocation, "field is immutable")
 
 
 def _leaving(obj: Tree) -> bool:
@@ -54,10 +54,10 @@ def _reserved(
     reserved: Sequence[Tree], before: Sequence[Tree], allocation: Tree | None, *, deleted: bool
 ) -> Iterator[Cause]:
     if allocation is None:
-        yield problems.not_allowed("status.reservedFor", "may not be specified when `allocated` is not set")
+        yield api_errors.not_allowed("status.reservedFor", "may not be specified when `allocated` is not set")
     elif deleted and any(consumer not in before for consumer in reserved):
         text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        yield problems.not_allowed("status.reservedFor", text)
+        yield api_errors.not_allowed("status.reservedFor", text)
 
 
 def _consumer(consumer: Tree, path: str) -> Iterator[Cause]:
@@ -103,11 +103,11 @@ def _devices(devices: Sequence[Tree], allocation: Tree) -> Iterator[Cause]:
         yield from _place(device, at)
         shown = {"Driver": key[0], "Pool": key[1], "Device": key[2], "ShareID": key[3]}
         if key not in given:
-            yield problems.invalid_value(at, shown, "must be an allocated device in the claim")
+            yield api_errors.invalid_value(at, shown, "must be an allocated device in the claim")
         conditions = device.get("conditions") or ()
         if len(conditions) > _MOST_CONDITIONS:
-            yield problems.too_many(f"{at}.conditions", len(conditions), _MOST_CONDITIONS)
+            yield api_errors.too_many(f"{at}.conditions", len(conditions), _MOST_CONDITIONS)
         yield from validate_conditions(conditions, f"{at}.conditions")
         if key in seen:
-            yield problems.duplicate(f"{at}.deviceID", shown)
+            yield api_errors.duplicate(f"{at}.deviceID", shown)
         seen.add(key)

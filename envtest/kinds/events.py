@@ -10,8 +10,8 @@ from envtest.kinds.arrange import arranger
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.typed import TypedModel
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation as names
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -72,7 +72,7 @@ class EventStrategy(TableStrategy):
         if obj.get("series") != old.get("series"):
             found.extend(_series(obj.get("series")))
         found.extend(
-            problems.invalid_value(shown, _shown(obj.get(key)), "field is immutable")
+            api_errors.invalid_value(shown, _shown(obj.get(key)), "field is immutable")
             for key, shown in _IMMUTABLE
             if (obj.get(key) or None) != (old.get(key) or None)
         )
@@ -122,7 +122,7 @@ def _shown(value: Any) -> Any:
 def _general(obj: Tree, *, new: bool) -> Iterator[Cause]:
     namespace = obj["metadata"].get("namespace", "")
     involved = (obj.get("involvedObject") or {}).get("namespace", "")
-    mismatch = problems.invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
+    mismatch = api_errors.invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
     if not obj.get("eventTime"):
         if (involved or "default") != namespace:
             yield mismatch
@@ -133,38 +133,38 @@ def _general(obj: Tree, *, new: bool) -> Iterator[Cause]:
     for key, shown, limit in _LIMITED:
         value = obj.get(key) or ""
         if not value:
-            yield problems.required(key)
+            yield api_errors.required(key)
         if len(value.encode()) > limit:
-            yield problems.invalid_value(shown, "", f"can have at most {limit} characters")
+            yield api_errors.invalid_value(shown, "", f"can have at most {limit} characters")
     if len((obj.get("message") or "").encode()) > _NOTE_LIMIT:
-        yield problems.invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters")
+        yield api_errors.invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters")
 
 
 def _who(component: str, where: str) -> Iterator[Cause]:
     if not component:
-        yield problems.required(where)
+        yield api_errors.required(where)
     for text in names.qualified_name(component):
-        yield problems.invalid_value(where, component, text)
+        yield api_errors.invalid_value(where, component, text)
 
 
 def _strict(obj: Tree) -> Iterator[Cause]:
     if not obj.get("eventTime"):
-        yield problems.required("eventTime")
+        yield api_errors.required("eventTime")
     kind = obj.get("type", "")
     if kind not in ("Normal", "Warning"):
-        yield problems.invalid_value("type", "", f"has invalid value: {kind}")
+        yield api_errors.invalid_value("type", "", f"has invalid value: {kind}")
     for key in _OLD_STYLE:
         if obj.get(key):
-            yield problems.invalid_value(key, "", "needs to be unset")
+            yield api_errors.invalid_value(key, "", "needs to be unset")
 
 
 def _series(series: Tree | None) -> Iterator[Cause]:
     if series is None:
         return
     if series.get("count", 0) < 2:
-        yield problems.invalid_value("series.count", "", "should be at least 2")
+        yield api_errors.invalid_value("series.count", "", "should be at least 2")
     if not series.get("lastObservedTime"):
-        yield problems.required("series.lastObservedTime")
+        yield api_errors.required("series.lastObservedTime")
 
 
 class EventModel(TypedModel):

@@ -9,8 +9,8 @@ from typing import Final
 from envtest.kinds import rules
 from envtest.kinds.go_shapes import Part, Shape, as_go
 from envtest.tables.flowcontrol import fixed_flow
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -62,7 +62,7 @@ def _fixed(obj: Tree, resource: str, shape: Shape) -> Iterator[Cause]:
     if name == "exempt" and resource != "flowschemas":
         but, have = " except the 'spec.exempt' field", {**have, "Exempt": spec["Exempt"]}
     if have != spec:
-        yield problems.invalid_value("spec", shown, f"spec of '{name}'{but} must equal the fixed value")
+        yield api_errors.invalid_value("spec", shown, f"spec of '{name}'{but} must equal the fixed value")
 
 
 def _status(obj: Tree) -> Iterator[Cause]:
@@ -70,7 +70,7 @@ def _status(obj: Tree) -> Iterator[Cause]:
     for index, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
         at, kind = f"status.conditions[{index}].type", condition.get("type") or ""
         if kind in seen:
-            yield problems.duplicate(at, kind)
+            yield api_errors.duplicate(at, kind)
         seen.add(kind)
         yield from rules.needed(kind, at, "must not be empty")
 
@@ -91,18 +91,18 @@ def validate_priority_level(obj: Tree) -> Iterator[Cause]:
 def _level(name: str, spec: Tree) -> Iterator[Cause]:
     kind = spec.get("type", "")
     if (name == "exempt") != (kind == "Exempt"):
-        yield problems.invalid_value("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'")
+        yield api_errors.invalid_value("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'")
     if kind not in ("Exempt", "Limited"):
-        yield problems.unsupported("spec.type", kind, ("Exempt", "Limited"))
+        yield api_errors.unsupported("spec.type", kind, ("Exempt", "Limited"))
     elif kind == "Exempt":
         if spec.get("limited") is not None:
-            yield problems.not_allowed("spec.limited", "must be nil if the type is not Limited")
+            yield api_errors.not_allowed("spec.limited", "must be nil if the type is not Limited")
         yield from _exempt(spec.get("exempt") or {}, "spec.exempt")
     else:
         if spec.get("exempt") is not None:
-            yield problems.not_allowed("spec.exempt", "must be nil if the type is Limited")
+            yield api_errors.not_allowed("spec.exempt", "must be nil if the type is Limited")
         if spec.get("limited") is None:
-            yield problems.required("spec.limited", "must not be empty when type is Limited")
+            yield api_errors.required("spec.limited", "must not be empty when type is Limited")
         else:
             yield from _limited(spec["limited"], "spec.limited")
 
@@ -110,22 +110,22 @@ def _level(name: str, spec: Tree) -> Iterator[Cause]:
 def _exempt(exempt: Tree, path: str) -> Iterator[Cause]:
     shares, lendable = exempt.get("nominalConcurrencyShares") or 0, exempt.get("lendablePercent") or 0
     if shares < 0:
-        yield problems.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
+        yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
     yield from rules.in_range(lendable, 0, 100, f"{path}.lendablePercent")
 
 
 def _limited(limited: Tree, path: str) -> Iterator[Cause]:
     shares = limited.get("nominalConcurrencyShares") or 0
     if shares < 0:
-        yield problems.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
+        yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
     yield from _response(limited.get("limitResponse") or {}, f"{path}.limitResponse")
     lendable = limited.get("lendablePercent")
     if lendable is not None and not 0 <= lendable <= 100:
-        yield problems.invalid_value(f"{path}.lendablePercent", lendable, "must be between 0 and 100, inclusive")
+        yield api_errors.invalid_value(f"{path}.lendablePercent", lendable, "must be between 0 and 100, inclusive")
     borrowing = limited.get("borrowingLimitPercent")
     if borrowing is not None and borrowing < 0:
         text = "if specified, must be a non-negative integer"
-        yield problems.invalid_value(f"{path}.borrowingLimitPercent", borrowing, text)
+        yield api_errors.invalid_value(f"{path}.borrowingLimitPercent", borrowing, text)
 
 
 def _response(response: Tree, path: str) -> Iterator[Cause]:
@@ -134,33 +134,33 @@ def _response(response: Tree, path: str) -> Iterator[Cause]:
         case "Reject":
             if queuing is not None:
                 text = "must be nil if limited.limitResponse.type is not Limited"
-                yield problems.not_allowed(f"{path}.queuing", text)
+                yield api_errors.not_allowed(f"{path}.queuing", text)
         case "Queue":
             if queuing is None:
                 text = "must not be empty if limited.limitResponse.type is Limited"
-                yield problems.required(f"{path}.queuing", text)
+                yield api_errors.required(f"{path}.queuing", text)
             else:
                 yield from _queuing(queuing, f"{path}.queuing")
         case _:
-            yield problems.unsupported(f"{path}.type", kind, ("Queue", "Reject"))
+            yield api_errors.unsupported(f"{path}.type", kind, ("Queue", "Reject"))
 
 
 def _queuing(queuing: Tree, path: str) -> Iterator[Cause]:
     length, queues, hand = (queuing.get(key) or 0 for key in ("queueLengthLimit", "queues", "handSize"))
     if length <= 0:
-        yield problems.invalid_value(f"{path}.queueLengthLimit", length, "must be positive")
+        yield api_errors.invalid_value(f"{path}.queueLengthLimit", length, "must be positive")
     if queues <= 0:
-        yield problems.invalid_value(f"{path}.queues", queues, "must be positive")
+        yield api_errors.invalid_value(f"{path}.queues", queues, "must be positive")
     elif queues > _MOST_QUEUES:
-        yield problems.invalid_value(f"{path}.queues", queues, f"must not be greater than {_MOST_QUEUES}")
+        yield api_errors.invalid_value(f"{path}.queues", queues, f"must not be greater than {_MOST_QUEUES}")
     if hand <= 0:
-        yield problems.invalid_value(f"{path}.handSize", hand, "must be positive")
+        yield api_errors.invalid_value(f"{path}.handSize", hand, "must be positive")
     elif hand > queues:
         text = f"should not be greater than queues ({queues})"
-        yield problems.invalid_value(f"{path}.handSize", hand, text)
+        yield api_errors.invalid_value(f"{path}.handSize", hand, text)
     elif hand <= 100 and queues <= _MOST_QUEUES and _bits(queues, hand) > _MOST_BITS:
         text = f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {_MOST_BITS}"
-        yield problems.invalid_value(f"{path}.handSize", hand, text)
+        yield api_errors.invalid_value(f"{path}.handSize", hand, text)
 
 
 def _bits(deck: int, hand: int) -> int:
@@ -174,19 +174,19 @@ def validate_flow_schema(obj: Tree) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     precedence = spec.get("matchingPrecedence") or 0
     if precedence <= 0:
-        yield problems.invalid_value("spec.matchingPrecedence", precedence, "must be a positive value")
+        yield api_errors.invalid_value("spec.matchingPrecedence", precedence, "must be a positive value")
     if precedence > 10_000:
-        yield problems.invalid_value("spec.matchingPrecedence", precedence, "must not be greater than 10000")
+        yield api_errors.invalid_value("spec.matchingPrecedence", precedence, "must not be greater than 10000")
     if precedence == 1 and obj["metadata"].get("name") != "exempt":
         text = "only the schema named 'exempt' may have matchingPrecedence 1"
-        yield problems.invalid_value("spec.matchingPrecedence", precedence, text)
+        yield api_errors.invalid_value("spec.matchingPrecedence", precedence, text)
     method = spec.get("distinguisherMethod")
     if method is not None and method.get("type") not in ("ByNamespace", "ByUser"):
         shown = as_go(_METHOD, method)
-        yield problems.unsupported("spec.distinguisherMethod.type", shown, ("ByNamespace", "ByUser"))
+        yield api_errors.unsupported("spec.distinguisherMethod.type", shown, ("ByNamespace", "ByUser"))
     name = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
     if not name:
-        yield problems.required("spec.priorityLevelConfiguration.name", "must reference a priority level")
+        yield api_errors.required("spec.priorityLevelConfiguration.name", "must reference a priority level")
     else:
         yield from rules.subdomain(name, "spec.priorityLevelConfiguration.name")
     for index, rule in enumerate(spec.get("rules") or ()):
@@ -197,12 +197,12 @@ def validate_flow_schema(obj: Tree) -> Iterator[Cause]:
 
 def _rule(rule: Tree, path: str) -> Iterator[Cause]:
     if not rule.get("subjects"):
-        yield problems.required(f"{path}.subjects", "subjects must contain at least one value")
+        yield api_errors.required(f"{path}.subjects", "subjects must contain at least one value")
     for index, subject in enumerate(rule.get("subjects") or ()):
         yield from _subject(subject, f"{path}.subjects[{index}]")
     if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
         text = "at least one of resourceRules and nonResourceRules has to be non-empty"
-        yield problems.required(path, text)
+        yield api_errors.required(path, text)
     for index, inner in enumerate(rule.get("resourceRules") or ()):
         yield from _resource_rule(inner, f"{path}.resourceRules[{index}]")
     for index, inner in enumerate(rule.get("nonResourceRules") or ()):
@@ -228,49 +228,49 @@ def _url(url: str, path: str) -> Iterator[Cause]:
     elif url.count("*") > 1 or ("*" in url and not url.endswith("/*")):
         why = "wildcard can only do suffix matching"
     if why:
-        yield problems.invalid_value(path, url, why)
+        yield api_errors.invalid_value(path, url, why)
 
 
 def _subject(subject: Tree, path: str) -> Iterator[Cause]:
     kind = subject.get("kind", "")
     if kind not in _SUBJECTS:
-        yield problems.unsupported(f"{path}.kind", kind, tuple(_SUBJECTS))
+        yield api_errors.unsupported(f"{path}.kind", kind, tuple(_SUBJECTS))
         return
     own = _SUBJECTS[kind]
     if subject.get(own) is None:
-        yield problems.required(f"{path}.{own}", f"{own} is required when subject kind is '{kind}'")
+        yield api_errors.required(f"{path}.{own}", f"{own} is required when subject kind is '{kind}'")
     elif kind == "ServiceAccount":
         yield from _account(subject[own], f"{path}.{own}")
     else:
         yield from rules.needed(subject[own].get("name"), f"{path}.{own}.name")
     for other, key in _SUBJECTS.items():
         if key != own and subject.get(key) is not None:
-            yield problems.not_allowed(f"{path}.{key}", f"{key} is forbidden when subject kind is not '{other}'")
+            yield api_errors.not_allowed(f"{path}.{key}", f"{key} is forbidden when subject kind is not '{other}'")
 
 
 def _account(account: Tree, path: str) -> Iterator[Cause]:
     name, namespace = account.get("name", ""), account.get("namespace", "")
     if not name:
-        yield problems.required(f"{path}.name")
+        yield api_errors.required(f"{path}.name")
     elif name != "*":
         yield from rules.subdomain(name, f"{path}.name")
     if not namespace:
-        yield problems.required(f"{path}.namespace", "must specify namespace for service account")
+        yield api_errors.required(f"{path}.namespace", "must specify namespace for service account")
     else:
         yield from rules.label(namespace, f"{path}.namespace")
 
 
 def _wild(found: Sequence[str], path: str, missing: str, what: str) -> Iterator[Cause]:
     if not found:
-        yield problems.required(path, missing)
+        yield api_errors.required(path, missing)
     elif "*" in found and len(found) > 1:
-        yield problems.invalid_value(path, list(found), f"if '*' is present, must not specify other {what}")
+        yield api_errors.invalid_value(path, list(found), f"if '*' is present, must not specify other {what}")
 
 
 def _verbs(found: Sequence[str], path: str) -> Iterator[Cause]:
     yield from _wild(found, path, "verbs must contain at least one value", "verbs")
     if "*" not in found and not set(found) <= set(_VERBS):
-        yield problems.unsupported(path, list(found), _VERBS)
+        yield api_errors.unsupported(path, list(found), _VERBS)
 
 
 def _resource_rule(rule: Tree, path: str) -> Iterator[Cause]:
@@ -281,11 +281,11 @@ def _resource_rule(rule: Tree, path: str) -> Iterator[Cause]:
     spaces, at = rule.get("namespaces") or (), f"{path}.namespaces"
     if not spaces and not rule.get("clusterScope"):
         text = "resource rules that are not cluster scoped must supply at least one namespace"
-        yield problems.required(at, text)
+        yield api_errors.required(at, text)
     elif "*" in spaces:
         if len(spaces) > 1:
             text = "if '*' is present, must not specify other namespaces"
-            yield problems.invalid_value(at, list(spaces), text)
+            yield api_errors.invalid_value(at, list(spaces), text)
     else:
         for name in spaces:
-            yield from rules.each(names.dns_label(name), name, at)
+            yield from rules.each(validation.dns_label(name), name, at)

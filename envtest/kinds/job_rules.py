@@ -12,10 +12,10 @@ from envtest.kinds.job_policy_rules import validate_indexed, validate_job_polici
 from envtest.kinds.schedule import ScheduleError, parse
 from envtest.kinds.selector_rules import check_label_selector
 from envtest.kinds.workload_rules import MISMATCH, selects, template_labels, understood, validate_pod_template
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause
 
 UID = "batch.kubernetes.io/controller-uid"
@@ -32,22 +32,22 @@ def validate_job(obj: Tree) -> Iterator[Cause]:
     yield from _whole_spec(spec)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
         last = f"{obj['metadata'].get('name', '')}-{spec['completions'] - 1}"
-        if names.dns_label(last):
+        if validation.dns_label(last):
             text = f"will not able to create pod with invalid DNS label: {last}"
-            yield problems.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
+            yield api_errors.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
 
 
 def _whole_spec(spec: Tree) -> Iterator[Cause]:
     yield from validate_job_spec(spec, "spec")
     selector = spec.get("selector")
     if selector is None:
-        yield problems.required("spec.selector")
+        yield api_errors.required("spec.selector")
         return
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
     if understood(selector) and not selects(selector, labels):
         shown = dict(sorted(labels.items())) or None
-        yield problems.invalid_value("spec.template.metadata.labels", shown, MISMATCH)
+        yield api_errors.invalid_value("spec.template.metadata.labels", shown, MISMATCH)
 
 
 def _generated(obj: Tree) -> Iterator[Cause]:
@@ -62,11 +62,11 @@ def _generated(obj: Tree) -> Iterator[Cause]:
         if key in (UID, NAME) and labels.get(key) != value:
             where = f"spec.template.metadata.labels[{key}]"
             if key not in labels:
-                yield problems.required(where, f"must be '{value}'")
+                yield api_errors.required(where, f"must be '{value}'")
             else:
-                yield problems.invalid_value(where, labels[key], f"must be '{value}'")
+                yield api_errors.invalid_value(where, labels[key], f"must be '{value}'")
     if understood(selector) and not selects(selector, wanted):
-        yield problems.invalid_value("spec.selector", selector, "`selector` not auto-generated")
+        yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
 def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
@@ -74,24 +74,24 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
     for key in (*_COUNTS, "backoffLimitPerIndex", "maxFailedIndexes"):
         yield from rules.not_negative(spec.get(key), f"{path}.{key}")
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
-        yield problems.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+        yield api_errors.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     yield from validate_manager(spec, path)
     mode = spec.get("completionMode")
     if mode not in (None, "NonIndexed", "Indexed"):
-        yield problems.unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
+        yield api_errors.unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed":
         if spec.get("completions") is None:
-            yield problems.required(f"{path}.completions", "when completion mode is Indexed")
+            yield api_errors.required(f"{path}.completions", "when completion mode is Indexed")
         yield from validate_indexed(spec, path)
     else:
         for key in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(key) is not None:
-                yield problems.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
+                yield api_errors.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
     yield from validate_job_policies(spec, path)
     policy = spec.get("podReplacementPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
     if policy is not None and policy not in allowed:
-        yield problems.unsupported(f"{path}.podReplacementPolicy", policy, allowed)
+        yield api_errors.unsupported(f"{path}.podReplacementPolicy", policy, allowed)
     yield from validate_pod_template(spec.get("template") or {}, f"{path}.template")
     yield from _restart(spec, f"{path}.template.spec.restartPolicy")
 
@@ -99,11 +99,11 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
 def _restart(spec: Tree, path: str) -> Iterator[Cause]:
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy", "")
     if policy in ("", "Always"):
-        yield problems.required(path, 'valid values: "OnFailure", "Never"')
+        yield api_errors.required(path, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
-        yield problems.unsupported(path, policy, ("OnFailure", "Never"))
+        yield api_errors.unsupported(path, policy, ("OnFailure", "Never"))
     elif spec.get("podFailurePolicy") is not None and policy != "Never":
-        yield problems.invalid_value(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
+        yield api_errors.invalid_value(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
 
 def validate_job_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -113,20 +113,20 @@ def validate_job_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     now, then = spec.get("completions"), before.get("completions")
     if now != then:
         if spec.get("completionMode") != "Indexed":
-            yield problems.invalid_value("spec.completions", now, _IMMUTABLE)
+            yield api_errors.invalid_value("spec.completions", now, _IMMUTABLE)
         elif now != spec.get("parallelism") or then != before.get("parallelism"):
             text = "can only be modified in tandem with spec.parallelism"
-            yield problems.invalid_value("spec.completions", now, text)
+            yield api_errors.invalid_value("spec.completions", now, text)
     if spec.get("selector") != before.get("selector"):
-        yield problems.invalid_value("spec.selector", spec.get("selector"), _IMMUTABLE)
+        yield api_errors.invalid_value("spec.selector", spec.get("selector"), _IMMUTABLE)
     waits = _waits(old)
     if _fixed_template(spec, waits) != _fixed_template(before, waits):
-        yield problems.invalid_value("spec.template", shown(TEMPLATE, spec.get("template")), _IMMUTABLE)
+        yield api_errors.invalid_value("spec.template", shown(TEMPLATE, spec.get("template")), _IMMUTABLE)
     for key in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
         if spec.get(key) != before.get(key):
             value = spec.get(key)
             shape = _SHAPES.get(key)
-            yield problems.invalid_value(f"spec.{key}", shown(shape, value) if shape else value, _IMMUTABLE)
+            yield api_errors.invalid_value(f"spec.{key}", shown(shape, value) if shape else value, _IMMUTABLE)
 
 
 class Waits(NamedTuple):
@@ -190,7 +190,7 @@ def validate_job_status(obj: Tree, old: Tree) -> Iterator[Cause]:
     yield from _finish(obj, old, changed)
     ready = status.get("ready")
     if changed & {"ready", "active"} and ready is not None and ready > (status.get("active") or 0):
-        yield problems.invalid_value("status.ready", ready, "cannot set more ready pods than active")
+        yield api_errors.invalid_value("status.ready", ready, "cannot set more ready pods than active")
     yield from _disabled(obj, old)
     yield from _decreased(status, before, old)
     yield from _succeeds(obj, old)
@@ -209,12 +209,12 @@ def _ending(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
     if completed or "completionTime" in changed:
         if ended and not complete:
             text = "cannot set completionTime when there is no Complete=True condition"
-            yield problems.invalid_value("status.completionTime", ended, text)
+            yield api_errors.invalid_value("status.completionTime", ended, text)
         elif complete and not ended:
-            yield problems.required("status.completionTime", "completionTime is required for Complete jobs")
+            yield api_errors.required("status.completionTime", "completionTime is required for Complete jobs")
     if changed & {"startTime", "completionTime"} and ended and status.get("startTime") and ended < status["startTime"]:
         text = "completionTime cannot be set before startTime"
-        yield problems.invalid_value("status.completionTime", ended, text)
+        yield api_errors.invalid_value("status.completionTime", ended, text)
     if failed and not _has(old, "Failed") and not _has(obj, "FailureTarget"):
         yield _omitted("cannot set Failed=True condition without the FailureTarget=true condition")
     if complete and completed and not _has(obj, "SuccessCriteriaMet"):
@@ -229,13 +229,13 @@ def _finish(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
     fresh = not _finished(old)
     for key in ("active", "terminating"):
         if (fresh or key in changed) and (status.get(key) or 0) > 0:
-            yield problems.invalid_value(f"status.{key}", status[key], f"{key}>0 is invalid for finished job")
+            yield api_errors.invalid_value(f"status.{key}", status[key], f"{key}>0 is invalid for finished job")
     if (fresh or "startTime" in changed) and not status.get("startTime"):
-        yield problems.required("status.startTime", "startTime is required for finished job")
+        yield api_errors.required("status.startTime", "startTime is required for finished job")
     uncounted = status.get("uncountedTerminatedPods") or {}
     if (fresh or "uncountedTerminatedPods" in changed) and any(uncounted.values()):
         text = "uncountedTerminatedPods needs to be empty for finished job"
-        yield problems.invalid_value("status.uncountedTerminatedPods", uncounted, text)
+        yield api_errors.invalid_value("status.uncountedTerminatedPods", uncounted, text)
 
 
 def _disabled(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -251,14 +251,14 @@ def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: Tree) 
     for key in ("failed",) if elastic else ("failed", "succeeded"):
         if (status.get(key) or 0) < (before.get(key) or 0):
             text = f"cannot decrease the {key} counter"
-            yield problems.invalid_value(f"status.{key}", status.get(key) or 0, text)
+            yield api_errors.invalid_value(f"status.{key}", status.get(key) or 0, text)
     ended = status.get("completionTime")
     if before.get("completionTime") and ended and ended != before["completionTime"]:
-        yield problems.invalid_value("status.completionTime", ended, "completionTime cannot be mutated")
+        yield api_errors.invalid_value("status.completionTime", ended, "completionTime cannot be mutated")
     began = before.get("startTime")
     if began and status.get("startTime") != began and not old["spec"].get("suspend") and not _has(old, "Suspended"):
         text = "field is immutable for unsuspended job once set"
-        yield problems.invalid_value("status.startTime", status.get("startTime"), text)
+        yield api_errors.invalid_value("status.startTime", status.get("startTime"), text)
 
 
 def _succeeds(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -286,14 +286,14 @@ def validate_cron_job(obj: Tree, old: Tree | None = None) -> Iterator[Cause]:
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         yield from rules.not_negative(spec.get(key), f"spec.{key}")
     if old is None and len(name) > 52:
-        yield problems.invalid_value("metadata.name", name, "must be no more than 52 characters")
+        yield api_errors.invalid_value("metadata.name", name, "must be no more than 52 characters")
 
 
 def _job_template(spec: Tree, path: str) -> Iterator[Cause]:
     """Its jobs find their pods by themselves."""
     yield from validate_job_spec(spec, path)
     if spec.get("selector") is not None:
-        yield problems.invalid_value(f"{path}.selector", spec["selector"], "`selector` will be auto-generated")
+        yield api_errors.invalid_value(f"{path}.selector", spec["selector"], "`selector` will be auto-generated")
     if spec.get("manualSelector"):
         text = 'Unsupported value: true: supported values: "nil", "false"'
         yield Cause(reason="FieldValueNotSupported", message=text, field=f"{path}.manualSelector")
@@ -302,20 +302,20 @@ def _job_template(spec: Tree, path: str) -> Iterator[Cause]:
 def _schedule(spec: Tree, path: str, *, zoned: bool) -> Iterator[Cause]:
     text = spec.get("schedule", "")
     if not text:
-        yield problems.required(path)
+        yield api_errors.required(path)
         return
     try:
         parse(_unzoned(text))
     except ScheduleError as error:
-        yield problems.invalid_value(path, text, str(error))
+        yield api_errors.invalid_value(path, text, str(error))
     if "TZ" not in text:
         return
     if not zoned:
         text_why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        yield problems.invalid_value(path, text, text_why)
+        yield api_errors.invalid_value(path, text, text_why)
     elif spec.get("timeZone") is not None:
         text_why = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
-        yield problems.invalid_value(path, text, text_why)
+        yield api_errors.invalid_value(path, text, text_why)
 
 
 def _unzoned(text: str) -> str:
@@ -327,12 +327,12 @@ def _zone(name: str | None, path: str) -> Iterator[Cause]:
     if name is None:
         return
     if not name:
-        yield problems.invalid_value(path, name, "timeZone must be nil or non-empty string")
+        yield api_errors.invalid_value(path, name, "timeZone must be nil or non-empty string")
     elif name.lower() == "local":
         text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        yield problems.invalid_value(path, name, text)
+        yield api_errors.invalid_value(path, name, text)
     else:
         try:
             ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            yield problems.invalid_value(path, name, f"unknown time zone {name}")
+            yield api_errors.invalid_value(path, name, f"unknown time zone {name}")

@@ -15,7 +15,7 @@ from envtest.kinds.job_rules import (
 )
 from envtest.kinds.kind_warnings import workload_warnings
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
@@ -35,7 +35,7 @@ class JobStrategy(TableStrategy):
 
     def unknown_field(self, key: str) -> ApiError:
         """In words of its own."""
-        return problems.bad_request(f"field label {problems.quoted(key)} not supported for Job")
+        return api_errors.bad_request(f"field label {api_errors.quoted(key)} not supported for Job")
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """Labels for its pods, and the selector that finds them."""

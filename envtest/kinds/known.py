@@ -47,7 +47,7 @@ from envtest.kinds.workloads import (
     StatefulSetStrategy,
     WorkloadStrategy,
 )
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -116,7 +116,7 @@ RULES: dict[str, Rules] = {
         new=storage_rules.validate_driver,
         changed=storage_rules.validate_driver_update,
         prepare=storage_rules.count_driver,
-        name=names.path_segment,
+        name=validation.path_segment,
     ),
     "storage.k8s.io/csinodes": Rules(
         new=storage_rules.validate_driver_node, changed=storage_rules.validate_driver_node_update
@@ -162,7 +162,7 @@ RULES: dict[str, Rules] = {
     "policy/poddisruptionbudgets": Rules(
         new=cluster_rules.validate_budget,
         status=cluster_rules.validate_budget_status,
-        name=names.path_segment,
+        name=validation.path_segment,
         initial_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
     ),
     "flowcontrol.apiserver.k8s.io/flowschemas": Rules(

@@ -9,9 +9,9 @@ from typing import Final
 from envtest.kinds import resource_names, rules
 from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -44,12 +44,12 @@ class LimitRangeStrategy(TableStrategy):
 
 def _limit(limit: Tree, path: str, seen: set[str]) -> Iterator[Cause]:
     kind = limit.get("type", "")
-    wrong = names.qualified_name(kind)
+    wrong = validation.qualified_name(kind)
     yield from rules.each(wrong, kind, f"{path}.type")
     if not wrong and "/" not in kind and kind not in _TYPES:
-        yield problems.invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
+        yield api_errors.invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
     if kind in seen:
-        yield problems.duplicate(f"{path}.type", kind)
+        yield api_errors.duplicate(f"{path}.type", kind)
     seen.add(kind)
     yield from _names(limit, path)
     for key in sorted({name for part in _parts(kind) for name in limit.get(part) or {}}):
@@ -66,13 +66,13 @@ def _names(limit: Tree, path: str) -> Iterator[Cause]:
     for part in (*_LOWER, *_DEFAULTS):
         if part in _DEFAULTS and kind == "Pod":
             if limit.get(part):
-                yield problems.not_allowed(f"{path}.{part}", "may not be specified when `type` is 'Pod'")
+                yield api_errors.not_allowed(f"{path}.{part}", "may not be specified when `type` is 'Pod'")
             continue
         for name in sorted(limit.get(part) or {}):
             yield from rule(name, f"{path}.{part}[{name}]")
     if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(part) or {}) for part in _LOWER):
         text = "either minimum or maximum storage value is required, but neither was provided"
-        yield problems.required(f"{path}.limits", text)
+        yield api_errors.required(f"{path}.limits", text)
     for name in sorted(limit.get(_RATIO) or {}):
         yield from rule(name, f"{path}.{_RATIO}[{name}]")
 
@@ -108,21 +108,21 @@ def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:
         wrong = amounts.above(low, high)
         if wrong is not None:
             text = f"{low_word} value {wrong[0]} is greater than {high_word} value {wrong[1]}"
-            yield problems.invalid_value(f"{path}.{named}[{name}]", str(found[shown]), text)
+            yield api_errors.invalid_value(f"{path}.{named}[{name}]", str(found[shown]), text)
     if _RATIO in found:
         yield from _ratio(found, f"{path}.{_RATIO}[{name}]")
     if not resource_names.overcommitted(name) and set(_DEFAULTS) <= found.keys():
         default, request = found["default"], found["defaultRequest"]
         if default != request:
             text = f"default value {default} must equal to defaultRequest value {request} in {name}"
-            yield problems.invalid_value(f"{path}.defaultRequest[{name}]", str(request), text)
+            yield api_errors.invalid_value(f"{path}.defaultRequest[{name}]", str(request), text)
 
 
 def _ratio(found: Mapping[str, Quantity], path: str) -> Iterator[Cause]:
     ratio = found[_RATIO]
     if ratio < Quantity("1"):
-        yield problems.invalid_value(path, str(ratio), f"ratio {ratio} is less than 1")
+        yield api_errors.invalid_value(path, str(ratio), f"ratio {ratio} is less than 1")
     if set(_LOWER) <= found.keys() and found["min"].value:
         most = float(found["max"].value / found["min"].value)
         if float(ratio) > most:
-            yield problems.invalid_value(path, str(ratio), f"ratio {ratio} is greater than max/min = {most:.6f}")
+            yield api_errors.invalid_value(path, str(ratio), f"ratio {ratio} is greater than max/min = {most:.6f}")

@@ -9,8 +9,8 @@ from envtest.kinds.address_rules import validate_typed_reference
 from envtest.kinds.addresses import block as address_block
 from envtest.kinds.addresses import ip_address, read_address, read_block, special_address
 from envtest.kinds.selector_rules import check_label_selector
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -29,27 +29,27 @@ def validate_network_policy(obj: Tree) -> Iterator[Cause]:
                 yield from _peer(peer, f"{at}.{peers}[{number}]")
     kinds = spec.get("policyTypes") or []
     if len(kinds) > 2:
-        yield problems.invalid_value("spec.policyTypes", kinds, "may not specify more than two policyTypes")
+        yield api_errors.invalid_value("spec.policyTypes", kinds, "may not specify more than two policyTypes")
         return
     for index, kind in enumerate(kinds):
         if kind not in ("Ingress", "Egress"):
-            yield problems.unsupported(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress"))
+            yield api_errors.unsupported(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress"))
 
 
 def _policy_port(port: Tree, path: str) -> Iterator[Cause]:
     if port.get("protocol") not in (None, "TCP", "UDP", "SCTP"):
-        yield problems.unsupported(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
+        yield api_errors.unsupported(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
     number, end = port.get("port"), port.get("endPort")
     if isinstance(number, int):
         yield from rules.port_number(number, f"{path}.port")
         if end is not None:
             if end < number:
-                yield problems.invalid_value(f"{path}.endPort", number, "must be greater than or equal to `port`")
+                yield api_errors.invalid_value(f"{path}.endPort", number, "must be greater than or equal to `port`")
             yield from rules.port_number(end, f"{path}.endPort")
         return
     if end is not None:
         what = "non-numeric" if number else "not specified"
-        yield problems.invalid_value(f"{path}.endPort", end, f"may not be specified when `port` is {what}")
+        yield api_errors.invalid_value(f"{path}.endPort", end, f"may not be specified when `port` is {what}")
     if number is not None:
         yield from rules.port_or_name(number, f"{path}.port")
 
@@ -62,15 +62,15 @@ def _peer(peer: Tree, path: str) -> Iterator[Cause]:
         yield from _block(peer["ipBlock"], f"{path}.ipBlock")
     given = [key for key in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(key) is not None]
     if not given:
-        yield problems.required(path, "must specify a peer")
+        yield api_errors.required(path, "must specify a peer")
     elif len(given) > 1 and "ipBlock" in given:
-        yield problems.not_allowed(path, "may not specify both ipBlock and another peer")
+        yield api_errors.not_allowed(path, "may not specify both ipBlock and another peer")
 
 
 def _block(block: Tree, path: str) -> Iterator[Cause]:
     text = block.get("cidr", "")
     if not text:
-        yield problems.required(f"{path}.cidr")
+        yield api_errors.required(f"{path}.cidr")
         return
     yield from address_block(text, f"{path}.cidr")
     whole = read_block(text)
@@ -83,7 +83,7 @@ def _block(block: Tree, path: str) -> Iterator[Cause]:
             continue
         inside = part.version == whole.version and part.network.network_address in whole.network
         if not inside or part.network.prefixlen <= whole.network.prefixlen:
-            yield problems.invalid_value(at, inner, "must be a strict subset of `cidr`")
+            yield api_errors.invalid_value(at, inner, "must be a strict subset of `cidr`")
 
 
 # ------------------------------------------------------------------ ingresses
@@ -105,14 +105,14 @@ def validate_ingress(obj: Tree) -> Iterator[Cause]:
     noted, named = (obj["metadata"].get("annotations") or {}).get(_CLASS), spec.get("ingressClassName")
     if None not in (noted, named) and noted != named:
         text = "must match `ingressClassName` when both are specified"
-        yield problems.invalid_value(f"annotations.{_CLASS}", noted, text)
+        yield api_errors.invalid_value(f"annotations.{_CLASS}", noted, text)
 
 
 def validate_ingress_spec(spec: Tree) -> Iterator[Cause]:
     """Rules, backends, certificates."""
     if not spec.get("rules") and spec.get("defaultBackend") is None:
         text = "either `defaultBackend` or `rules` must be specified"
-        yield problems.invalid_value("spec", spec.get("rules"), text)
+        yield api_errors.invalid_value("spec", spec.get("rules"), text)
     if spec.get("defaultBackend") is not None:
         yield from _backend(spec["defaultBackend"], "spec.defaultBackend")
     for index, rule in enumerate(spec.get("rules") or ()):
@@ -131,22 +131,22 @@ def _host(host: str, path: str) -> Iterator[Cause]:
         yield from rules.subdomain(host, path)
         return
     rest = host.removeprefix("*.")
-    if rest == host or names.dns_subdomain(rest):
-        yield problems.invalid_value(path, host, _WILDCARD)
+    if rest == host or validation.dns_subdomain(rest):
+        yield api_errors.invalid_value(path, host, _WILDCARD)
 
 
 def _rule(rule: Tree, path: str) -> Iterator[Cause]:
     host = rule.get("host", "")
     if host:
         if read_address(host) is not None:
-            yield problems.invalid_value(f"{path}.host", host, _NO_ADDRESS)
+            yield api_errors.invalid_value(f"{path}.host", host, _NO_ADDRESS)
         yield from _host(host, f"{path}.host")
     http = rule.get("http")
     if http is None:
         return
     paths: Sequence[Tree] = http.get("paths") or ()
     if not paths:
-        yield problems.required(f"{path}.http.paths")
+        yield api_errors.required(f"{path}.http.paths")
     for index, part in enumerate(paths):
         yield from _path(part, f"{path}.http.paths[{index}]")
 
@@ -155,52 +155,52 @@ def _path(part: Tree, path: str) -> Iterator[Cause]:
     kind, text = part.get("pathType"), part.get("path", "")
     absolute = text.startswith("/")
     if kind is None:
-        yield problems.required(f"{path}.pathType", "pathType must be specified")
+        yield api_errors.required(f"{path}.pathType", "pathType must be specified")
         return
     if kind in ("Exact", "Prefix"):
         if not absolute:
-            yield problems.invalid_value(f"{path}.path", text, "must be an absolute path")
+            yield api_errors.invalid_value(f"{path}.path", text, "must be an absolute path")
         for bad in _BAD_SEQUENCES if text else ():
             if bad in text:
-                yield problems.invalid_value(f"{path}.path", text, f"must not contain '{bad}'")
+                yield api_errors.invalid_value(f"{path}.path", text, f"must not contain '{bad}'")
         for bad in _BAD_ENDS:
             if text.endswith(bad):
-                yield problems.invalid_value(f"{path}.path", text, f"cannot end with '{bad}'")
+                yield api_errors.invalid_value(f"{path}.path", text, f"cannot end with '{bad}'")
     elif kind == "ImplementationSpecific":
         if text and not absolute:
-            yield problems.invalid_value(f"{path}.path", text, "must be an absolute path")
+            yield api_errors.invalid_value(f"{path}.path", text, "must be an absolute path")
     else:
-        yield problems.unsupported(f"{path}.pathType", kind, ("Exact", "ImplementationSpecific", "Prefix"))
+        yield api_errors.unsupported(f"{path}.pathType", kind, ("Exact", "ImplementationSpecific", "Prefix"))
     yield from _backend(part.get("backend") or {}, f"{path}.backend")
 
 
 def _backend(backend: Tree, path: str) -> Iterator[Cause]:
     service, resource = backend.get("service"), backend.get("resource")
     if service is not None and resource is not None:
-        yield problems.invalid_value(path, "", "cannot set both resource and service backends")
+        yield api_errors.invalid_value(path, "", "cannot set both resource and service backends")
     elif resource is not None:
         yield from validate_typed_reference(resource, f"{path}.resource")
     elif service is not None:
         yield from _service(service, path)
     else:
-        yield problems.invalid_value(path, "", "resource or service backend is required")
+        yield api_errors.invalid_value(path, "", "resource or service backend is required")
 
 
 def _service(service: Tree, path: str) -> Iterator[Cause]:
     name, port = service.get("name", ""), service.get("port") or {}
     if not name:
-        yield problems.required(f"{path}.service.name")
+        yield api_errors.required(f"{path}.service.name")
     else:
         yield from rules.label(name, f"{path}.service.name")
     if port.get("name") and port.get("number"):
-        yield problems.invalid_value(path, "", "cannot set both port name & port number")
+        yield api_errors.invalid_value(path, "", "cannot set both port name & port number")
     elif port.get("name"):
         found = rules.port_name_problems(port["name"])
         yield from rules.each(found, port["name"], f"{path}.service.port.name")
     elif port.get("number"):
         yield from rules.port_number(port["number"], f"{path}.service.port.number")
     else:
-        yield problems.required(path, "port name or number is required")
+        yield api_errors.required(path, "port name or number is required")
 
 
 def validate_ingress_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
@@ -213,7 +213,7 @@ def validate_ingress_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: A
         if point.get("hostname"):
             yield from rules.subdomain(point["hostname"], f"{path}.hostname")
             if read_address(point["hostname"]) is not None:
-                yield problems.invalid_value(f"{path}.hostname", point["hostname"], _NO_ADDRESS)
+                yield api_errors.invalid_value(f"{path}.hostname", point["hostname"], _NO_ADDRESS)
 
 
 # ------------------------------------------------------------------ endpoints
@@ -222,7 +222,7 @@ def validate_endpoints(obj: Tree) -> Iterator[Cause]:
     for index, subset in enumerate(obj.get("subsets") or ()):
         at = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            yield problems.required(at, "must specify `addresses` or `notReadyAddresses`")
+            yield api_errors.required(at, "must specify `addresses` or `notReadyAddresses`")
         for key in ("addresses", "notReadyAddresses"):
             for number, address in enumerate(subset.get(key) or ()):
                 yield from _endpoint(address, f"{at}.{key}[{number}]")
@@ -234,12 +234,12 @@ def validate_endpoints(obj: Tree) -> Iterator[Cause]:
 def _endpoint(address: Tree, path: str) -> Iterator[Cause]:
     text = address.get("ip", "")
     if not text:
-        yield problems.required(f"{path}.ip")
+        yield api_errors.required(f"{path}.ip")
     else:
         found = list(special_address(text, f"{path}.ip"))
         yield from found
         if list(ip_address(text, "")):
-            yield problems.invalid_value(f"{path}.ip", text, "must be a valid IP address")
+            yield api_errors.invalid_value(f"{path}.ip", text, "must be a valid IP address")
     if address.get("hostname"):
         yield from rules.label(address["hostname"], f"{path}.hostname")
     if address.get("nodeName") is not None:
@@ -250,6 +250,6 @@ def _endpoint_port(port: Tree, path: str, *, alone: bool) -> Iterator[Cause]:
     if port.get("name"):
         yield from rules.label(port["name"], f"{path}.name")
     elif not alone:
-        yield problems.required(f"{path}.name")
+        yield api_errors.required(f"{path}.name")
     yield from rules.port_number(port.get("port", 0), f"{path}.port")
     yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{path}.protocol")

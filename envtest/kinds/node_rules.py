@@ -7,8 +7,8 @@ from typing import Final
 
 from envtest.kinds import resource_names, rules
 from envtest.kinds.addresses import block, read_block
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -34,24 +34,24 @@ def _blocks(found: Sequence[str], path: str) -> Iterator[Cause]:
         return
     families = {read.version for read in map(read_block, found) if read is not None}
     if len(families) < len(found):
-        yield problems.invalid_value(path, found, "may specify no more than one CIDR for each IP family")
+        yield api_errors.invalid_value(path, found, "may specify no more than one CIDR for each IP family")
     for index, text in enumerate(found):
         if text in found[:index]:
-            yield problems.duplicate(f"{path}[{index}]", text)
+            yield api_errors.duplicate(f"{path}[{index}]", text)
 
 
 def _taints(taints: Sequence[Tree]) -> Iterator[Cause]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         at, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
-        yield from rules.each(names.qualified_name(key), key, f"{at}.key")
-        found = names.label_value(taint.get("value", ""))
+        yield from rules.each(validation.qualified_name(key), key, f"{at}.key")
+        found = validation.label_value(taint.get("value", ""))
         if found:
-            yield problems.invalid_value(f"{at}.value", taint["value"], ";".join(found))
+            yield api_errors.invalid_value(f"{at}.value", taint["value"], ";".join(found))
         yield from rules.one_of(effect, _EFFECTS, f"{at}.effect")
         if (key, effect) in seen:
             shown = {"Key": key, "Value": taint.get("value", ""), "Effect": effect, "TimeAdded": taint.get("timeAdded")}
-            text = f"Duplicate value: {problems.quoted(shown)}: taints must be unique by key and effect pair"
+            text = f"Duplicate value: {api_errors.quoted(shown)}: taints must be unique by key and effect pair"
             yield Cause(reason="FieldValueDuplicate", message=text, field=at)
         seen.add((key, effect))
 
@@ -76,14 +76,14 @@ def validate_node_status(obj: Tree, old: Tree) -> Iterator[Cause]:
     for index, address in enumerate(status.get("addresses") or ()):
         if address in seen:
             shown = {"Type": address.get("type", ""), "Address": address.get("address", "")}
-            yield problems.duplicate(f"status.addresses[{index}]", shown)
+            yield api_errors.duplicate(f"status.addresses[{index}]", shown)
         seen.append(address)
     if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
         text = 'node updates may not change podCIDR except from "" to valid'
-        yield problems.not_allowed("spec.podCIDRs", text)
+        yield api_errors.not_allowed("spec.podCIDRs", text)
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
         text = 'node updates may not change providerID except from "" to valid'
-        yield problems.not_allowed("spec.providerID", text)
+        yield api_errors.not_allowed("spec.providerID", text)
     yield from _taints(spec.get("taints") or ())
     if spec.get("externalID", "") != before.get("externalID", ""):
-        yield problems.not_allowed("spec.externalID", "may not be updated")
+        yield api_errors.not_allowed("spec.externalID", "may not be updated")

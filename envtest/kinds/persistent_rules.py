@@ -10,7 +10,7 @@ from envtest.kinds import rules, source_rules
 from envtest.kinds.affinity_rules import validate_node_selector
 from envtest.kinds.claim_rules import validate_access, validate_attributes_kept, validate_mode
 from envtest.kinds.go_form import CORE, VOLUME_SOURCE, difference, shown
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -36,7 +36,7 @@ def validate_volume(obj: Tree) -> Iterator[Cause]:
     """A new volume."""
     spec: Tree = obj.get("spec") or {}
     if not spec.get("accessModes"):
-        yield problems.required("spec.accessModes")
+        yield api_errors.required("spec.accessModes")
     yield from validate_access(spec.get("accessModes") or (), "spec.accessModes")
     yield from _capacity(spec.get("capacity") or {})
     if spec.get("persistentVolumeReclaimPolicy"):
@@ -45,7 +45,7 @@ def validate_volume(obj: Tree) -> Iterator[Cause]:
     yield from _affinity(spec.get("nodeAffinity"))
     yield from source_rules.each_of(spec, _ORDER, _CHECKS, "spec")
     if spec.get("local") is not None and spec.get("nodeAffinity") is None:
-        yield problems.required("metadata.annotations", "Local volume requires node affinity")
+        yield api_errors.required("metadata.annotations", "Local volume requires node affinity")
     yield from _recycled(spec)
     if spec.get("storageClassName"):
         yield from rules.subdomain(spec["storageClassName"], "spec.storageClassName")
@@ -55,9 +55,9 @@ def validate_volume(obj: Tree) -> Iterator[Cause]:
 
 def _capacity(capacity: Tree) -> Iterator[Cause]:
     if not capacity:
-        yield problems.required("spec.capacity")
+        yield api_errors.required("spec.capacity")
     if capacity.keys() != {"storage"}:
-        yield problems.unsupported("spec.capacity", capacity or None, ("storage",))
+        yield api_errors.unsupported("spec.capacity", capacity or None, ("storage",))
     for name, amount in sorted(capacity.items()):
         yield from rules.basic_amount(amount, f"spec.capacity[{name}]")
         yield from rules.positive_amount(amount, f"spec.capacity[{name}]")
@@ -67,7 +67,7 @@ def _affinity(affinity: Tree | None) -> Iterator[Cause]:
     if affinity is None:
         return
     if affinity.get("required") is None:
-        yield problems.required("spec.nodeAffinity.required", "must specify required node constraints")
+        yield api_errors.required("spec.nodeAffinity.required", "must specify required node constraints")
     else:
         yield from validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
 
@@ -76,7 +76,7 @@ def _recycled(spec: Tree) -> Iterator[Cause]:
     recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
     if recycled and posixpath.normpath((spec.get("hostPath") or {}).get("path") or ".") == "/":
         text = "may not be 'recycle' for a hostPath mount of '/'"
-        yield problems.not_allowed("spec.persistentVolumeReclaimPolicy", text)
+        yield api_errors.not_allowed("spec.persistentVolumeReclaimPolicy", text)
 
 
 def _attributes(spec: Tree) -> Iterator[Cause]:
@@ -84,11 +84,11 @@ def _attributes(spec: Tree) -> Iterator[Cause]:
     if name is None:
         return
     if not name:
-        yield problems.required(path, "an empty string is disallowed")
+        yield api_errors.required(path, "an empty string is disallowed")
     else:
         yield from rules.subdomain(name, path)
     if spec.get("csi") is None:
-        yield problems.required("spec.csi", "has to be specified when using volumeAttributesClassName")
+        yield api_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName")
 
 
 def _local(source: Tree, path: str) -> Iterator[Cause]:
@@ -111,7 +111,7 @@ def _cinder(source: Tree, path: str) -> Iterator[Cause]:
 def _azure_file(source: Tree, path: str) -> Iterator[Cause]:
     yield from source_rules.wants("secretName", "shareName")(source, path)
     if source.get("secretNamespace") == "":
-        yield problems.required(f"{path}.secretNamespace")
+        yield api_errors.required(f"{path}.secretNamespace")
 
 
 _CHECKS: Final[Mapping[str, source_rules.Check]] = {
@@ -134,12 +134,12 @@ def validate_volume_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     if _expandable(_sources(spec), _sources(before)) != _sources(before):
         change = difference(VOLUME_SOURCE, before, {**spec, **_expandable(_sources(spec), _sources(before))})
         text = f"spec.persistentvolumesource is immutable after creation\n{change}"
-        yield problems.not_allowed("spec.persistentvolumesource", text)
+        yield api_errors.not_allowed("spec.persistentvolumesource", text)
     yield from rules.unchanged(spec, before, "volumeMode", "volumeMode")
     affinity = spec.get("nodeAffinity")
     if before.get("nodeAffinity") not in (None, affinity):
         value = shown(f"{CORE}VolumeNodeAffinity", affinity)
-        yield problems.invalid_value("nodeAffinity", value, "field is immutable")
+        yield api_errors.invalid_value("nodeAffinity", value, "field is immutable")
     yield from validate_attributes_kept(spec, before)
 
 

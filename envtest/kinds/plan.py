@@ -21,7 +21,7 @@ from envtest.kinds.times import read_micro_time, read_time
 from envtest.tables.fields import NULL, PLAIN, SHOWN, embedded, forms, go_types
 from envtest.tables.load import Types
 from opsdk.errors import DecodeError
-from opsdk.tree.go_text import whole_numbers
+from opsdk.structured_merge.go_format import whole_numbers
 
 _OWNERS = ["metadata", "managedFields"]
 _REF = "#/components/schemas/"

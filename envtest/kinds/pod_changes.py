@@ -9,9 +9,9 @@ from envtest.kinds import rules
 from envtest.kinds.affinity_rules import REQUIRED
 from envtest.kinds.annotation_rules import MIRROR
 from envtest.kinds.go_form import CORE, POD_SPEC, difference, shown
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause
 
 _FROZEN: Final = (
@@ -30,7 +30,7 @@ def validate_pod_update(spec: Tree, old: Tree) -> Iterator[Cause]:
     for key in ("containers", "initContainers"):
         now, before = spec.get(key) or [], old.get(key) or []
         if len(now) != len(before):
-            yield problems.not_allowed(f"spec.{key}", "pod updates may not add or remove containers")
+            yield api_errors.not_allowed(f"spec.{key}", "pod updates may not add or remove containers")
             return
         for index, container in enumerate(now):
             yield from rules.needed(container.get("image"), f"spec.{key}[{index}].image")
@@ -40,18 +40,18 @@ def validate_pod_update(spec: Tree, old: Tree) -> Iterator[Cause]:
         return
     if deadline is not None and previous is not None and deadline > previous:
         text = "must be less than or equal to previous value"
-        yield problems.invalid_value("spec.activeDeadlineSeconds", deadline, text)
+        yield api_errors.invalid_value("spec.activeDeadlineSeconds", deadline, text)
         return
     if deadline is None and previous is not None:
         text = "must not update from a positive integer to nil value"
-        yield problems.invalid_value("spec.activeDeadlineSeconds", None, text)
+        yield api_errors.invalid_value("spec.activeDeadlineSeconds", None, text)
     yield from _only_added(spec.get("tolerations") or [], old.get("tolerations") or [])
     yield from _only_removed(spec.get("schedulingGates") or [], old.get("schedulingGates") or [])
     munged = _munged(spec, old)
     if old.get("schedulingGates"):
         yield from _narrowed(munged, old)
     if _there(munged) != _there(old):
-        yield problems.not_allowed("spec", f"{_FROZEN}\n{difference(POD_SPEC, old, munged)}")
+        yield api_errors.not_allowed("spec", f"{_FROZEN}\n{difference(POD_SPEC, old, munged)}")
 
 
 def _only_added(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause]:
@@ -63,7 +63,7 @@ def _only_added(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause]:
     there = [bare(t) for t in now]
     if any(bare(t) not in there for t in before):
         text = "existing toleration can not be modified except its tolerationSeconds"
-        yield problems.not_allowed("spec.tolerations", text)
+        yield api_errors.not_allowed("spec.tolerations", text)
 
 
 def _only_removed(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause]:
@@ -71,7 +71,7 @@ def _only_removed(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause
     for index, gate in enumerate(now):
         if gate.get("name") not in there:
             text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield problems.not_allowed(f"spec.schedulingGates[{index}].name", text)
+            yield api_errors.not_allowed(f"spec.schedulingGates[{index}].name", text)
 
 
 def _munged(spec: Tree, old: Tree) -> Tree:
@@ -100,7 +100,7 @@ def _narrowed(spec: Tree, old: Tree) -> Iterator[Cause]:
     """As long as nobody looks for a node, the search may be narrowed; what is wrong with that is told here only."""
     now, before = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(now.get(key) != value for key, value in before.items()):
-        yield problems.invalid_value("spec.nodeSelector", now or None, _SELECTOR)
+        yield api_errors.invalid_value("spec.nodeSelector", now or None, _SELECTOR)
     spec["nodeSelector"] = before
     affinity, was = spec.get("affinity") or {}, old.get("affinity") or {}
     yield from _narrowed_nodes(affinity.get("nodeAffinity") or {}, was.get("nodeAffinity") or {})
@@ -116,11 +116,11 @@ def _narrowed_nodes(now: Tree, before: Tree) -> Iterator[Cause]:
     if not was:
         return
     if len(terms) != len(was):
-        yield problems.invalid_value(path, [shown(_TERM_TYPE, t) for t in terms] or None, _TERMS)
+        yield api_errors.invalid_value(path, [shown(_TERM_TYPE, t) for t in terms] or None, _TERMS)
         return
     for index, (term, old) in enumerate(zip(terms, was, strict=True)):
         if not all(_begins(term.get(key) or [], old.get(key) or []) for key in ("matchExpressions", "matchFields")):
-            yield problems.invalid_value(f"{path}[{index}]", shown(_TERM_TYPE, term), _TERM)
+            yield api_errors.invalid_value(f"{path}[{index}]", shown(_TERM_TYPE, term), _TERM)
 
 
 def _begins(now: Sequence[Tree], before: Sequence[Tree]) -> bool:
@@ -132,16 +132,16 @@ def _begins(now: Sequence[Tree], before: Sequence[Tree]) -> bool:
 def validate_ephemeral_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """Debugging containers come, and stay as they came."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
-        yield problems.not_allowed("[]", "static pods do not support ephemeral containers")
+        yield api_errors.not_allowed("[]", "static pods do not support ephemeral containers")
         return
     now = {c.get("name"): c for c in obj["spec"].get("ephemeralContainers") or ()}
     for container in old["spec"].get("ephemeralContainers") or ():
-        name = problems.quoted(container.get("name", ""))
+        name = api_errors.quoted(container.get("name", ""))
         new = now.get(container.get("name"))
         if new is None:
             text = f"existing ephemeral containers {name} may not be removed\n"
-            yield problems.not_allowed("spec.ephemeralContainers", text)
+            yield api_errors.not_allowed("spec.ephemeralContainers", text)
         elif new != container:
             change = difference(f"{CORE}EphemeralContainer", container, new)
             text = f"existing ephemeral containers {name} may not be changed\n{change}"
-            yield problems.not_allowed("spec.ephemeralContainers", text)
+            yield api_errors.not_allowed("spec.ephemeralContainers", text)

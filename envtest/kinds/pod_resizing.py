@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from envtest.kinds.annotation_rules import MIRROR
 from envtest.kinds.qos import qos_class
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -46,9 +46,9 @@ def validate_resize(obj: Tree, old: Tree) -> Iterator[Cause]:
     spec, before, status = obj["spec"], old["spec"], old.get("status") or {}
     if (status.get("qosClass") or qos_class(before)) != qos_class(spec):
         text = "Pod QOS Class may not change as a result of resizing"
-        yield problems.invalid_value("spec", status.get("qosClass", ""), text)
+        yield api_errors.invalid_value("spec", status.get("qosClass", ""), text)
     if not _supported(status):
-        yield problems.not_allowed("spec", "Pod running on node without support for resize")
+        yield api_errors.not_allowed("spec", "Pod running on node without support for resize")
     wrong = list(_ordered(spec, before))
     yield from wrong
     if not wrong:
@@ -67,11 +67,11 @@ def _ordered(spec: Tree, old: Tree) -> Iterator[Cause]:
     for key in _LISTS:
         now, before = spec.get(key) or [], old.get(key) or []
         if len(now) != len(before):
-            yield problems.not_allowed(f"spec.{key}", f"{key} may not be added or removed on resize")
+            yield api_errors.not_allowed(f"spec.{key}", f"{key} may not be added or removed on resize")
             continue
         for index, (new, was) in enumerate(zip(now, before, strict=True)):
             if new.get("name") != was.get("name"):
-                yield problems.not_allowed(f"spec.{key}[{index}].name", f"{key} {_ORDER}")
+                yield api_errors.not_allowed(f"spec.{key}[{index}].name", f"{key} {_ORDER}")
 
 
 def _amounts(container: Tree, kind: str) -> Mapping[str, Any]:
@@ -84,14 +84,14 @@ def _kept(spec: Tree, old: Tree) -> Iterator[Cause]:
     for kind in ("requests", "limits"):
         if any(name not in _amounts(spec, kind) for name in _amounts(old, kind)):
             where = f"spec.resources.{kind}"
-            yield problems.not_allowed(where, f"pod-level resource {kind} cannot be removed")
+            yield api_errors.not_allowed(where, f"pod-level resource {kind} cannot be removed")
     for key in _LISTS:
         for index, was in enumerate(old.get(key) or ()):
             for kind in ("requests", "limits"):
                 now = _amounts(spec[key][index], kind)
                 if any(name not in now for name in _amounts(was, kind)):
                     where = f"spec.{key}[{index}].resources.{kind}"
-                    yield problems.not_allowed(where, f"resource {kind} cannot be removed")
+                    yield api_errors.not_allowed(where, f"resource {kind} cannot be removed")
 
 
 def _others(spec: Tree, old: Tree) -> Iterator[Cause]:
@@ -99,7 +99,7 @@ def _others(spec: Tree, old: Tree) -> Iterator[Cause]:
         for new, was in zip(spec.get(key) or (), old.get(key) or (), strict=True):
             if _fixed(new) != _fixed(was):
                 which = " for sidecar containers" if was.get("restartPolicy") == "Always" else ""
-                yield problems.not_allowed("spec", f"only cpu and memory resources{which} are mutable")
+                yield api_errors.not_allowed("spec", f"only cpu and memory resources{which} are mutable")
 
 
 def _fixed(container: Tree) -> Tree:

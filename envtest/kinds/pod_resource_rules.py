@@ -7,9 +7,9 @@ from typing import Final
 
 from envtest.kinds import resource_names, rules
 from envtest.kinds.pod_totals import requested
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -29,16 +29,16 @@ def validate_claims(claims: Sequence[Tree], path: str, pod: str) -> Iterator[Cau
 def _claim_name(claim: Tree, path: str, pod: str, seen: set[str]) -> Iterator[Cause]:
     name = claim.get("name", "")
     if not name:
-        yield problems.required(path)
+        yield api_errors.required(path)
         return
     if name in seen:
-        yield problems.duplicate(path, name)
+        yield api_errors.duplicate(path, name)
         return
     seen.add(name)
     wrong = list(rules.label(name, path))
     yield from wrong
     if not wrong and pod and claim.get("resourceClaimTemplateName") is not None:
-        yield from rules.each(names.dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", path)
+        yield from rules.each(validation.dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", path)
 
 
 def _claim_source(claim: Tree, path: str) -> Iterator[Cause]:
@@ -46,10 +46,10 @@ def _claim_source(claim: Tree, path: str) -> Iterator[Cause]:
     shown = {"Name": claim.get("name", ""), "ResourceClaimName": given, "ResourceClaimTemplateName": template}
     if given is not None and template is not None:
         text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        yield problems.invalid_value(path, shown, text)
+        yield api_errors.invalid_value(path, shown, text)
     if given is None and template is None:
         text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-        yield problems.invalid_value(path, shown, text)
+        yield api_errors.invalid_value(path, shown, text)
     for key in ("resourceClaimName", "resourceClaimTemplateName"):
         if claim.get(key) is not None:
             yield from rules.subdomain(claim[key], f"{path}.{key}")
@@ -62,7 +62,7 @@ def validate_pod_resources(spec: Tree, path: str) -> Iterator[Cause]:
     if resources is None:
         return
     for index, _ in enumerate(resources.get("claims") or ()):
-        yield problems.not_allowed(f"{at}.claims[{index}]", "may not be set for Resources at pod-level")
+        yield api_errors.not_allowed(f"{at}.claims[{index}]", "may not be set for Resources at pod-level")
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in sorted(amounts.items()):
@@ -71,13 +71,13 @@ def validate_pod_resources(spec: Tree, path: str) -> Iterator[Cause]:
         limit = limits.get(name)
         if limit is not None and Quantity(amount) > Quantity(limit):
             text = f"must be less than or equal to {name} limit of {limit}"
-            yield problems.invalid_value(f"{at}.requests", amount, text)
+            yield api_errors.invalid_value(f"{at}.requests", amount, text)
     yield from _consistent(spec, path)
 
 
 def _amount(name: str, amount: str, path: str) -> Iterator[Cause]:
     if name not in _WHOLE and not name.startswith("hugepages-"):
-        yield problems.unsupported(path, name, ("cpu", "hugepages-", "memory"))
+        yield api_errors.unsupported(path, name, ("cpu", "hugepages-", "memory"))
     yield from resource_names.amount(name, amount, path)
 
 
@@ -87,10 +87,10 @@ def _consistent(spec: Tree, path: str) -> Iterator[Cause]:
         together = requested(spec, name)
         if Quantity(amount) < together:
             text = f"must be greater than or equal to aggregate container requests of {together}"
-            yield problems.invalid_value(f"{path}.resources.requests[{name}]", amount, text)
+            yield api_errors.invalid_value(f"{path}.resources.requests[{name}]", amount, text)
     for name, most in sorted((resources.get("limits") or {}).items()):
         for index, container in enumerate(spec.get("containers") or ()):
             limit = ((container.get("resources") or {}).get("limits") or {}).get(name)
             if limit is not None and Quantity(limit) > Quantity(most):
                 where = f"{path}.containers[{index}].resources.limits[{name}]"
-                yield problems.invalid_value(where, limit, f"must be less than or equal to pod limits of {most}")
+                yield api_errors.invalid_value(where, limit, f"must be less than or equal to pod limits of {most}")

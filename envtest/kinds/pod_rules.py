@@ -19,8 +19,8 @@ from envtest.kinds.context_rules import validate_pod_context
 from envtest.kinds.pod_resource_rules import validate_claims, validate_pod_resources
 from envtest.kinds.system_rules import validate_host_process, validate_host_users, validate_system
 from envtest.kinds.volume_rules import validate_volumes
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -77,9 +77,9 @@ def _surroundings(spec: Tree, volumes: Mapping[str, Tree]) -> Surroundings:
 def validate_new_pod(spec: Tree) -> Iterator[Cause]:
     """What only pods have to see to, not their templates, and only once."""
     if spec.get("ephemeralContainers"):
-        yield problems.not_allowed("spec.ephemeralContainers", "cannot be set on create")
+        yield api_errors.not_allowed("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        yield problems.not_allowed("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+        yield api_errors.not_allowed("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def validate_own_pod(spec: Tree) -> Iterator[Cause]:
@@ -89,7 +89,7 @@ def validate_own_pod(spec: Tree) -> Iterator[Cause]:
             for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
                 if source.get("serviceAccountToken") is not None:
                     at = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
-                    yield problems.not_allowed(at, "must not be specified when serviceAccountName is not set")
+                    yield api_errors.not_allowed(at, "must not be specified when serviceAccountName is not set")
     for key in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(key) or ()):
             yield from validate_image(container, f"spec.{key}[{index}]")
@@ -114,12 +114,12 @@ def _host_name(spec: Tree, path: str) -> Iterator[Cause]:
     """A name that goes before all others."""
     name = spec["hostnameOverride"]
     if spec.get("setHostnameAsFQDN"):
-        yield problems.not_allowed(path, "may not be set when `setHostnameAsFQDN` is true")
+        yield api_errors.not_allowed(path, "may not be set when `setHostnameAsFQDN` is true")
     if spec.get("hostNetwork"):
-        yield problems.not_allowed(path, "may not be set when `hostNetwork` is true")
+        yield api_errors.not_allowed(path, "may not be set when `hostNetwork` is true")
     yield from rules.subdomain(name, path)
     if len(name) > _MOST_HOST_NAME:
-        yield problems.too_long(path, _MOST_HOST_NAME)
+        yield api_errors.too_long(path, _MOST_HOST_NAME)
 
 
 def _aliases(found: Sequence[Tree], path: str) -> Iterator[Cause]:
@@ -140,22 +140,22 @@ def _host_network(spec: Tree, path: str, *, pod: bool) -> Iterator[Cause]:
                 if (pod or theirs) and theirs != port.get("containerPort", 0):
                     at = f"{path}.{key}[{index}].ports[{number}].hostPort"
                     text = "must match `containerPort` when `hostNetwork` is true"
-                    yield problems.invalid_value(at, theirs, text)
+                    yield api_errors.invalid_value(at, theirs, text)
 
 
 def _dns_config(spec: Tree, path: str) -> Iterator[Cause]:
     config, alone = spec.get("dnsConfig"), spec.get("dnsPolicy") == "None"
     if config is None:
         if alone:
-            yield problems.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
+            yield api_errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
         return
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
     if alone and not servers:
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        yield problems.required(f"{path}.nameservers", text)
+        yield api_errors.required(f"{path}.nameservers", text)
         return
     if len(servers) > 3:
-        yield problems.invalid_value(f"{path}.nameservers", servers, "must not have more than 3 nameservers")
+        yield api_errors.invalid_value(f"{path}.nameservers", servers, "must not have more than 3 nameservers")
     for index, server in enumerate(servers):
         yield from ip_address(server, f"{path}.nameservers[{index}]")
     yield from _searches(searches, f"{path}.searches")
@@ -165,26 +165,26 @@ def _dns_config(spec: Tree, path: str) -> Iterator[Cause]:
 
 def _searches(searches: Sequence[str], path: str) -> Iterator[Cause]:
     if len(searches) > 32:
-        yield problems.invalid_value(path, searches, "must not have more than 32 search paths")
+        yield api_errors.invalid_value(path, searches, "must not have more than 32 search paths")
     if len(" ".join(searches)) > 2048:
         text = "must not have more than 2048 characters (including spaces) in the search list"
-        yield problems.invalid_value(path, searches, text)
+        yield api_errors.invalid_value(path, searches, text)
     for index, search in enumerate(searches):
         if search != ".":
             name = search.removesuffix(".")
-            yield from rules.each(names.dns_search(name), name, f"{path}[{index}]")
+            yield from rules.each(validation.dns_search(name), name, f"{path}[{index}]")
 
 
 def _gates(spec: Tree, path: str) -> Iterator[Cause]:
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
-        yield from rules.each(names.qualified_name(kind), kind, f"{path}.readinessGates[{index}].conditionType")
+        yield from rules.each(validation.qualified_name(kind), kind, f"{path}.readinessGates[{index}].conditionType")
     seen: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         name = gate.get("name", "")
-        yield from rules.each(names.qualified_name(name), name, f"{path}.schedulingGates[{index}]")
+        yield from rules.each(validation.qualified_name(name), name, f"{path}.schedulingGates[{index}]")
         if name in seen:
-            yield problems.duplicate(f"{path}.schedulingGates[{index}]", name)
+            yield api_errors.duplicate(f"{path}.schedulingGates[{index}]", name)
         seen.add(name)
 
 
@@ -194,22 +194,22 @@ def validate_tolerations(tolerations: Sequence[Tree], path: str) -> Iterator[Cau
         at, key, value = f"{path}[{index}]", toleration.get("key", ""), toleration.get("value", "")
         operator, effect = toleration.get("operator", ""), toleration.get("effect", "")
         if key:
-            yield from rules.each(names.qualified_name(key), key, f"{at}.key")
+            yield from rules.each(validation.qualified_name(key), key, f"{at}.key")
         elif operator != "Exists":
             text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            yield problems.invalid_value(f"{at}.operator", operator, text)
+            yield api_errors.invalid_value(f"{at}.operator", operator, text)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            yield problems.invalid_value(f"{at}.effect", effect, text)
+            yield api_errors.invalid_value(f"{at}.effect", effect, text)
         if operator in ("", "Equal"):
-            found = names.label_value(value)
+            found = validation.label_value(value)
             if found:
-                yield problems.invalid_value(f"{at}.operator", value, ";".join(found))
+                yield api_errors.invalid_value(f"{at}.operator", value, ";".join(found))
         elif operator == "Exists":
             if value:
                 text = "value must be empty when `operator` is 'Exists'"
-                yield problems.invalid_value(f"{at}.operator", value, text)
+                yield api_errors.invalid_value(f"{at}.operator", value, text)
         else:
-            yield problems.unsupported(f"{at}.operator", operator, ("Equal", "Exists"))
+            yield api_errors.unsupported(f"{at}.operator", operator, ("Equal", "Exists"))
         if effect and effect not in _EFFECTS:
-            yield problems.unsupported(f"{at}.effect", effect, _EFFECTS)
+            yield api_errors.unsupported(f"{at}.effect", effect, _EFFECTS)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from envtest.kinds import rules
 from envtest.kinds.addresses import ip_address, read_address
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -23,12 +23,12 @@ def validate_pod_status(obj: Tree, old: Tree) -> Iterator[Cause]:
         kind = condition.get("type", "")
         if kind not in _OWN_CONDITIONS:
             # The server has these among the metadata.
-            yield from rules.each(names.qualified_name(kind), kind, f"metadata.conditions[{index}].Type")
+            yield from rules.each(validation.qualified_name(kind), kind, f"metadata.conditions[{index}].Type")
     node = status.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
         yield from rules.subdomain(node, "status.nominatedNodeName")
     if before.get("qosClass", "") != status.get("qosClass", ""):
-        yield problems.invalid_value("status.qosClass", status.get("qosClass", ""), "field is immutable")
+        yield api_errors.invalid_value("status.qosClass", status.get("qosClass", ""), "field is immutable")
     yield from _ended(status, before, spec)
     yield from _claims(status.get("resourceClaimStatuses") or (), spec, "status.resourceClaimStatuses")
     yield from _addresses([part.get("ip", "") for part in status.get("podIPs") or ()], "status.podIPs")
@@ -60,7 +60,7 @@ def _transitions(now: Any, before: Any, path: str, policy: str, stays: set[str])
             continue
         if (new.get("state") or {}).get("terminated") is None:
             text = "may not be transitioned to non-terminated state"
-            yield problems.not_allowed(f"{path}[{index}].state", text)
+            yield api_errors.not_allowed(f"{path}[{index}].state", text)
 
 
 def _claims(statuses: Sequence[Tree], spec: Tree, path: str) -> Iterator[Cause]:
@@ -70,9 +70,9 @@ def _claims(statuses: Sequence[Tree], spec: Tree, path: str) -> Iterator[Cause]:
         at, name = f"{path}[{index}]", status.get("name", "")
         if name not in known:
             text = "must match the name of an entry in `spec.resourceClaims`"
-            yield problems.invalid_value(f"{at}.name", name, text)
+            yield api_errors.invalid_value(f"{at}.name", name, text)
         if name in seen:
-            yield problems.duplicate(f"{at}.name", name)
+            yield api_errors.duplicate(f"{at}.name", name)
         seen.add(name)
         if status.get("resourceClaimName") is not None:
             yield from rules.subdomain(status["resourceClaimName"], f"{at}.resourceClaimName")
@@ -82,7 +82,7 @@ def _claims(statuses: Sequence[Tree], spec: Tree, path: str) -> Iterator[Cause]:
 def _host(status: Tree) -> Iterator[Cause]:
     found = [part.get("ip", "") for part in status.get("hostIPs") or ()]
     if found and found[0] != status.get("hostIP", ""):
-        yield problems.invalid_value("status.hostIPs[0].ip", found[0], "must be equal to `hostIP`")
+        yield api_errors.invalid_value("status.hostIPs[0].ip", found[0], "must be equal to `hostIP`")
     yield from _addresses(found, "status.hostIPs")
 
 
@@ -98,10 +98,10 @@ def _addresses(found: Sequence[str], path: str) -> Iterator[Cause]:
     families = [read.version for read in map(read_address, found) if isinstance(read, _KINDS)]
     if len(set(families)) < len(found):
         text = "may specify no more than one IP for each IP family"
-        yield problems.invalid_value(path, [{"IP": address} for address in found], text)
+        yield api_errors.invalid_value(path, [{"IP": address} for address in found], text)
     for index, address in enumerate(found):
         if address in found[:index]:
-            yield problems.duplicate(f"{path}[{index}]", {"IP": address})
+            yield api_errors.duplicate(f"{path}[{index}]", {"IP": address})
 
 
 _KINDS: Final = (ipaddress.IPv4Address, ipaddress.IPv6Address)

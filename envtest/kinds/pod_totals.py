@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.api.quantity import Quantity
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.storage.ports import Tree
 
 _NOTHING = Quantity("0")

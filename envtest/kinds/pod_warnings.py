@@ -8,9 +8,9 @@ from typing import Final
 from envtest.kinds.addresses import address_warnings
 from envtest.kinds.pod_parts import containers_at
 from envtest.kinds.volume_overlaps import overlap_warnings
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 
 OLD_LABELS: Final = {
@@ -47,7 +47,7 @@ _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 
 def name_warnings(name: str, *, pod: bool = False) -> Iterator[str]:
     """A name that cannot be a host's."""
-    wrong = names.dns_label(name)
+    wrong = validation.dns_label(name)
     if wrong:
         where = "the Pod's hostname" if pod else "Pod names and hostnames"
         surprise = "which can result in surprising behavior; a DNS label is recommended"
@@ -107,7 +107,7 @@ def term_warnings(term: Tree, at: str) -> Iterator[str]:
         if key in OLD_LABELS:
             yield f"{at}.matchExpressions[{index}].key: {key} is {OLD_LABELS[key]}"
         for number, value in enumerate(expression.get("values") or ()):
-            for text in names.label_value(value):
+            for text in validation.label_value(value):
                 yield f"{at}.matchExpressions[{index}].values[{number}]: {value} is invalid, {text}"
 
 
@@ -146,7 +146,7 @@ def _repeated_warnings(spec: Tree, at: str) -> Iterator[str]:
         for index, item in enumerate(spec.get(key) or ()):
             value = item.get(field, "")
             if value in seen:
-                yield f"{at}.{key}[{index}].{field}: duplicate {field} {problems.quoted(value)}"
+                yield f"{at}.{key}[{index}].{field}: duplicate {field} {api_errors.quoted(value)}"
             seen.add(value)
     for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if not secret.get("name"):

@@ -16,9 +16,9 @@ from envtest.kinds.pod_status_rules import validate_pod_status
 from envtest.kinds.pod_warnings import name_warnings, pod_warnings
 from envtest.kinds.qos import qos_class
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import DeleteOptions
+from opsdk.apiserver.registry.rest import DeleteOptions
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -168,5 +168,5 @@ class ResizeStrategy(_PartStrategy):
         """The spec, and that nothing else changes."""
         why = refused(old)
         if why:
-            return [problems.not_allowed("[]", why)]
+            return [api_errors.not_allowed("[]", why)]
         return [*self._check(obj), *validate_resize(obj, old)]

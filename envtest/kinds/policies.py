@@ -12,9 +12,9 @@ from envtest.kinds.base import TableStrategy
 from envtest.kinds.policy_rules import MUTABLE, binding, match_constraints, one_of, param_kind
 from envtest.kinds.status_rules import validate_conditions as validate_status_conditions
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
+from opsdk.apimachinery import validation as names
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.expressions.escaping import RESERVED
-from opsdk.apiserver.registry import names
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -74,7 +74,7 @@ class PolicyStrategy(TableStrategy):
             return
         mutations = spec.get("mutations") or ()
         if not mutations:
-            yield problems.required("spec.mutations", "mutations must contain at least one item")
+            yield api_errors.required("spec.mutations", "mutations must contain at least one item")
         for index, mutation in enumerate(mutations):
             yield from _mutation(compiler, mutation, f"spec.mutations[{index}]")
         yield from one_of(
@@ -90,23 +90,23 @@ def _status(status: Tree) -> Iterator[Cause]:
     for index, warning in enumerate(checking.get("expressionWarnings") or ()):
         for key in ("warning", "fieldRef"):
             if not (warning.get(key) or "").strip():
-                yield problems.required(f"status.typeChecking.expressionWarnings[{index}].{key}")
+                yield api_errors.required(f"status.typeChecking.expressionWarnings[{index}].{key}")
     yield from validate_status_conditions(status.get("conditions") or (), "status.conditions")
 
 
 def _fault(compiled: Compiled, field: str, shown: str = "") -> Iterator[Cause]:
     if compiled.fault:
-        yield problems.invalid_value(field, shown or compiled.text, compiled.fault)
+        yield api_errors.invalid_value(field, shown or compiled.text, compiled.fault)
 
 
 def _variable(compiler: PolicyCompiler, variable: Tree, field: str) -> Iterator[Cause]:
     name, expression = variable.get("name") or "", variable.get("expression") or ""
     if not name.strip():
-        yield problems.required(f"{field}.name", "name is not specified")
+        yield api_errors.required(f"{field}.name", "name is not specified")
     elif not _IDENTIFIER.fullmatch(name) or name in RESERVED:
-        yield problems.invalid_value(f"{field}.name", name, "must be a valid CEL identifier")
+        yield api_errors.invalid_value(f"{field}.name", name, "must be a valid CEL identifier")
     if not expression.strip():
-        yield problems.required(f"{field}.expression", "expression is not specified")
+        yield api_errors.required(f"{field}.expression", "expression is not specified")
     else:
         yield from _fault(compiler.variable(name, expression), f"{field}.expression")
 
@@ -115,20 +115,20 @@ def _variable(compiler: PolicyCompiler, variable: Tree, field: str) -> Iterator[
 def _judgements(compiler: PolicyCompiler, name: str, spec: Tree) -> Iterator[Cause]:
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
-        yield problems.required("spec.validations", _NOTHING)
-        yield problems.required("spec.auditAnnotations", _NOTHING)
+        yield api_errors.required("spec.validations", _NOTHING)
+        yield api_errors.required("spec.auditAnnotations", _NOTHING)
         return
     for index, validation in enumerate(validations):
         yield from _validation(compiler, validation, f"spec.validations[{index}]")
     if len(annotations) > _MAX_ANNOTATIONS:
         text = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
-        yield problems.invalid_value("spec.auditAnnotations", list(annotations), text)
+        yield api_errors.invalid_value("spec.auditAnnotations", list(annotations), text)
     seen: set[Any] = set()
     for index, annotation in enumerate(annotations):
         field, key = f"spec.auditAnnotations[{index}]", annotation.get("key") or ""
         yield from _annotation(compiler, name, annotation, field)
         if key in seen:
-            yield problems.duplicate(f"{field}.key", key)
+            yield api_errors.duplicate(f"{field}.key", key)
         seen.add(key)
 
 
@@ -137,66 +137,66 @@ def _validation(compiler: PolicyCompiler, validation: Tree, field: str) -> Itera
 
     expression, said = validation.get("expression") or "", validation.get("messageExpression") or ""
     if not expression.strip():
-        yield problems.required(f"{field}.expression", "expression is not specified")
+        yield api_errors.required(f"{field}.expression", "expression is not specified")
     else:
         yield from _fault(compiler.compile(expression, (BOOL,)), f"{field}.expression")
     if said and not said.strip():
-        yield problems.invalid_value(f"{field}.messageExpression", said, "must be non-empty if specified")
+        yield api_errors.invalid_value(f"{field}.messageExpression", said, "must be non-empty if specified")
     elif said:
         yield from _fault(compiler.compile(said, (STRING,), authorizer=False), f"{field}.messageExpression")
     message = validation.get("message") or ""
     if message and not message.strip():
-        yield problems.invalid_value(f"{field}.message", message, "must be non-empty if specified")
+        yield api_errors.invalid_value(f"{field}.message", message, "must be non-empty if specified")
     elif re.search(r"[\n\r]", message.strip()):
-        yield problems.invalid_value(f"{field}.message", message, "must not contain line breaks")
+        yield api_errors.invalid_value(f"{field}.message", message, "must not contain line breaks")
     if validation.get("reason") is not None and validation["reason"] not in _REASONS:
-        yield problems.unsupported(f"{field}.reason", validation["reason"], _REASONS)
+        yield api_errors.unsupported(f"{field}.reason", validation["reason"], _REASONS)
 
 
 def _annotation(compiler: PolicyCompiler, name: str, annotation: Tree, field: str) -> Iterator[Cause]:
-    from opsdk.apiserver.admission.policies.programs import ANNOTATION  # noqa: PLC0415
+    from opsdk.apiserver.admission.policies.compiled_policy import ANNOTATION  # noqa: PLC0415
 
     key, written = annotation.get("key") or "", annotation.get("valueExpression") or ""
     if name:
         for why in names.qualified_name(f"{name}/{key}"):
-            yield problems.invalid_value(f"{field}.key", f"{name}/{key}", why)
+            yield api_errors.invalid_value(f"{field}.key", f"{name}/{key}", why)
     else:
-        yield problems.invalid_value(f"{field}.key", key, "requires metadata.name be non-empty")
+        yield api_errors.invalid_value(f"{field}.key", key, "requires metadata.name be non-empty")
     expression = written.strip()
     if not expression:
-        yield problems.required(f"{field}.valueExpression", "valueExpression is not specified")
+        yield api_errors.required(f"{field}.valueExpression", "valueExpression is not specified")
     elif len(expression.encode()) > _MAX_ANNOTATION:
-        yield problems.required(f"{field}.valueExpression", f"must not exceed {_MAX_ANNOTATION} bytes in length")
+        yield api_errors.required(f"{field}.valueExpression", f"must not exceed {_MAX_ANNOTATION} bytes in length")
     else:
         yield from _fault(compiler.compile(expression, ANNOTATION), f"{field}.valueExpression", written)
 
 
 # ------------------------------------------------------------------ mutating
 def _mutation(compiler: PolicyCompiler, mutation: Tree, field: str) -> Iterator[Cause]:
-    from opsdk.apiserver.admission.policies.programs import CONFIGURATION, PATCH  # noqa: PLC0415
+    from opsdk.apiserver.admission.policies.compiled_policy import CONFIGURATION, PATCH  # noqa: PLC0415
 
     sort = mutation.get("patchType") or ""
     if not sort:
-        yield problems.required(f"{field}.patchType")
+        yield api_errors.required(f"{field}.patchType")
         return
     if sort not in _PATCHES:
-        yield problems.unsupported(f"{field}.patchType", sort, tuple(_PATCHES))
+        yield api_errors.unsupported(f"{field}.patchType", sort, tuple(_PATCHES))
         return
     key = _PATCHES[sort]
     [other] = set(_PATCHES.values()) - {key}
     written = mutation.get(key)
     if written is None:
-        yield problems.required(f"{field}.{key}", f"must be specified when patchType is {sort}")
+        yield api_errors.required(f"{field}.{key}", f"must be specified when patchType is {sort}")
     else:
         expression = (written.get("expression") or "").strip()
         if not expression:
-            yield problems.required(f"{field}.{key}.expression")
+            yield api_errors.required(f"{field}.{key}.expression")
         else:
             compiled = compiler.compile(expression, PATCH if sort == "JSONPatch" else CONFIGURATION, patches=True)
             yield from _fault(compiled, f"{field}.{key}.expression")
     if mutation.get(other) is not None:
         text = f"must not be specified when patchType is {sort}"
-        yield problems.invalid_value(f"{field}.{other}", f"{{{other}}}", text)
+        yield api_errors.invalid_value(f"{field}.{other}", f"{{{other}}}", text)
 
 
 # ------------------------------------------------------------------ bindings

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import Transform, Validate, accept
+from opsdk.apiserver.registry.rest import Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
@@ -91,8 +91,8 @@ class PolicyStore(Store):
             kind = spec[key]
             shown = f"kind={kind.get('kind', '')}, apiVersion={kind.get('apiVersion', '')}"
             why = f'user {_shown(user)} must have "get" permission on all objects of the referenced paramKind ({shown})'
-        causes = [problems.not_allowed(f"spec.{key}", why)]
-        raise problems.invalid(self.info.kind, self.info.group, obj["metadata"].get("name", ""), causes)
+        causes = [api_errors.not_allowed(f"spec.{key}", why)]
+        raise api_errors.invalid(self.info.kind, self.info.group, obj["metadata"].get("name", ""), causes)
 
     def _attributes(self, user: User, spec: Tree) -> Attributes:
         kind = self._kind(spec.get("policyName") or "") if self._of_bindings else spec["paramKind"]

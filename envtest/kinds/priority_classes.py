@@ -9,7 +9,7 @@ from typing import Final
 from envtest.kinds import rules
 from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -65,10 +65,10 @@ class PriorityClassStrategy(TableStrategy):
             why = _not_system(obj, name)
             if why:
                 text = f"priority class names with '{PREFIX}' prefix are reserved for system use only. error: {why}"
-                found.append(problems.not_allowed("metadata.name", text))
+                found.append(api_errors.not_allowed("metadata.name", text))
         elif obj.get("value", 0) > HIGHEST:
             text = f"maximum allowed value of a user defined priority is {HIGHEST}"
-            found.append(problems.not_allowed("value", text))
+            found.append(api_errors.not_allowed("value", text))
         if obj.get("preemptionPolicy") is not None:
             found.extend(rules.one_of(obj["preemptionPolicy"], POLICIES, "preemptionPolicy"))
         return found
@@ -77,11 +77,11 @@ class PriorityClassStrategy(TableStrategy):
         """What pods were told stays true."""
         found = list[Cause]()
         if obj.get("value", 0) != old.get("value", 0):
-            found.append(problems.not_allowed("value", "may not be changed in an update."))
+            found.append(api_errors.not_allowed("value", "may not be changed in an update."))
         return [*found, *rules.unchanged(obj, old, "preemptionPolicy")]
 
     def check_delete(self, context: Context, obj: Tree) -> None:
         """Those of the system stay."""
         name = obj["metadata"]["name"]
         if name in SYSTEM:
-            raise problems.forbidden(self.info, name, "this is a system priority class and cannot be deleted")
+            raise api_errors.forbidden(self.info, name, "this is a system priority class and cannot be deleted")

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ServiceUnavailableError
 
@@ -46,7 +46,7 @@ def target_of(text: str, kind: str) -> Target:
         case [scheme, name, port]:
             pass
     if not name or scheme not in ("", "http", "https"):
-        raise problems.bad_request(f"invalid {kind} request {problems.quoted(text)}")
+        raise api_errors.bad_request(f"invalid {kind} request {api_errors.quoted(text)}")
     return Target(text, scheme, name, port)
 
 
@@ -54,7 +54,7 @@ def pod_place(target: Target, pod: Tree) -> str:
     """A pod, at the port that was asked for or at the first that it names."""
     address = str((pod.get("status") or {}).get("podIP") or "")
     if not _routable(address):
-        raise problems.bad_request("address not allowed")
+        raise api_errors.bad_request("address not allowed")
     named = (c["ports"][0].get("containerPort", 0) for c in pod["spec"].get("containers") or () if c.get("ports"))
     return target.at(address, next(named, ""))
 
@@ -63,20 +63,20 @@ def node_place(target: Target, node: Tree) -> str:
     """A node's agent, or another port of the node."""
     addresses = (node.get("status") or {}).get("addresses") or []
     if not addresses:
-        raise problems.plain("no preferred addresses found; known addresses: []")
+        raise api_errors.plain("no preferred addresses found; known addresses: []")
     return target.at(addresses[0].get("address", ""), AGENT_PORT)
 
 
 def service_place(target: Target, service: Tree, endpoints: Tree, pod_named: Asked) -> str:
     """An address behind a service, which must be that of a pod in its namespace."""
     name = target.name
-    nobody = ServiceUnavailableError(f"no endpoints available for service {problems.quoted(name)}")
+    nobody = ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(name)}")
     port = _port_name(target, service)
     if not endpoints.get("subsets"):
         raise nobody
     found = next(_places(endpoints, port, pod_named), None)
     if found is None:
-        raise ServiceUnavailableError(f"no endpoints available for service {problems.quoted(target.text)}")
+        raise ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(target.text)}")
     address, number = found
     return Target(target.text, target.scheme, name, str(number)).at(address)
 
@@ -88,7 +88,7 @@ def _port_name(target: Target, service: Tree) -> str:
     for port in (service.get("spec") or {}).get("ports") or ():
         if port.get("port") == int(target.port):
             return str(port.get("name", ""))
-    text = f"no service port {int(target.port)} found for service {problems.quoted(target.name)}"
+    text = f"no service port {int(target.port)} found for service {api_errors.quoted(target.name)}"
     raise ServiceUnavailableError(text)
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from envtest.kinds.pod_parts import containers
-from opsdk.api.quantity import Quantity
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.storage.ports import Tree
 
 _COUNTED: Final = ("cpu", "memory")

@@ -9,7 +9,7 @@ from typing import Final
 from envtest.kinds import resource_names
 from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -51,7 +51,7 @@ class ResourceQuotaStrategy(TableStrategy):
         found = list(self.validate(context, obj))
         scopes = (obj.get("spec") or {}).get("scopes") or []
         if set(scopes) != set((old.get("spec") or {}).get("scopes") or ()):
-            found.append(problems.invalid_value("spec.scopes", scopes or None, "field is immutable"))
+            found.append(api_errors.invalid_value("spec.scopes", scopes or None, "field is immutable"))
         return found
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
@@ -77,16 +77,16 @@ def _scopes(spec: Tree) -> Iterator[Cause]:
     scopes, path = spec.get("scopes") or [], "spec.scopes"
     for scope in scopes:
         if scope not in SCOPES:
-            yield problems.invalid_value(path, scopes, "unsupported scope")
+            yield api_errors.invalid_value(path, scopes, "unsupported scope")
         for _ in range(_foreign(scope, spec)):
-            yield problems.invalid_value(path, scopes, "unsupported scope applied to resource")
+            yield api_errors.invalid_value(path, scopes, "unsupported scope applied to resource")
     yield from _conflicts(set(scopes), scopes, path)
 
 
 def _conflicts(found: set[str], shown: Sequence[str], path: str) -> Iterator[Cause]:
     for pair in _OPPOSITES:
         if pair <= found:
-            yield problems.invalid_value(path, shown or None, "conflicting scopes")
+            yield api_errors.invalid_value(path, shown or None, "conflicting scopes")
 
 
 def _selector(spec: Tree) -> Iterator[Cause]:
@@ -97,9 +97,9 @@ def _selector(spec: Tree) -> Iterator[Cause]:
     for requirement in wanted:
         scope = requirement.get("scopeName", "")
         if scope not in SCOPES:
-            yield problems.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
+            yield api_errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
         for _ in range(_foreign(scope, spec)):
-            yield problems.invalid_value(path, _shown(wanted), "unsupported scope applied to resource")
+            yield api_errors.invalid_value(path, _shown(wanted), "unsupported scope applied to resource")
         yield from _operator(requirement, path)
     yield from _conflicts({r.get("scopeName", "") for r in wanted}, spec.get("scopes") or (), path)
 
@@ -117,14 +117,14 @@ def _shown(wanted: Sequence[Tree]) -> Tree:
 def _operator(requirement: Tree, path: str) -> Iterator[Cause]:
     operator, values = requirement.get("operator", ""), requirement.get("values") or []
     if requirement.get("scopeName", "") in _PLAIN and operator != "Exists":
-        yield problems.invalid_value(f"{path}.operator", operator, _EXISTS)
+        yield api_errors.invalid_value(f"{path}.operator", operator, _EXISTS)
     if operator in ("In", "NotIn"):
         if not values:
             text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-            yield problems.required(f"{path}.values", text)
+            yield api_errors.required(f"{path}.values", text)
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-            yield problems.invalid_value(f"{path}.values", values, text)
+            yield api_errors.invalid_value(f"{path}.values", values, text)
     else:
-        yield problems.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+        yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")

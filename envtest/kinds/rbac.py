@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.selector_rules import check_label_selector
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation as names
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -31,36 +31,36 @@ class RoleStrategy(TableStrategy):
 
     def _rule(self, rule: Tree, field: str) -> Iterator[Cause]:
         if not rule.get("verbs"):
-            yield problems.required(f"{field}.verbs", "verbs must contain at least one value")
+            yield api_errors.required(f"{field}.verbs", "verbs must contain at least one value")
         if rule.get("nonResourceURLs"):
             if self.namespaced:
                 text = "namespaced rules cannot apply to non-resource URLs"
-                yield problems.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
+                yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
                 text = "rules cannot apply to both regular resources and non-resource URLs"
-                yield problems.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
+                yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
             return
         if not rule.get("apiGroups"):
-            yield problems.required(f"{field}.apiGroups", "resource rules must supply at least one api group")
+            yield api_errors.required(f"{field}.apiGroups", "resource rules must supply at least one api group")
         if not rule.get("resources"):
-            yield problems.required(f"{field}.resources", "resource rules must supply at least one resource")
+            yield api_errors.required(f"{field}.resources", "resource rules must supply at least one resource")
 
 
 def _aggregation(rule: Tree) -> Iterator[Cause]:
     field, selectors = "aggregationRule.clusterRoleSelectors", rule.get("clusterRoleSelectors") or ()
     if not selectors:
-        yield problems.required(field, "at least one clusterRoleSelector required if aggregationRule is non-nil")
+        yield api_errors.required(field, "at least one clusterRoleSelector required if aggregationRule is non-nil")
     for index, selector in enumerate(selectors):
         found = list(check_label_selector(selector, f"{field}[{index}]"))
         yield from found
         if found:
-            yield problems.invalid_value(f"{field}[{index}]", None, "invalid label selector.")
+            yield api_errors.invalid_value(f"{field}[{index}]", None, "invalid label selector.")
 
 
 def _none_of(field: str, value: str, allowed: Sequence[str]) -> Cause:
     """The value is not one of a few, which are told in this order."""
-    names = ", ".join(problems.quoted(v) for v in allowed)
-    text = f"Unsupported value: {problems.quoted(value)}: supported values: {names}"
+    names = ", ".join(api_errors.quoted(v) for v in allowed)
+    text = f"Unsupported value: {api_errors.quoted(value)}: supported values: {names}"
     return Cause(reason="FieldValueNotSupported", message=text, field=field)
 
 
@@ -83,14 +83,14 @@ class BindingStrategy(TableStrategy):
             yield _none_of("roleRef.kind", ref.get("kind", ""), kinds)
         name = ref.get("name", "")
         if not name:
-            yield problems.required("roleRef.name")
+            yield api_errors.required("roleRef.name")
         for text in names.path_segment(name):
-            yield problems.invalid_value("roleRef.name", name, text)
+            yield api_errors.invalid_value("roleRef.name", name, text)
 
     def _subject(self, index: int, subject: Tree) -> Iterator[Cause]:
         field, kind = f"subjects[{index}]", subject.get("kind", "")
         if not subject.get("name"):
-            yield problems.required(f"{field}.name")
+            yield api_errors.required(f"{field}.name")
         if kind == "ServiceAccount":
             yield from self._account(field, subject)
         elif kind in ("User", "Group"):
@@ -102,11 +102,11 @@ class BindingStrategy(TableStrategy):
     def _account(self, field: str, subject: Tree) -> Iterator[Cause]:
         name = subject.get("name", "")
         for text in names.dns_subdomain(name) if name else ():
-            yield problems.invalid_value(f"{field}.name", name, text)
+            yield api_errors.invalid_value(f"{field}.name", name, text)
         if subject.get("apiGroup"):
             yield _none_of(f"{field}.apiGroup", subject["apiGroup"], [""])
         if not self.namespaced and not subject.get("namespace"):
-            yield problems.required(f"{field}.namespace")
+            yield api_errors.required(f"{field}.namespace")
 
     def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
         """The role stays."""
@@ -115,5 +115,5 @@ class BindingStrategy(TableStrategy):
             ref = obj.get("roleRef") or {}
             shown = {key: ref.get(f"{key[0].lower()}{key[1:]}", "") for key in ("Kind", "Name")}
             value = {"APIGroup": ref.get("apiGroup", ""), **shown}
-            found.append(problems.invalid_value("roleRef", value, "cannot change roleRef"))
+            found.append(api_errors.invalid_value("roleRef", value, "cannot change roleRef"))
         return found

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
-from opsdk.apiserver.auth.policy import Policy
 from opsdk.apiserver.auth.rbac import Rule, escalation
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
+from opsdk.apiserver.auth.rule_resolver import Policy
 from opsdk.apiserver.auth.user import MASTERS
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import Transform, Validate, accept
+from opsdk.apiserver.registry.rest import Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
@@ -81,12 +81,12 @@ class GuardedStore(Store):
         ref = obj.get("roleRef") or {}
         kind, name = ref.get("kind", ""), ref.get("name", "")
         if kind not in _KINDS:
-            raise problems.plain(f'unsupported role reference kind: "{kind}"')
+            raise api_errors.plain(f'unsupported role reference kind: "{kind}"')
         if await self._may(context, "bind", _KINDS[kind], name, context.namespace):
             return
         rules = self._policy.role(context.namespace if kind == "Role" else "", name)
         if rules is None:
-            raise problems.not_found(self.info, name)
+            raise api_errors.not_found(self.info, name)
         self._covered(context, obj, rules)
 
     @property
@@ -115,7 +115,7 @@ class GuardedStore(Store):
             raise self._refused(obj, why)
 
     def _refused(self, obj: Tree, why: str) -> ApiError:
-        return problems.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), why)
+        return api_errors.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), why)
 
 
 def _aggregates(role: Tree) -> bool:

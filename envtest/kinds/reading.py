@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
 
-from opsdk.apiserver.endpoints.documents import json_kind
+from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.errors import DecodeError
 
 

@@ -12,14 +12,14 @@ from typing import Any, NoReturn
 
 from envtest.kinds.proxied import AGENT_PORT, Target, node_place, pod_place, service_place, target_of
 from envtest.kinds.responders import Responders
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import ListQuery
+from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause, ServiceUnavailableError
-from opsdk.web.request import Query, Request
-from opsdk.web.response import Response, StreamResponse
+from opsdk.http.server.request import Query, Request
+from opsdk.http.server.response import Response, StreamResponse
 
 
 # ------------------------------------------------------------------ logs
@@ -62,28 +62,28 @@ def log_options(query: Query, name: str) -> dict[str, int]:
         try:
             found[key] = int(text)
         except ValueError:
-            raise problems.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+            raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
     causes = list(_log_problems(query, found))
     if causes:
-        raise problems.invalid("PodLogOptions", "", name, causes)
+        raise api_errors.invalid("PodLogOptions", "", name, causes)
     return found
 
 
 def _log_problems(query: Query, found: dict[str, int]) -> Iterator[Cause]:
     if found.get("tailLines", 0) < 0:
-        yield problems.invalid_value("tailLines", found["tailLines"], "must be greater than or equal to 0")
+        yield api_errors.invalid_value("tailLines", found["tailLines"], "must be greater than or equal to 0")
     if found.get("limitBytes", 1) < 1:
-        yield problems.invalid_value("limitBytes", found["limitBytes"], "must be greater than 0")
+        yield api_errors.invalid_value("limitBytes", found["limitBytes"], "must be greater than 0")
     if "sinceSeconds" in found and query.get("sinceTime"):
         text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        yield problems.not_allowed("[]", text)
+        yield api_errors.not_allowed("[]", text)
     elif found.get("sinceSeconds", 1) < 1:
-        yield problems.invalid_value("sinceSeconds", found["sinceSeconds"], "must be greater than 0")
+        yield api_errors.invalid_value("sinceSeconds", found["sinceSeconds"], "must be greater than 0")
     stream = query.get("stream")
     if stream and stream not in ("All", "Stdout", "Stderr"):
-        yield problems.unsupported("stream", stream, ("All", "Stdout", "Stderr"))
+        yield api_errors.unsupported("stream", stream, ("All", "Stdout", "Stderr"))
     elif stream in ("Stdout", "Stderr") and "tailLines" in found:
-        yield problems.not_allowed("[]", "`tailLines` and specific `stream` are mutually exclusive for now")
+        yield api_errors.not_allowed("[]", "`tailLines` and specific `stream` are mutually exclusive for now")
 
 
 def cut(raw: bytes, options: dict[str, int]) -> bytes:
@@ -104,7 +104,7 @@ def choose_container(pod: Tree, wanted: str) -> str:
     everybody = [c for names in known.values() for c in names]
     if wanted:
         if wanted not in everybody:
-            raise problems.bad_request(f"container {wanted} is not valid for pod {name}")
+            raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
         return wanted
     if len(everybody) == 1:
         return everybody[0]
@@ -113,13 +113,13 @@ def choose_container(pod: Tree, wanted: str) -> str:
     if known["initContainers"]:
         first = f"[{' '.join([*known['initContainers'], *known['containers']])}]"
     suffix = f" or one of the ephemeral containers: {more[0]}" if more else ""
-    raise problems.bad_request(f"{text}{first}{suffix}")
+    raise api_errors.bad_request(f"{text}{first}{suffix}")
 
 
 async def far_away(nodes: Store, context: Context, pod: Tree, path: str) -> NoReturn:
     """The node would have to be asked, and there is none that listens."""
     place = await agent_of(nodes, context, pod)
-    raise problems.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
+    raise api_errors.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
 
 
 async def agent_of(nodes: Store, context: Context, pod: Tree) -> str:
@@ -127,7 +127,7 @@ async def agent_of(nodes: Store, context: Context, pod: Tree) -> str:
     status = (await nodes.get(context, pod["spec"]["nodeName"])).get("status") or {}
     addresses = status.get("addresses") or []
     if not addresses:
-        raise problems.plain("no preferred addresses found; known addresses: []")
+        raise api_errors.plain("no preferred addresses found; known addresses: []")
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or AGENT_PORT
     return f"{addresses[0].get('address', '')}:{port}"
 

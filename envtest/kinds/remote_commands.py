@@ -6,17 +6,17 @@ from functools import partial
 
 from envtest.kinds.remote import agent_of, choose_container
 from envtest.kinds.responders import Command, Responders
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
-from opsdk.apiserver.streams.sessions import SocketLine, command, ports
+from opsdk.apiserver.streams.remote_command import SocketLine, command, ports
 from opsdk.apiserver.streams.spdy_streams import LAST_PORT
 from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_ports, tunnel_ports, wants_spdy
-from opsdk.web.request import Query, Request
-from opsdk.web.response import Response
-from opsdk.web.websocket import WebSocket, accept_websocket, wants_websocket
+from opsdk.http.server.request import Query, Request
+from opsdk.http.server.response import Response
+from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 
 
 class RunStore:
@@ -52,14 +52,14 @@ class RunStore:
         forwards = self._kind == "portforward"
         container = "" if forwards else choose_container(pod, request.query.get("container"))
         if not pod["spec"].get("nodeName"):
-            raise problems.bad_request(f"pod {name} does not have a host assigned")
+            raise api_errors.bad_request(f"pod {name} does not have a host assigned")
         if "upgrade" not in request.header("connection").lower():
-            raise problems.bad_request("Upgrade request required")
+            raise api_errors.bad_request("Upgrade request required")
         if (self._responders.forwarded if forwards else self._responders.run) is None:
             place = await agent_of(self._nodes, context, pod)
-            raise problems.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
+            raise api_errors.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
         if not (wants_websocket(request) or wants_spdy(request)):
-            raise problems.bad_request(
+            raise api_errors.bad_request(
                 "unable to upgrade: WebSockets and SPDY/3.1 are spoken here, on real connections"
             )
         return self._forward(pod, request) if forwards else self._run(pod, container, request)
@@ -68,7 +68,7 @@ class RunStore:
         query = request.query
         said = {key: _said(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
         if not (said["stdin"] or said["stdout"] or said["stderr"]):
-            raise problems.bad_request("you must specify at least 1 of stdin, stdout, stderr")
+            raise api_errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
         if said["tty"]:
             said["stderr"] = False
         words = tuple(query.all("command")) if self._kind == "exec" else ()
@@ -104,10 +104,10 @@ class RunStore:
 def _port_numbers(query: Query) -> list[int]:
     texts = [text for given in query.all("ports") for text in given.split(",") if text]
     if not texts:
-        raise problems.bad_request('query parameter "port" is required')
+        raise api_errors.bad_request('query parameter "port" is required')
     for text in texts:
         if not text.isdigit() or not 1 <= int(text) <= LAST_PORT:
-            raise problems.bad_request(f'unable to parse "{text}" as a port')
+            raise api_errors.bad_request(f'unable to parse "{text}" as a port')
     return [int(text) for text in texts]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from envtest.kinds import rules
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 
 COMPUTE: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -36,7 +36,7 @@ def native(name: str) -> bool:
 
 def extended(name: str) -> bool:
     """Whether it is a resource that somebody else named, such as ``example.com/gpu``."""
-    return not native(name) and not name.startswith("requests.") and not names.qualified_name(f"requests.{name}")
+    return not native(name) and not name.startswith("requests.") and not validation.qualified_name(f"requests.{name}")
 
 
 def overcommitted(name: str) -> bool:
@@ -55,17 +55,17 @@ def of_quota(name: str) -> bool:
 
 def standard_name(name: str, path: str) -> Iterator[Cause]:
     """A well-known name, or one with a domain."""
-    wrong = names.qualified_name(name)
+    wrong = validation.qualified_name(name)
     yield from rules.each(wrong, name, path)
     if not wrong and "/" not in name and name not in _STANDARD and not _huge_quota(name):
-        yield problems.invalid_value(path, name, "must be a standard resource type or fully qualified")
+        yield api_errors.invalid_value(path, name, "must be a standard resource type or fully qualified")
 
 
 def quota_name(name: str, path: str) -> Iterator[Cause]:
     """A name that quotas know."""
     yield from standard_name(name, path)
     if "/" not in name and not of_quota(name):
-        yield problems.invalid_value(path, name, "must be a standard resource for quota")
+        yield api_errors.invalid_value(path, name, "must be a standard resource for quota")
 
 
 def container_name(name: str, path: str) -> Iterator[Cause]:
@@ -73,15 +73,15 @@ def container_name(name: str, path: str) -> Iterator[Cause]:
     yield from standard_name(name, path)
     if "/" not in name:
         if name not in COMPUTE and not name.startswith(_HUGE):
-            yield problems.invalid_value(path, name, "must be a standard resource for containers")
+            yield api_errors.invalid_value(path, name, "must be a standard resource for containers")
     elif not native(name) and not extended(name):
-        yield problems.invalid_value(path, name, "doesn't follow extended resource name standard")
+        yield api_errors.invalid_value(path, name, "doesn't follow extended resource name standard")
 
 
 def amount(name: str, text: str, path: str) -> Iterator[Cause]:
     """Not negative, and whole where it counts something."""
     quantity = Quantity(text)
     if quantity.value < 0:
-        yield problems.invalid_value(path, text, rules.NOT_NEGATIVE)
+        yield api_errors.invalid_value(path, text, rules.NOT_NEGATIVE)
     if (name in COUNTED or extended(name)) and not quantity.whole:
-        yield problems.invalid_value(path, text, "must be an integer")
+        yield api_errors.invalid_value(path, text, "must be an integer")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.streams.pipe import Pipe
-from opsdk.web.request import Request
-from opsdk.web.response import Response
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response
 
 Logs = Callable[[Tree, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
 """What a container of a pod has written; a generator is streamed as it comes."""

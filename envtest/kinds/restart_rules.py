@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -22,12 +22,12 @@ def validate_restarts(container: Tree, path: str) -> Iterator[Cause]:
     if policy is None:
         if found:
             text = "must specify restartPolicy when restart rules are used"
-            yield problems.required(f"{path}.restartPolicy", text)
+            yield api_errors.required(f"{path}.restartPolicy", text)
     elif policy not in _POLICIES:
-        yield problems.unsupported(f"{path}.restartPolicy", policy, _POLICIES)
+        yield api_errors.unsupported(f"{path}.restartPolicy", policy, _POLICIES)
     at = f"{path}.restartPolicyRules"
     if len(found) > _MOST_RULES:
-        yield problems.too_many(at, len(found), _MOST_RULES)
+        yield api_errors.too_many(at, len(found), _MOST_RULES)
     for index, rule in enumerate(found):
         yield from _rule(rule, f"{at}[{index}]")
 
@@ -35,15 +35,15 @@ def validate_restarts(container: Tree, path: str) -> Iterator[Cause]:
 def _rule(rule: Tree, path: str) -> Iterator[Cause]:
     action, codes = rule.get("action", ""), rule.get("exitCodes")
     if not action:
-        yield problems.required(f"{path}.action")
+        yield api_errors.required(f"{path}.action")
     elif action not in _ACTIONS:
-        yield problems.unsupported(f"{path}.action", action, _ACTIONS)
+        yield api_errors.unsupported(f"{path}.action", action, _ACTIONS)
     if codes is None:
-        yield problems.required(f"{path}.exitCodes", "must be specified")
+        yield api_errors.required(f"{path}.exitCodes", "must be specified")
         return
     operator = codes.get("operator", "")
     if operator not in _OPERATORS:
-        yield problems.unsupported(f"{path}.exitCodes.operator", operator, _OPERATORS)
+        yield api_errors.unsupported(f"{path}.exitCodes.operator", operator, _OPERATORS)
     count = len(codes.get("values") or ())
     if count > _MOST_CODES:
-        yield problems.too_many(f"{path}.exitCodes.values", count, _MOST_CODES)
+        yield api_errors.too_many(f"{path}.exitCodes.values", count, _MOST_CODES)

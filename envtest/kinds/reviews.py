@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import Listed, ListQuery, Validate, accept
+from opsdk.apiserver.registry.rest import Listed, ListQuery, Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Details, NotFoundError, UnauthorizedError
@@ -95,7 +95,7 @@ class TokenReviews:
         spec = obj.get("spec") or {}
         token = spec.get("token", "")
         if not token:
-            raise problems.bad_request("token is required for TokenReview in authentication")
+            raise api_errors.bad_request("token is required for TokenReview in authentication")
         await validate(obj, None)
         audiences = tuple(spec.get("audiences") or self._bearer.audiences)
         try:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import FieldGetter
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import ApiError, Cause
 
 New = Callable[[Tree], Iterator[Cause]]
@@ -105,4 +105,4 @@ class RuledStrategy(TableStrategy):
     def unknown_field(self, key: str) -> ApiError:
         """See `Rules`."""
         wrong = self._rules.wrong_field
-        return problems.bad_request(wrong.format(key)) if wrong else super().unknown_field(key)
+        return api_errors.bad_request(wrong.format(key)) if wrong else super().unknown_field(key)

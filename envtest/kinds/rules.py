@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR
 from typing import Any, Final
 
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -28,51 +28,51 @@ _HEADER = (
 def not_negative(value: int | None, field: str) -> Iterator[Cause]:
     """Zero or more."""
     if value is not None and value < 0:
-        yield problems.invalid_value(field, value, NOT_NEGATIVE)
+        yield api_errors.invalid_value(field, value, NOT_NEGATIVE)
 
 
 def in_range(value: int, low: int, high: int, field: str) -> Iterator[Cause]:
     """Between two bounds, both allowed."""
     if not low <= value <= high:
-        yield problems.invalid_value(field, value, f"must be between {low} and {high}, inclusive")
+        yield api_errors.invalid_value(field, value, f"must be between {low} and {high}, inclusive")
 
 
 def one_of(value: str | None, allowed: Sequence[str], field: str, *, optional: bool = False) -> Iterator[Cause]:
     """One of a few words; the allowed ones are told in the given order."""
     if not value:
         if not optional:
-            yield problems.required(field)
+            yield api_errors.required(field)
     elif value not in allowed:
-        yield problems.unsupported(field, value, allowed)
+        yield api_errors.unsupported(field, value, allowed)
 
 
 def needed(value: object, field: str, why: str = "") -> Iterator[Cause]:
     """There, and not empty."""
     if not value:
-        yield problems.required(field, why)
+        yield api_errors.required(field, why)
 
 
 def each(found: Sequence[str], value: object, field: str) -> Iterator[Cause]:
     """What a rule for names found, as causes."""
     for text in found:
-        yield problems.invalid_value(field, value, text)
+        yield api_errors.invalid_value(field, value, text)
 
 
 def label(name: str, field: str) -> Iterator[Cause]:
     """A DNS label."""
-    yield from each(names.dns_label(name), name, field)
+    yield from each(validation.dns_label(name), name, field)
 
 
 def subdomain(name: str, field: str) -> Iterator[Cause]:
     """A DNS subdomain."""
-    yield from each(names.dns_subdomain(name), name, field)
+    yield from each(validation.dns_subdomain(name), name, field)
 
 
 def labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
     """Keys and values as labels have them."""
     for key, value in sorted(found.items()):
-        yield from each(names.qualified_name(key), key, field)
-        yield from each(names.label_value(value), value, field)
+        yield from each(validation.qualified_name(key), key, field)
+        yield from each(validation.label_value(value), value, field)
 
 
 # ------------------------------------------------------------------ ports
@@ -107,21 +107,21 @@ def port_or_name(value: int | str, field: str) -> Iterator[Cause]:
 def inside(path: str, field: str) -> Iterator[Cause]:
     """A path below something."""
     if path.startswith("/"):
-        yield problems.invalid_value(field, path, "must be a relative path")
+        yield api_errors.invalid_value(field, path, "must be a relative path")
     yield from no_backsteps(path, field)
 
 
 def no_backsteps(path: str, field: str) -> Iterator[Cause]:
     """No way up."""
     if ".." in path.split("/"):
-        yield problems.invalid_value(field, path, "must not contain '..'")
+        yield api_errors.invalid_value(field, path, "must not contain '..'")
 
 
 def file_in_volume(path: str, field: str) -> Iterator[Cause]:
     """A path below a volume, whose two leading dots are the volume's own."""
     yield from inside(path, field)
     if path.startswith("..") and not path.startswith("../"):
-        yield problems.invalid_value(field, path, "must not start with '..'")
+        yield api_errors.invalid_value(field, path, "must not start with '..'")
 
 
 def config_key_problems(key: str) -> list[str]:
@@ -141,14 +141,14 @@ def config_key_problems(key: str) -> list[str]:
 def header_name(name: str, field: str) -> Iterator[Cause]:
     """The name of an HTTP header."""
     if not re.fullmatch(r"[-A-Za-z0-9]+", name):
-        yield problems.invalid_value(field, name, _HEADER)
+        yield api_errors.invalid_value(field, name, _HEADER)
 
 
 # ------------------------------------------------------------------ amounts
 def positive_amount(amount: str, field: str) -> Iterator[Cause]:
     """More than nothing."""
     if Quantity(amount).value <= 0:
-        yield problems.invalid_value(field, amount, "must be greater than zero")
+        yield api_errors.invalid_value(field, amount, "must be greater than zero")
 
 
 def basic_amount(amount: str, field: str) -> Iterator[Cause]:
@@ -157,7 +157,7 @@ def basic_amount(amount: str, field: str) -> Iterator[Cause]:
     if value < 0:
         # Half a byte below nothing is rounded away from it.
         shown = int(value.to_integral_value(ROUND_FLOOR))
-        yield problems.invalid_value(field, shown, "must be a valid resource quantity")
+        yield api_errors.invalid_value(field, shown, "must be a valid resource quantity")
 
 
 # ------------------------------------------------------------------ numbers or percentages
@@ -169,7 +169,7 @@ def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
                 "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
                 " regex used for validation is '[0-9]+%')"
             )
-            yield problems.invalid_value(field, value, text)
+            yield api_errors.invalid_value(field, value, text)
     elif isinstance(value, int):
         yield from not_negative(value, field)
 
@@ -177,7 +177,7 @@ def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
 def at_most_all(value: Any, field: str) -> Iterator[Cause]:
     """No more than 100%."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
-        yield problems.invalid_value(field, value, "must not be greater than 100%")
+        yield api_errors.invalid_value(field, value, "must not be greater than 100%")
 
 
 def share(value: Any) -> int:
@@ -190,4 +190,4 @@ def share(value: Any) -> int:
 def unchanged(obj: Tree, old: Tree, key: str, path: str = "", why: str = "field is immutable") -> Iterator[Cause]:
     """A field that stays as it was; `path` is that of the field where it is not `key`."""
     if (obj.get(key) or None) != (old.get(key) or None):
-        yield problems.invalid_value(path or key, obj.get(key), why)
+        yield api_errors.invalid_value(path or key, obj.get(key), why)

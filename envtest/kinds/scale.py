@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.fieldmanager.scale import owners_of_scale, owners_of_scaled
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.fieldmanager.scale_handler import owners_of_scale, owners_of_scaled
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import Transform, Validate, accept
+from opsdk.apiserver.registry.rest import Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.apiserver.tree_copy import copy_tree
-from opsdk.tree.fieldset import Path
+from opsdk.structured_merge.fieldpath import Path
 
 _REPLICAS: Path = ("f:spec", "f:replicas")
 _META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -103,7 +103,7 @@ class ScaleStore:
 
         async def through(current: Tree | None) -> Tree:
             if current is None:
-                raise problems.not_found(self.main.info, name)
+                raise api_errors.not_found(self.main.info, name)
             before = self._to_write(current)
             entries = current["metadata"].get("managedFields")
             if shown := owners_of_scale(entries, self._replicas):
@@ -130,8 +130,8 @@ class ScaleStore:
     def _check(self, wanted: Tree, name: str, replicas: int) -> None:
         if replicas >= 0 or self.main.strategy.custom:
             return  # custom objects say themselves what may stand there
-        cause = problems.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise problems.invalid("Scale", "autoscaling", wanted["metadata"].get("name", name), [cause])
+        cause = api_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise api_errors.invalid("Scale", "autoscaling", wanted["metadata"].get("name", name), [cause])
 
 
 def _put_replicas(obj: Tree, replicas: int) -> None:

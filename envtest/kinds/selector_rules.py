@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -15,7 +15,7 @@ def check_requirement(
 ) -> Iterator[Cause]:
     """One requirement of a label selector, or (without `labels`) of a field selector."""
     if not labels and not requirement.get("key"):
-        yield problems.required(f"{field}.key", "must be specified")
+        yield api_errors.required(f"{field}.key", "must be specified")
     yield from _check_operator(requirement, field, unknown_operators=unknown_operators)
     if labels:
         yield from _check_words(requirement, field)
@@ -25,30 +25,30 @@ def _check_operator(requirement: Tree, field: str, *, unknown_operators: bool) -
     operator, values = requirement.get("operator", ""), requirement.get("values")
     if operator in ("In", "NotIn"):
         if not values:
-            yield problems.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            yield api_errors.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield problems.not_allowed(f"{field}.values", text)
+            yield api_errors.not_allowed(f"{field}.values", text)
     elif not unknown_operators:
-        yield problems.invalid_value(f"{field}.operator", operator, "not a valid selector operator")
+        yield api_errors.invalid_value(f"{field}.operator", operator, "not a valid selector operator")
 
 
 def _check_words(requirement: Tree, field: str) -> Iterator[Cause]:
     key = requirement.get("key", "")
-    for text in names.qualified_name(key):
-        yield problems.invalid_value(f"{field}.key", key, text)
+    for text in validation.qualified_name(key):
+        yield api_errors.invalid_value(f"{field}.key", key, text)
     for index, value in enumerate(requirement.get("values") or ()):
-        for text in names.label_value(value):
-            yield problems.invalid_value(f"{field}.values[{index}]", value, text)
+        for text in validation.label_value(value):
+            yield api_errors.invalid_value(f"{field}.values[{index}]", value, text)
 
 
 def check_label_selector(selector: Tree, field: str) -> Iterator[Cause]:
     """A label selector."""
     for key, value in sorted((selector.get("matchLabels") or {}).items()):
-        for text in names.qualified_name(key):
-            yield problems.invalid_value(f"{field}.matchLabels", key, text)
-        for text in names.label_value(value):
-            yield problems.invalid_value(f"{field}.matchLabels", value, text)
+        for text in validation.qualified_name(key):
+            yield api_errors.invalid_value(f"{field}.matchLabels", key, text)
+        for text in validation.label_value(value):
+            yield api_errors.invalid_value(f"{field}.matchLabels", value, text)
     for index, requirement in enumerate(selector.get("matchExpressions") or ()):
         yield from check_requirement(requirement, f"{field}.matchExpressions[{index}]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -78,7 +78,7 @@ class Ports:
             elif mine != known:
                 why, known = self._take(mine), mine
             if why:
-                yield problems.invalid_value(f"spec.ports[{index}].nodePort", known, why)
+                yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", known, why)
                 return
 
     def changed(self, ports: Sequence[Tree], *, wanted: bool) -> Iterator[Cause]:
@@ -91,7 +91,7 @@ class Ports:
             elif number and number not in mine and number not in self._chosen:
                 why = self._take(number)
                 if why:
-                    yield problems.invalid_value(f"spec.ports[{index}].nodePort", number, why)
+                    yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", number, why)
                     return
 
     def health(self, spec: Tree) -> None:
@@ -102,4 +102,4 @@ class Ports:
             return
         why = self._take(number)
         if why:
-            raise problems.internal(f"failed to allocate requested HealthCheck NodePort {number}: {why}")
+            raise api_errors.internal(f"failed to allocate requested HealthCheck NodePort {number}: {why}")

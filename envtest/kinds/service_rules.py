@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from envtest.kinds import rules
 from envtest.kinds.addresses import block, ip_address, read_address, special_address
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -42,10 +42,10 @@ def validate_service(obj: Tree) -> Iterator[Cause]:
     notes = obj["metadata"].get("annotations") or {}
     if _MODE in notes and _HINTS in notes and notes[_MODE] != notes[_HINTS]:
         text = f"must match annotations[{_HINTS}] when both are specified"
-        yield problems.invalid_value(f"metadata.annotations[{_MODE}]", notes[_MODE], text)
+        yield api_errors.invalid_value(f"metadata.annotations[{_MODE}]", notes[_MODE], text)
     kind, ports = spec.get("type", ""), spec.get("ports") or []
     if not ports and not is_headless(spec) and kind != "ExternalName":
-        yield problems.required("spec.ports")
+        yield api_errors.required("spec.ports")
     yield from _by_type(spec, kind)
     seen: set[str] = set()
     for index, port in enumerate(ports):
@@ -67,18 +67,18 @@ def _by_type(spec: Tree, kind: str) -> Iterator[Cause]:
         for index, port in enumerate(spec.get("ports") or ()):
             if port.get("port") == _KUBELET:
                 text = f"may not expose port {_KUBELET} externally since it is used by kubelet"
-                yield problems.invalid_value(f"spec.ports[{index}]", _KUBELET, text)
+                yield api_errors.invalid_value(f"spec.ports[{index}]", _KUBELET, text)
     if kind in ("LoadBalancer", "NodePort") and is_headless(spec):
-        yield problems.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+        yield api_errors.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
         for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if spec.get(key):
-                yield problems.not_allowed(f"spec.{key}", "may not be set for ExternalName services")
+                yield api_errors.not_allowed(f"spec.{key}", "may not be set for ExternalName services")
         name = (spec.get("externalName") or "").removesuffix(".")
         if name:
             yield from rules.subdomain(name, "spec.externalName")
         else:
-            yield problems.required("spec.externalName")
+            yield api_errors.required("spec.externalName")
 
 
 def _port(port: Tree, path: str, seen: set[str], *, alone: bool) -> Iterator[Cause]:
@@ -86,30 +86,30 @@ def _port(port: Tree, path: str, seen: set[str], *, alone: bool) -> Iterator[Cau
     if name:
         yield from rules.label(name, f"{path}.name")
         if name in seen:
-            yield problems.duplicate(f"{path}.name", name)
+            yield api_errors.duplicate(f"{path}.name", name)
         seen.add(name)
     elif not alone:
-        yield problems.required(f"{path}.name")
+        yield api_errors.required(f"{path}.name")
     yield from rules.port_number(port.get("port", 0), f"{path}.port")
     yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{path}.protocol")
     yield from rules.port_or_name(port.get("targetPort", 0), f"{path}.targetPort")
     protocol = port.get("appProtocol")
     if protocol is not None:
-        yield from rules.each(names.qualified_name(protocol), protocol, f"{path}.appProtocol")
+        yield from rules.each(validation.qualified_name(protocol), protocol, f"{path}.appProtocol")
 
 
 def _affinity(spec: Tree) -> Iterator[Cause]:
     config, kind = spec.get("sessionAffinityConfig"), spec.get("sessionAffinity")
     if kind == "None" and config is not None:
-        yield problems.not_allowed("spec.sessionAffinityConfig", "must not be set when session affinity is None")
+        yield api_errors.not_allowed("spec.sessionAffinityConfig", "must not be set when session affinity is None")
     if kind != "ClientIP":
         return
     seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
     if seconds is None:
-        yield problems.required("spec.sessionAffinityConfig", "when session affinity type is ClientIP")
+        yield api_errors.required("spec.sessionAffinityConfig", "when session affinity type is ClientIP")
     elif not 0 < seconds <= _DAY:
         text = f"must be greater than 0 and less than {_DAY}"
-        yield problems.invalid_value("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, text)
+        yield api_errors.invalid_value("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, text)
 
 
 def validate_families(spec: Tree) -> Iterator[Cause]:
@@ -118,20 +118,20 @@ def validate_families(spec: Tree) -> Iterator[Cause]:
         return
     first, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     if first and not addresses:
-        yield problems.required("spec.clusterIPs")
+        yield api_errors.required("spec.clusterIPs")
     elif first and addresses[0] != first:
-        yield problems.invalid_value("spec.clusterIPs", addresses, "first value must match `clusterIP`")
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, "first value must match `clusterIP`")
     elif addresses and not first:
         text = "must be empty when `clusterIP` is not specified"
-        yield problems.invalid_value("spec.clusterIPs", addresses, text)
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, text)
     families = spec.get("ipFamilies") or []
     for index, family in enumerate(families):
         if family not in _FAMILIES:
-            yield problems.unsupported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
+            yield api_errors.unsupported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
         if family in families[:index]:
-            yield problems.duplicate(f"spec.ipFamilies[{index}]", family)
+            yield api_errors.duplicate(f"spec.ipFamilies[{index}]", family)
     if spec.get("ipFamilyPolicy") not in (None, *_POLICIES):
-        yield problems.unsupported("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], _POLICIES)
+        yield api_errors.unsupported("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], _POLICIES)
     yield from _addresses(addresses, families)
 
 
@@ -141,24 +141,24 @@ def _addresses(addresses: Sequence[str], families: Sequence[str]) -> Iterator[Ca
         if index == 0 and address == "None":
             if len(addresses) > 1:
                 wrong = True
-                yield problems.invalid_value("spec.clusterIPs", addresses, "'None' must be the first and only value")
+                yield api_errors.invalid_value("spec.clusterIPs", addresses, "'None' must be the first and only value")
             continue
         for cause in ip_address(address, f"spec.clusterIPs[{index}]"):
             wrong = True
             yield cause
     if len(addresses) > 2:
-        yield problems.invalid_value("spec.clusterIPs", addresses, "may only hold up to 2 values")
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, "may only hold up to 2 values")
     if wrong or "None" in addresses:
         return
     found = [f"IPv{ipaddress.ip_address(address).version}" for address in addresses]
     if len(addresses) > 1 and len(set(found)) < len(found):
         text = "may specify no more than one IP for each IP family"
-        yield problems.invalid_value("spec.clusterIPs", addresses, text)
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, text)
         return
     for index, (family, wanted) in enumerate(zip(found, families, strict=False)):
         if family != wanted:
             text = f"expected an {wanted} value as indicated by `ipFamilies[{index}]`"
-            yield problems.invalid_value(f"spec.clusterIPs[{index}]", addresses[index], text)
+            yield api_errors.invalid_value(f"spec.clusterIPs[{index}]", addresses[index], text)
 
 
 def _duplicates(ports: Sequence[Tree], kind: str) -> Iterator[Cause]:
@@ -166,19 +166,19 @@ def _duplicates(ports: Sequence[Tree], kind: str) -> Iterator[Cause]:
         for index, port in enumerate(ports):
             if port.get("nodePort"):
                 text = "may not be used when `type` is 'ClusterIP'"
-                yield problems.not_allowed(f"spec.ports[{index}].nodePort", text)
+                yield api_errors.not_allowed(f"spec.ports[{index}].nodePort", text)
     nodes: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
         node = port.get("nodePort")
         if node and (port.get("protocol", ""), node) in nodes:
-            yield problems.duplicate(f"spec.ports[{index}].nodePort", node)
+            yield api_errors.duplicate(f"spec.ports[{index}].nodePort", node)
         nodes.add((port.get("protocol", ""), node or 0))
     keys: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in keys:
             shown = {"Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1]}
-            yield problems.duplicate(f"spec.ports[{index}]", {**shown, "TargetPort": 0, "NodePort": 0})
+            yield api_errors.duplicate(f"spec.ports[{index}]", {**shown, "TargetPort": 0, "NodePort": 0})
         keys.add(key)
 
 
@@ -187,9 +187,9 @@ def _balancer(obj: Tree) -> Iterator[Cause]:
     balanced = spec.get("type") == "LoadBalancer"
     yield from _ranges(obj, balanced=balanced)
     if spec.get("allocateLoadBalancerNodePorts") is not None and not balanced:
-        yield problems.not_allowed("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED)
+        yield api_errors.not_allowed("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED)
     if spec.get("allocateLoadBalancerNodePorts") is None and balanced:
-        yield problems.required("spec.allocateLoadBalancerNodePorts")
+        yield api_errors.required("spec.allocateLoadBalancerNodePorts")
     yield from _class(spec)
 
 
@@ -203,7 +203,7 @@ def _ranges(obj: Tree, *, balanced: bool) -> Iterator[Cause]:
     if not found:
         path = f"metadata.annotations[{_RANGES}]"
     if not balanced:
-        yield problems.not_allowed(path, _ONLY_BALANCED)
+        yield api_errors.not_allowed(path, _ONLY_BALANCED)
     for index, part in enumerate(found):
         yield from block(part.strip(), f"{path}[{index}]")
     for part in text.split(",") if text else ():
@@ -215,9 +215,9 @@ def _class(spec: Tree) -> Iterator[Cause]:
     if name is None:
         return
     if spec.get("type") == "LoadBalancer":
-        yield from rules.each(names.qualified_name(name), name, path)
+        yield from rules.each(validation.qualified_name(name), name, path)
     else:
-        yield problems.not_allowed(path, _ONLY_BALANCED)
+        yield api_errors.not_allowed(path, _ONLY_BALANCED)
 
 
 def _traffic(spec: Tree) -> Iterator[Cause]:
@@ -226,14 +226,14 @@ def _traffic(spec: Tree) -> Iterator[Cause]:
         yield from rules.one_of(outside, ("Cluster", "Local"), "spec.externalTrafficPolicy")
     elif outside:
         text = "may only be set for externally-accessible services"
-        yield problems.invalid_value("spec.externalTrafficPolicy", outside, text)
+        yield api_errors.invalid_value("spec.externalTrafficPolicy", outside, text)
     yield from _health(spec)
     inside = spec.get("internalTrafficPolicy")
     if inside is None:
         if spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
-            yield problems.required("spec.internalTrafficPolicy")
+            yield api_errors.required("spec.internalTrafficPolicy")
     elif inside not in ("Cluster", "Local"):
-        yield problems.unsupported("spec.internalTrafficPolicy", inside, ("Cluster", "Local"))
+        yield api_errors.unsupported("spec.internalTrafficPolicy", inside, ("Cluster", "Local"))
     if spec.get("trafficDistribution") is not None:
         allowed = ("PreferClose", "PreferSameNode", "PreferSameZone")
         yield from rules.one_of(spec["trafficDistribution"], allowed, "spec.trafficDistribution")
@@ -248,12 +248,12 @@ def _health(spec: Tree) -> Iterator[Cause]:
     port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
     if checked(spec):
         if not port:
-            yield problems.required(path)
+            yield api_errors.required(path)
         else:
             yield from rules.port_number(port, path)
     elif port:
         text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        yield problems.invalid_value(path, port, text)
+        yield api_errors.invalid_value(path, port, text)
 
 
 def validate_change(spec: Tree, old: Tree) -> Iterator[Cause]:
@@ -265,7 +265,7 @@ def validate_change(spec: Tree, old: Tree) -> Iterator[Cause]:
     both = spec.get("type") == old.get("type") == "LoadBalancer"
     if both and spec.get("loadBalancerClass") != old.get("loadBalancerClass"):
         shown = spec.get("loadBalancerClass")
-        yield problems.invalid_value("spec.loadBalancerClass", shown, _SET)
+        yield api_errors.invalid_value("spec.loadBalancerClass", shown, _SET)
     yield from _class(spec)
 
 
@@ -276,16 +276,16 @@ def _kept(spec: Tree, old: Tree, key: str, word: str) -> Iterator[Cause]:
         for index, (new, was) in enumerate(zip(now, before, strict=True)):
             if new != was:
                 place = index if key == "clusterIPs" else 0
-                yield problems.invalid_value(f"spec.{key}[{place}]", now, _SET)
+                yield api_errors.invalid_value(f"spec.{key}[{place}]", now, _SET)
         return
     if before and not now:
-        yield problems.invalid_value(f"spec.{key}[0]", None, f"primary {word} can not be unset")
+        yield api_errors.invalid_value(f"spec.{key}[0]", None, f"primary {word} can not be unset")
     if before and now and now[0] != before[0]:
-        yield problems.invalid_value(f"spec.{key}[0]", now, _SET)
+        yield api_errors.invalid_value(f"spec.{key}[0]", now, _SET)
     policy = spec.get("ipFamilyPolicy")
     if len(before) > len(now) == 1 and policy != "SingleStack":
         text = f"must be set to 'SingleStack' when releasing the secondary {word}"
-        yield problems.invalid_value("spec.ipFamilyPolicy", policy, text)
+        yield api_errors.invalid_value("spec.ipFamilyPolicy", policy, text)
 
 
 def validate_status(obj: Tree) -> Iterator[Cause]:
@@ -294,7 +294,7 @@ def validate_status(obj: Tree) -> Iterator[Cause]:
     if (obj.get("spec") or {}).get("type") != "LoadBalancer":
         if found:
             text = "may only be used when `spec.type` is 'LoadBalancer'"
-            yield problems.not_allowed("status.loadBalancer.ingress", text)
+            yield api_errors.not_allowed("status.loadBalancer.ingress", text)
         return
     for index, point in enumerate(found):
         path = f"status.loadBalancer.ingress[{index}]"
@@ -302,9 +302,9 @@ def validate_status(obj: Tree) -> Iterator[Cause]:
             yield from ip_address(point["ip"], f"{path}.ip")
             yield from rules.one_of(point.get("ipMode"), ("Proxy", "VIP"), f"{path}.ipMode")
         elif point.get("ipMode") is not None:
-            yield problems.not_allowed(f"{path}.ipMode", "may not be specified when `ip` is not set")
+            yield api_errors.not_allowed(f"{path}.ipMode", "may not be specified when `ip` is not set")
         if point.get("hostname"):
             name = point["hostname"]
             yield from rules.subdomain(name, f"{path}.hostname")
             if read_address(name) is not None:
-                yield problems.invalid_value(f"{path}.hostname", name, "must be a DNS name, not an IP address")
+                yield api_errors.invalid_value(f"{path}.hostname", name, "must be a DNS name, not an IP address")

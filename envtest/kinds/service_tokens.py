@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from envtest.kinds.pod_defaults import put
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.jwt import SigningKey
 from opsdk.apiserver.auth.service_accounts import Bound, Find, Names, claims_of
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import Validate, accept
+from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.storage.ports import Tree
@@ -33,9 +33,9 @@ def check(spec: Tree) -> Sequence[Cause]:
     """What is wrong with a request."""
     seconds, field = spec.get("expirationSeconds", 0), "spec.expirationSeconds"
     if seconds < _SHORTEST:
-        return [problems.invalid_value(field, seconds, "may not specify a duration less than 10 minutes")]
+        return [api_errors.invalid_value(field, seconds, "may not specify a duration less than 10 minutes")]
     if seconds > _LONGEST:
-        return [problems.invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")]
+        return [api_errors.invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")]
     return []
 
 
@@ -56,8 +56,8 @@ class TokenRequests:
             word = "service account"
             if meta.get(key) and meta[key] != wanted:
                 text = f"must match the {word} {key} if specified"
-                cause = problems.invalid_value(f"metadata.{key}", meta[key], text)
-                raise problems.invalid(_KIND, _GROUP, name, [cause])
+                cause = api_errors.invalid_value(f"metadata.{key}", meta[key], text)
+                raise api_errors.invalid(_KIND, _GROUP, name, [cause])
         account = await self._store.get(context, name)
         spec["audiences"] = spec.get("audiences") or list(self._names.audiences)
         spec.setdefault("boundObjectRef", None)
@@ -68,7 +68,7 @@ class TokenRequests:
         made.pop("status", None)
         causes = check(spec)
         if causes:
-            raise problems.invalid(_KIND, _GROUP, "", causes)
+            raise api_errors.invalid(_KIND, _GROUP, "", causes)
         await validate(made, None)
         return {**made, "status": self._issue(context, account, spec)}
 
@@ -95,7 +95,7 @@ class TokenRequests:
         group, _, short = version.rpartition("/")
         resource = _BOUND.get(kind, "") if not group else ""
         if not resource:
-            raise problems.bad_request(f"cannot bind token to object of type {group}/{short}, Kind={kind}")
+            raise api_errors.bad_request(f"cannot bind token to object of type {group}/{short}, Kind={kind}")
         meta = account["metadata"]
         obj = self._find(resource, "" if resource == "nodes" else meta["namespace"], name)
         if obj is None:
@@ -116,7 +116,7 @@ class TokenRequests:
     def _node_of(self, account: str, pod: Tree) -> Tree | None:
         spec = pod.get("spec") or {}
         if spec.get("serviceAccountName", "") != account:
-            raise problems.bad_request(
+            raise api_errors.bad_request(
                 f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
             )
         name = spec.get("nodeName")

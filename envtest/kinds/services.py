@@ -20,12 +20,12 @@ from envtest.kinds.service_rules import (
     validate_status,
 )
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause
 
 DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
@@ -56,7 +56,7 @@ class Pool:
             if address not in self.addresses:
                 self._next = place + 1
                 return address
-        raise problems.internal(f"failed to allocate a serviceIP: range {self.range} is full")
+        raise api_errors.internal(f"failed to allocate a serviceIP: range {self.range} is full")
 
     def port(self, taken: set[int]) -> int:
         """A free node port that is not in `taken` either: one that was free for long."""
@@ -67,7 +67,7 @@ class Pool:
             if port not in self.ports and port not in taken:
                 self._next_port = place + 1
                 return port
-        raise problems.internal("failed to allocate a nodePort: range is full")
+        raise api_errors.internal("failed to allocate a nodePort: range is full")
 
     def clear(self) -> None:
         """Nothing is in use."""
@@ -160,7 +160,7 @@ class ServiceStrategy(TableStrategy):
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Labels."""
-        return names.dns_label(name, prefix=prefix)
+        return validation.dns_label(name, prefix=prefix)
 
     def initial_status(self, obj: Tree) -> Tree:
         """No balancer yet."""
@@ -190,7 +190,7 @@ class ServiceStrategy(TableStrategy):
 
     def _refuse(self, obj: Tree, *causes: Cause) -> None:
         if causes:
-            raise problems.invalid("Service", "", obj["metadata"].get("name", ""), causes)
+            raise api_errors.invalid("Service", "", obj["metadata"].get("name", ""), causes)
 
     def _families(self, obj: Tree) -> None:
         """One stack is all there is; a service without selector may speak of two, because nobody serves it here."""
@@ -208,9 +208,9 @@ class ServiceStrategy(TableStrategy):
             spec["ipFamilyPolicy"] = "RequireDualStack" if many else "SingleStack"
         found = []
         if spec["ipFamilyPolicy"] == "RequireDualStack":
-            found.append(problems.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
+            found.append(api_errors.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
         found.extend(
-            problems.invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+            api_errors.invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
             for index, family in enumerate(families)
             if family != "IPv4"
         )
@@ -228,7 +228,7 @@ class ServiceStrategy(TableStrategy):
             if why:
                 shown = obj["spec"]["clusterIPs"]
                 text = f"failed to allocate IP {address}: {why}"
-                self._refuse(obj, problems.invalid_value("spec.clusterIPs", shown, text))
+                self._refuse(obj, api_errors.invalid_value("spec.clusterIPs", shown, text))
 
     def _allocate_ports(self, obj: Tree, old: Tree | None) -> None:
         """Ports of nodes for those that want some, and one for questions about health."""
@@ -384,7 +384,7 @@ def _same_health(spec: Tree, old: Tree) -> Iterator[Cause]:
     port = spec.get("healthCheckNodePort", 0)
     if port != old.get("healthCheckNodePort", 0):
         text = "cannot change healthCheckNodePort on loadBalancer service with externalTraffic=Local during update"
-        yield problems.invalid_value("spec.healthCheckNodePort", port, text)
+        yield api_errors.invalid_value("spec.healthCheckNodePort", port, text)
 
 
 def _keep_ports(spec: Tree, old: Tree) -> None:

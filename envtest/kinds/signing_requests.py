@@ -10,8 +10,8 @@ from envtest.kinds import rules
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.pem import certificate_problem, request_organizations
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import StatusStrategy
 from opsdk.apiserver.storage.ports import Tree
@@ -46,7 +46,7 @@ class SigningRequestStrategy(TableStrategy):
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Any name that can stand in a path."""
-        return names.path_segment(name, prefix=prefix)
+        return validation.path_segment(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: Tree) -> None:
         """The user is the one who asks."""
@@ -85,53 +85,53 @@ def _problems(obj: Tree, old: Tree | None) -> Iterator[Cause]:
     if certificate and certificate != ((old or {}).get("status") or {}).get("certificate"):
         why = certificate_problem(certificate)
         if why:
-            yield problems.invalid_value(_CERTIFICATE, "<certificate data>", why)
+            yield api_errors.invalid_value(_CERTIFICATE, "<certificate data>", why)
 
 
 def _request(spec: Tree) -> Iterator[Cause]:
     try:
         request_organizations(spec.get("request", ""))
     except ValueError as error:
-        yield problems.invalid_value("spec.request", spec.get("request"), str(error))
+        yield api_errors.invalid_value("spec.request", spec.get("request"), str(error))
     usages = spec.get("usages") or []
     yield from rules.needed(usages, "spec.usages")
     for index, usage in enumerate(usages):
         if usage not in _USAGES:
-            yield problems.unsupported(f"spec.usages[{index}]", usage, _USAGES)
+            yield api_errors.unsupported(f"spec.usages[{index}]", usage, _USAGES)
     for index, usage in enumerate(usages):
         if usage in usages[:index]:
-            yield problems.duplicate(f"spec.usages[{index}]", usage)
+            yield api_errors.duplicate(f"spec.usages[{index}]", usage)
     signer = spec.get("signerName", "")
     if signer == LEGACY:
         text = "the legacy signerName is not allowed via this API version"
-        yield problems.invalid_value("spec.signerName", signer, text)
+        yield api_errors.invalid_value("spec.signerName", signer, text)
     else:
         yield from _signer(signer, "spec.signerName")
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < 600:
         text = "may not specify a duration less than 600 seconds (10 minutes)"
-        yield problems.invalid_value("spec.expirationSeconds", seconds, text)
+        yield api_errors.invalid_value("spec.expirationSeconds", seconds, text)
 
 
 def _signer(name: str, path: str) -> Iterator[Cause]:
     if not name:
-        yield problems.required(path)
+        yield api_errors.required(path)
         return
     if name.count("/") != 1:
         text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        yield problems.invalid_value(path, name, text)
+        yield api_errors.invalid_value(path, name, text)
         return
     domain, _, last = name.partition("/")
     if len(domain) > 253:
-        yield problems.too_long(path, 253)
-    for part, rule in ((domain, names.dns_label), (last, names.dns_subdomain)):
+        yield api_errors.too_long(path, 253)
+    for part, rule in ((domain, validation.dns_label), (last, validation.dns_subdomain)):
         wrong = next(((label, found) for label in part.split(".") if (found := rule(label))), None)
         if wrong is not None:
             for text in wrong[1]:
-                yield problems.invalid_value(path, part, f"validating label {problems.quoted(wrong[0])}: {text}")
+                yield api_errors.invalid_value(path, part, f"validating label {api_errors.quoted(wrong[0])}: {text}")
         if part is domain and "." not in domain:
             text = "should be a domain with at least two segments separated by dots"
-            yield problems.invalid_value(path, domain, text)
+            yield api_errors.invalid_value(path, domain, text)
 
 
 def _conditions(conditions: Sequence[Tree]) -> Iterator[Cause]:
@@ -141,9 +141,9 @@ def _conditions(conditions: Sequence[Tree]) -> Iterator[Cause]:
         yield from rules.needed(kind, f"{at}.type")
         yield from rules.one_of(status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{at}.status")
         if kind in _VERDICTS and seen & (_VERDICTS - {kind}):
-            yield problems.invalid_value(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
+            yield api_errors.invalid_value(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
         if kind in seen:
-            yield problems.duplicate(f"{at}.type", kind)
+            yield api_errors.duplicate(f"{at}.type", kind)
         seen.add(kind)
 
 
@@ -167,7 +167,7 @@ def _decisions(obj: Tree, old: Tree, *, fixed: Sequence[str]) -> Iterator[Cause]
         elif kind in fixed and new != before:
             verb = "modify"
         if verb:
-            yield problems.not_allowed(_CONDITIONS, f'updates may not {verb} a condition of type "{kind}"')
+            yield api_errors.not_allowed(_CONDITIONS, f'updates may not {verb} a condition of type "{kind}"')
 
 
 def _stamp(context: Context, obj: Tree, old: Tree) -> None:
@@ -204,7 +204,7 @@ class SignatureStrategy(StatusStrategy):
         found = [*_problems(obj, old), *_decisions(obj, old, fixed=("Approved", "Denied"))]
         before = (old.get("status") or {}).get("certificate")
         if before and (obj.get("status") or {}).get("certificate") != before:
-            found.append(problems.not_allowed(_CERTIFICATE, "updates may not modify existing certificate content"))
+            found.append(api_errors.not_allowed(_CERTIFICATE, "updates may not modify existing certificate content"))
         return found
 
 

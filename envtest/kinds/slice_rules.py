@@ -7,8 +7,9 @@ from typing import Final
 
 from envtest.kinds import rules
 from envtest.kinds.addresses import address_warnings, ip_address, read_address, special_address
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import metadata, names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -27,7 +28,7 @@ def validate_endpoint_slice(obj: Tree) -> Iterator[Cause]:
     yield from rules.one_of(kind, _KINDS, "addressType")
     endpoints: Sequence[Tree] = obj.get("endpoints") or ()
     if len(endpoints) > _MOST_ENDPOINTS:
-        yield problems.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
+        yield api_errors.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
     else:
         for index, endpoint in enumerate(endpoints):
             yield from _endpoint(endpoint, kind, f"endpoints[{index}]")
@@ -36,7 +37,7 @@ def validate_endpoint_slice(obj: Tree) -> Iterator[Cause]:
 
 def _ports(ports: Sequence[Tree]) -> Iterator[Cause]:
     if len(ports) > _MOST_PORTS:
-        yield problems.too_many("ports", len(ports), _MOST_PORTS)
+        yield api_errors.too_many("ports", len(ports), _MOST_PORTS)
         return
     seen: set[str] = set()
     for index, port in enumerate(ports):
@@ -44,44 +45,44 @@ def _ports(ports: Sequence[Tree]) -> Iterator[Cause]:
         if name:
             yield from rules.label(name, f"{at}.name")
         if name in seen:
-            yield problems.duplicate(f"{at}.name", name)
+            yield api_errors.duplicate(f"{at}.name", name)
         seen.add(name)
         yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{at}.protocol")
         if port.get("appProtocol") is not None:
             found = port["appProtocol"]
-            yield from rules.each(names.qualified_name(found), found, f"{at}.appProtocol")
+            yield from rules.each(validation.qualified_name(found), found, f"{at}.appProtocol")
 
 
 def _endpoint(endpoint: Tree, kind: str, path: str) -> Iterator[Cause]:
     addresses: Sequence[str] = endpoint.get("addresses") or ()
     if not addresses:
-        yield problems.required(f"{path}.addresses", "must contain at least 1 address")
+        yield api_errors.required(f"{path}.addresses", "must contain at least 1 address")
     elif len(addresses) > _MOST_ADDRESSES:
-        yield problems.too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES)
+        yield api_errors.too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES)
     for index, address in enumerate(addresses):
         yield from _address(address, kind, f"{path}.addresses[{index}]")
     if endpoint.get("nodeName") is not None:
         yield from rules.subdomain(endpoint["nodeName"], f"{path}.nodeName")
     topology = endpoint.get("deprecatedTopology") or {}
     if len(topology) > _MOST_LABELS:
-        yield problems.too_many(f"{path}.deprecatedTopology", len(topology), _MOST_LABELS)
+        yield api_errors.too_many(f"{path}.deprecatedTopology", len(topology), _MOST_LABELS)
     yield from metadata.labels(topology, f"{path}.deprecatedTopology")
     if endpoint.get("hostname") is not None:
         yield from rules.label(endpoint["hostname"], f"{path}.hostname")
     hints = endpoint.get("hints") or {}
-    yield from _hints(hints.get("forZones") or (), names.label_value, f"{path}.hints.forZones")
-    yield from _hints(hints.get("forNodes") or (), names.dns_subdomain, f"{path}.hints.forNodes")
+    yield from _hints(hints.get("forZones") or (), validation.label_value, f"{path}.hints.forZones")
+    yield from _hints(hints.get("forNodes") or (), validation.dns_subdomain, f"{path}.hints.forNodes")
 
 
 def _hints(hints: Sequence[Tree], rule: Callable[[str], Sequence[str]], path: str) -> Iterator[Cause]:
     if len(hints) > _MOST_HINTS:
-        yield problems.too_many(path, len(hints), _MOST_HINTS)
+        yield api_errors.too_many(path, len(hints), _MOST_HINTS)
         return
     seen: set[str] = set()
     for index, hint in enumerate(hints):
         at, name = f"{path}[{index}].name", hint.get("name", "")
         if name in seen:
-            yield problems.duplicate(at, name)
+            yield api_errors.duplicate(at, name)
         seen.add(name)
         yield from rules.each(rule(name), name, at)
 
@@ -93,22 +94,22 @@ def _address(address: str, kind: str, path: str) -> Iterator[Cause]:
         found, wrong = read_address(address), list(ip_address(address, path))
         yield from wrong
         if found is None:
-            yield problems.invalid_value(path, address, "must be a valid IP address")
+            yield api_errors.invalid_value(path, address, "must be a valid IP address")
         elif f"IPv{found.version}" != kind:
-            yield problems.invalid_value(path, address, f"must be an {kind} address")
+            yield api_errors.invalid_value(path, address, f"must be an {kind} address")
         if not wrong:
             yield from special_address(address, path)
 
 
 def _domain(name: str, path: str) -> Iterator[Cause]:
     if not name:
-        yield problems.required(path)
+        yield api_errors.required(path)
         return
     name = name.removesuffix(".")
-    wrong = names.dns_subdomain(name)
+    wrong = validation.dns_subdomain(name)
     yield from rules.each(wrong, name, path)
     if not wrong and "." not in name:
-        yield problems.invalid_value(path, name, "should be a domain with at least two segments separated by dots")
+        yield api_errors.invalid_value(path, name, "should be a domain with at least two segments separated by dots")
 
 
 def validate_slice_update(obj: Tree, old: Tree) -> Iterator[Cause]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from envtest.kinds import rules
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -34,11 +34,11 @@ def each_of(sources: Tree, order: Sequence[str], checks: Mapping[str, Check], pa
     """One source and no more; the first in `order` is the one that counts."""
     found = [key for key in order if sources.get(key) is not None]
     if not found:
-        yield problems.required(path, "must specify a volume type")
+        yield api_errors.required(path, "must specify a volume type")
         return
     yield from checks[found[0]](sources[found[0]], f"{path}.{found[0]}")
     for key in found[1:]:
-        yield problems.not_allowed(f"{path}.{key}", "may not specify more than 1 volume type")
+        yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 volume type")
 
 
 def wants(*keys: str) -> Check:
@@ -63,12 +63,12 @@ def secret_ref(ref: Tree | None, path: str, *, namespaced: bool = False) -> Iter
 def host_path(source: Tree, path: str) -> Iterator[Cause]:
     """A path on the node, and what is expected there."""
     if not source.get("path"):
-        yield problems.required(f"{path}.path")
+        yield api_errors.required(f"{path}.path")
         return
     yield from rules.no_backsteps(source["path"], f"{path}.path")
     kind = source.get("type") or ""
     if kind not in _HOST_PATHS:
-        yield problems.unsupported(f"{path}.type", kind, _HOST_PATHS)
+        yield api_errors.unsupported(f"{path}.type", kind, _HOST_PATHS)
 
 
 def git_repo(source: Tree, path: str) -> Iterator[Cause]:
@@ -82,19 +82,19 @@ def nfs(source: Tree, path: str) -> Iterator[Cause]:
     yield from wants("server", "path")(source, path)
     target = source.get("path", "")
     if not target.startswith("/"):
-        yield problems.invalid_value(f"{path}.path", target, "must be an absolute path")
+        yield api_errors.invalid_value(f"{path}.path", target, "must be an absolute path")
 
 
 def iscsi(source: Tree, path: str) -> Iterator[Cause]:
     """A portal and a target with one of the three sorts of names."""
     yield from rules.needed(source.get("targetPortal"), f"{path}.targetPortal")
     if not source.get("iqn"):
-        yield problems.required(f"{path}.iqn")
+        yield api_errors.required(f"{path}.iqn")
     else:
         yield from _initiator(source["iqn"], f"{path}.iqn")
     yield from rules.in_range(source.get("lun", 0), 0, 255, f"{path}.lun")
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
-        yield problems.required(f"{path}.secretRef")
+        yield api_errors.required(f"{path}.secretRef")
     if source.get("initiatorName") is not None:
         yield from _initiator(source["initiatorName"], f"{path}.initiatorname")
 
@@ -102,21 +102,21 @@ def iscsi(source: Tree, path: str) -> Iterator[Cause]:
 def _initiator(name: str, path: str) -> Iterator[Cause]:
     form = next((form for prefix, form in _IQN.items() if name.startswith(prefix)), None)
     if form is None:
-        yield problems.invalid_value(path, name, "must be valid format starting with iqn, eui, or naa")
+        yield api_errors.invalid_value(path, name, "must be valid format starting with iqn, eui, or naa")
     elif re.search(form, name) is None:
-        yield problems.invalid_value(path, name, "must be valid format")
+        yield api_errors.invalid_value(path, name, "must be valid format")
 
 
 def fibre_channel(source: Tree, path: str) -> Iterator[Cause]:
     """Targets with a unit, or identifiers."""
     targets, ids, unit = source.get("targetWWNs") or [], source.get("wwids") or [], source.get("lun")
     if not targets and not ids:
-        yield problems.required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+        yield api_errors.required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
     if targets and ids:
         text = "targetWWNs and wwids can not be specified simultaneously"
-        yield problems.invalid_value(f"{path}.targetWWNs", targets, text)
+        yield api_errors.invalid_value(f"{path}.targetWWNs", targets, text)
     if targets and unit is None:
-        yield problems.required(f"{path}.lun", "lun is required if targetWWNs is specified")
+        yield api_errors.required(f"{path}.lun", "lun is required if targetWWNs is specified")
     elif targets and unit is not None:
         yield from rules.in_range(unit, 0, 255, f"{path}.lun")
 
@@ -128,7 +128,7 @@ def _disk(key: str) -> Check:
         yield from rules.needed(source.get(key), f"{path}.{key}")
         if not 0 <= source.get("partition", 0) <= 255:
             text = "must be between 1 and 255, inclusive"
-            yield problems.invalid_value(f"{path}.partition", source["partition"], text)
+            yield api_errors.invalid_value(f"{path}.partition", source["partition"], text)
 
     return check
 
@@ -137,12 +137,12 @@ def quobyte(source: Tree, path: str) -> Iterator[Cause]:
     """Registries and a volume."""
     registry = source.get("registry", "")
     if not registry:
-        yield problems.required(f"{path}.registry", _HOSTS)
+        yield api_errors.required(f"{path}.registry", _HOSTS)
     elif len(source.get("tenant", "")) >= 65:
         text = "must be a UUID and may not exceed a length of 64 characters"
-        yield problems.required(f"{path}.tenant", text)
+        yield api_errors.required(f"{path}.tenant", text)
     elif not all(re.fullmatch(r"[^:\[\]]*:[^:\[\]]*|\[[^\[\]]*\]:[^:]*", pair) for pair in registry.split(",")):
-        yield problems.invalid_value(f"{path}.registry", registry, _HOSTS)
+        yield api_errors.invalid_value(f"{path}.registry", registry, _HOSTS)
     yield from rules.needed(source.get("volume"), f"{path}.volume")
 
 
@@ -150,11 +150,11 @@ def flocker(source: Tree, path: str) -> Iterator[Cause]:
     """A data set by its name or by its identity."""
     name, uid = source.get("datasetName", ""), source.get("datasetUUID", "")
     if not name and not uid:
-        yield problems.required(path, "one of datasetName and datasetUUID is required")
+        yield api_errors.required(path, "one of datasetName and datasetUUID is required")
     if name and uid:
-        yield problems.invalid_value(path, "resource", _BOTH_FLOCKERS)
+        yield api_errors.invalid_value(path, "resource", _BOTH_FLOCKERS)
     if "/" in name:
-        yield problems.invalid_value(f"{path}.datasetName", name, "must not contain '/'")
+        yield api_errors.invalid_value(f"{path}.datasetName", name, "must not contain '/'")
 
 
 def flex(source: Tree, path: str) -> Iterator[Cause]:
@@ -164,7 +164,7 @@ def flex(source: Tree, path: str) -> Iterator[Cause]:
         owner = "." + (key.partition("/")[0] if "/" in key else key).lower()
         if owner.endswith((".kubernetes.io", ".k8s.io")):
             text = "kubernetes.io and k8s.io namespaces are reserved"
-            yield problems.invalid_value(f"{path}.options[{key}]", key, text)
+            yield api_errors.invalid_value(f"{path}.options[{key}]", key, text)
 
 
 def azure_disk(source: Tree, path: str) -> Iterator[Cause]:
@@ -172,13 +172,13 @@ def azure_disk(source: Tree, path: str) -> Iterator[Cause]:
     uri, kind, cache = source.get("diskURI", ""), source.get("kind"), source.get("cachingMode")
     yield from wants("diskName", "diskURI")(source, path)
     if cache is not None and cache not in _DISK_CACHES:
-        yield problems.unsupported(f"{path}.cachingMode", cache, _DISK_CACHES)
+        yield api_errors.unsupported(f"{path}.cachingMode", cache, _DISK_CACHES)
     if kind is not None and kind not in _DISK_KINDS:
-        yield problems.unsupported(f"{path}.kind", kind, _DISK_KINDS)
+        yield api_errors.unsupported(f"{path}.kind", kind, _DISK_KINDS)
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
-        yield problems.unsupported(f"{path}.diskURI", uri, _MANAGED)
+        yield api_errors.unsupported(f"{path}.diskURI", uri, _MANAGED)
     if kind not in (None, "Managed") and not uri.startswith("https://"):
-        yield problems.unsupported(f"{path}.diskURI", uri, _BLOB)
+        yield api_errors.unsupported(f"{path}.diskURI", uri, _BLOB)
 
 
 def storage_os(source: Tree, path: str) -> Iterator[Cause]:
@@ -186,7 +186,7 @@ def storage_os(source: Tree, path: str) -> Iterator[Cause]:
     if source.get("volumeName"):
         yield from rules.label(source["volumeName"], f"{path}.volumeName")
     else:
-        yield problems.required(f"{path}.volumeName")
+        yield api_errors.required(f"{path}.volumeName")
     if source.get("volumeNamespace"):
         yield from rules.label(source["volumeNamespace"], f"{path}.volumeNamespace")
     yield from secret_ref(source.get("secretRef"), f"{path}.secretRef")
@@ -201,10 +201,10 @@ def cinder(source: Tree, path: str) -> Iterator[Cause]:
 def driver_name(name: str, path: str) -> Iterator[Cause]:
     """A CSI driver's name: a domain, in any case."""
     if not name:
-        yield problems.required(path)
+        yield api_errors.required(path)
     if len(name) > 63:
-        yield problems.too_long(path, 63)
-    yield from rules.each(names.dns_subdomain(name.lower()), name, path)
+        yield api_errors.too_long(path, 63)
+    yield from rules.each(validation.dns_subdomain(name.lower()), name, path)
 
 
 SHARED: Final[Mapping[str, Check]] = {

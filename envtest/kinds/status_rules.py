@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -28,33 +28,33 @@ def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Caus
     for index, condition in enumerate(conditions):
         at, kind = f"{field}[{index}]", condition.get("type") or ""
         if kind in seen:
-            yield problems.duplicate(f"{at}.type", kind)
+            yield api_errors.duplicate(f"{at}.type", kind)
         seen[kind] = index
         yield from _condition(condition, at)
 
 
 def _condition(condition: Tree, field: str) -> Iterator[Cause]:
     kind, status = condition.get("type") or "", condition.get("status") or ""
-    for why in names.qualified_name(kind):
-        yield problems.invalid_value(f"{field}.type", kind, why)
+    for why in validation.qualified_name(kind):
+        yield api_errors.invalid_value(f"{field}.type", kind, why)
     if status not in _STATUSES:
-        yield problems.unsupported(f"{field}.status", status, _STATUSES)
+        yield api_errors.unsupported(f"{field}.status", status, _STATUSES)
     generation = condition.get("observedGeneration") or 0
     if generation < 0:
         text = "must be greater than or equal to zero"
-        yield problems.invalid_value(f"{field}.observedGeneration", generation, text)
+        yield api_errors.invalid_value(f"{field}.observedGeneration", generation, text)
     if not condition.get("lastTransitionTime"):
-        yield problems.required(f"{field}.lastTransitionTime")
+        yield api_errors.required(f"{field}.lastTransitionTime")
     yield from _reason(condition.get("reason") or "", f"{field}.reason")
     yield from _too_long(condition.get("message") or "", f"{field}.message", _MAX_MESSAGE)
 
 
 def _reason(reason: str, field: str) -> Iterator[Cause]:
     if not reason:
-        yield problems.required(field)
+        yield api_errors.required(field)
         return
     if not _REASON.fullmatch(reason):
-        yield problems.invalid_value(field, reason, _REASON_TEXT)
+        yield api_errors.invalid_value(field, reason, _REASON_TEXT)
     yield from _too_long(reason, field, _MAX_REASON)
 
 

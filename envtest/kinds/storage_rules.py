@@ -10,9 +10,9 @@ from envtest.kinds.container_rules import validate_resources
 from envtest.kinds.go_shapes import Part, Shape, as_go
 from envtest.kinds.pod_rules import validate_tolerations
 from envtest.kinds.selector_rules import check_label_selector
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -44,9 +44,9 @@ def validate_class(obj: Tree) -> Iterator[Cause]:
     """A storage class."""
     provisioner = obj.get("provisioner", "").lower()
     if not provisioner:
-        yield problems.required("provisioner")
+        yield api_errors.required("provisioner")
     else:
-        yield from rules.each(names.qualified_name(provisioner), provisioner, "provisioner")
+        yield from rules.each(validation.qualified_name(provisioner), provisioner, "provisioner")
     yield from _parameters(obj.get("parameters") or {})
     if obj.get("reclaimPolicy"):
         yield from rules.one_of(obj["reclaimPolicy"], _POLICIES, "reclaimPolicy")
@@ -58,18 +58,18 @@ def validate_class(obj: Tree) -> Iterator[Cause]:
         at = f"allowedTopologies[{index}].matchLabelExpressions"
         yield from _topology(term, at)
         wanted = {e.get("key", ""): set(e.get("values") or ()) for e in term.get("matchLabelExpressions") or ()}
-        yield from (problems.duplicate(at, "") for other in seen if other == wanted)
+        yield from (api_errors.duplicate(at, "") for other in seen if other == wanted)
         seen.append(wanted)
 
 
 def _parameters(parameters: Mapping[str, str]) -> Iterator[Cause]:
     if len(parameters) > _MOST_PARAMETERS:
-        yield problems.too_long("parameters", _MOST_PARAMETERS)
+        yield api_errors.too_long("parameters", _MOST_PARAMETERS)
         return
     if "" in parameters:
-        yield problems.invalid_value("parameters", "", "field can not be empty.")
+        yield api_errors.invalid_value("parameters", "", "field can not be empty.")
     if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _MOST_BYTES:
-        yield problems.too_long("parameters", _MOST_BYTES)
+        yield api_errors.too_long("parameters", _MOST_BYTES)
 
 
 def _topology(term: Tree, path: str) -> Iterator[Cause]:
@@ -77,13 +77,13 @@ def _topology(term: Tree, path: str) -> Iterator[Cause]:
     for index, expression in enumerate(term.get("matchLabelExpressions") or ()):
         at, key, values = f"{path}[{index}]", expression.get("key", ""), expression.get("values") or []
         if not values:
-            yield problems.required(f"{at}.values")
+            yield api_errors.required(f"{at}.values")
         for number, value in enumerate(values):
             if value in values[:number]:
-                yield problems.duplicate(f"{at}.values[{number}]", value)
-        yield from rules.each(names.qualified_name(key), key, f"{at}.key")
+                yield api_errors.duplicate(f"{at}.values[{number}]", value)
+        yield from rules.each(validation.qualified_name(key), key, f"{at}.key")
         if key in seen:
-            yield problems.duplicate(f"{at}.key", key)
+            yield api_errors.duplicate(f"{at}.key", key)
         seen.add(key)
 
 
@@ -97,11 +97,11 @@ def validate_class_update(obj: Tree, old: Tree) -> Iterator[Cause]:
 # ------------------------------------------------------------------ drivers
 def _driver(name: str, path: str) -> Iterator[Cause]:
     if not name:
-        yield problems.required(path)
+        yield api_errors.required(path)
     elif len(name) > 63:
-        yield problems.too_long(path, 63)
+        yield api_errors.too_long(path, 63)
     else:
-        yield from rules.each(names.dns_subdomain(name.lower()), name, path)
+        yield from rules.each(validation.dns_subdomain(name.lower()), name, path)
 
 
 def validate_driver(obj: Tree) -> Iterator[Cause]:
@@ -110,7 +110,7 @@ def validate_driver(obj: Tree) -> Iterator[Cause]:
     yield from _driver(obj["metadata"].get("name", ""), "name")
     for key in ("attachRequired", "podInfoOnMount", "storageCapacity"):
         if spec.get(key) is None:
-            yield problems.required(f"spec.{key}")
+            yield api_errors.required(f"spec.{key}")
     yield from rules.one_of(spec.get("fsGroupPolicy"), _GROUP_POLICIES, "spec.fsGroupPolicy")
     yield from _tokens(spec.get("tokenRequests") or ())
     for mode in spec.get("volumeLifecycleModes") or ():
@@ -118,11 +118,11 @@ def validate_driver(obj: Tree) -> Iterator[Cause]:
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < _LEAST_PERIOD:
         text = f"must be greater than or equal to {_LEAST_PERIOD}"
-        yield problems.invalid_value("spec.nodeAllocatableUpdatePeriodSeconds", period, text)
+        yield api_errors.invalid_value("spec.nodeAllocatableUpdatePeriodSeconds", period, text)
     given = spec.get("serviceAccountTokenInSecrets")
     if given is not None and not spec.get("tokenRequests"):
         text = "may only be set when `tokenRequests` is set"
-        yield problems.invalid_value("spec.serviceAccountTokenInSecrets", given, text)
+        yield api_errors.invalid_value("spec.serviceAccountTokenInSecrets", given, text)
 
 
 def _tokens(requests: Sequence[Tree]) -> Iterator[Cause]:
@@ -130,7 +130,7 @@ def _tokens(requests: Sequence[Tree]) -> Iterator[Cause]:
     for index, request in enumerate(requests):
         at, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
         if audience in seen:
-            yield problems.duplicate(f"{at}.audience", audience)
+            yield api_errors.duplicate(f"{at}.audience", audience)
             continue
         seen.add(audience)
         seconds = request.get("expirationSeconds")
@@ -138,10 +138,10 @@ def _tokens(requests: Sequence[Tree]) -> Iterator[Cause]:
             continue
         if seconds < 600:
             text = "may not specify a duration less than 10 minutes"
-            yield problems.invalid_value(f"{at}.expirationSeconds", seconds, text)
+            yield api_errors.invalid_value(f"{at}.expirationSeconds", seconds, text)
         if seconds > 1 << 32:
             text = "may not specify a duration larger than 2^32 seconds"
-            yield problems.invalid_value(f"{at}.expirationSeconds", seconds, text)
+            yield api_errors.invalid_value(f"{at}.expirationSeconds", seconds, text)
 
 
 def validate_driver_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -168,13 +168,13 @@ def validate_driver_node(obj: Tree) -> Iterator[Cause]:
         at, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
         yield from _driver(name, f"{at}.name")
         if not node:
-            yield problems.required(f"{at}.nodeID")
+            yield api_errors.required(f"{at}.nodeID")
         elif len(node) > 256:
-            yield problems.invalid_value(f"{at}.nodeID", node, "must be 256 characters or less")
+            yield api_errors.invalid_value(f"{at}.nodeID", node, "must be 256 characters or less")
         count = (driver.get("allocatable") or {}).get("count")
         yield from rules.not_negative(count, f"{at}.allocatable.count")
         if name in seen:
-            yield problems.duplicate(f"{at}.name", name)
+            yield api_errors.duplicate(f"{at}.name", name)
         seen.add(name)
         yield from _keys(driver.get("topologyKeys") or [], at)
 
@@ -182,10 +182,10 @@ def validate_driver_node(obj: Tree) -> Iterator[Cause]:
 def _keys(keys: Sequence[str], path: str) -> Iterator[Cause]:
     for index, key in enumerate(keys):
         if not key:
-            yield problems.required(path)
+            yield api_errors.required(path)
         if key in keys[:index]:
-            yield problems.duplicate(path, key)
-        yield from rules.each(names.qualified_name(key), list(keys), path)
+            yield api_errors.duplicate(path, key)
+        yield from rules.each(validation.qualified_name(key), list(keys), path)
 
 
 def validate_driver_node_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -195,7 +195,7 @@ def validate_driver_node_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     for driver in before:
         for other in now:
             if other.get("name") == driver.get("name") and _lasting(other) != _lasting(driver):
-                yield problems.invalid_value("CSINodeDriver", as_go(_NODE_DRIVER, other), "field is immutable")
+                yield api_errors.invalid_value("CSINodeDriver", as_go(_NODE_DRIVER, other), "field is immutable")
 
 
 def _lasting(driver: Tree) -> Tree:
@@ -209,9 +209,9 @@ def validate_attachment(obj: Tree) -> Iterator[Cause]:
     source = spec.get("source") or {}
     found = [key for key in ("inlineVolumeSpec", "persistentVolumeName") if source.get(key) is not None]
     if not found:
-        yield problems.required("spec.source", _ONE_SOURCE)
+        yield api_errors.required("spec.source", _ONE_SOURCE)
     elif len(found) > 1:
-        yield problems.not_allowed("spec.source", _ONE_SOURCE)
+        yield api_errors.not_allowed("spec.source", _ONE_SOURCE)
     yield from rules.subdomain(spec.get("nodeName", ""), "spec.nodeName")
     if source.get("persistentVolumeName") is not None:
         yield from rules.subdomain(source["persistentVolumeName"], "spec.source.persistentVolumeName")
@@ -221,7 +221,7 @@ def validate_attachment_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """It stays what it is."""
     yield from validate_attachment(obj)
     if obj.get("spec") != old.get("spec"):
-        yield problems.invalid_value("spec", as_go(_ATTACHMENT, obj.get("spec") or {}), "field is immutable")
+        yield api_errors.invalid_value("spec", as_go(_ATTACHMENT, obj.get("spec") or {}), "field is immutable")
 
 
 # ------------------------------------------------------------------ runtimes
@@ -229,7 +229,7 @@ def validate_runtime(obj: Tree) -> Iterator[Cause]:
     """A runtime class."""
     handler = obj.get("handler", "")
     if not handler:
-        yield problems.required("handler")
+        yield api_errors.required("handler")
     else:
         yield from rules.label(handler, "handler")
     fixed = (obj.get("overhead") or {}).get("podFixed")
@@ -241,7 +241,7 @@ def validate_runtime(obj: Tree) -> Iterator[Cause]:
     yield from validate_tolerations(tolerations, "scheduling.tolerations")
     for index, toleration in enumerate(tolerations):
         if toleration in tolerations[:index]:
-            yield problems.duplicate(f"scheduling.tolerations[{index}]", as_go(_TOLERATION, toleration))
+            yield api_errors.duplicate(f"scheduling.tolerations[{index}]", as_go(_TOLERATION, toleration))
 
 
 def validate_runtime_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -255,14 +255,14 @@ def validate_capacity(obj: Tree) -> Iterator[Cause]:
     """How much a driver can still provide."""
     name = obj.get("storageClassName", "")
     if not name:
-        yield problems.required("storageClassName")
+        yield api_errors.required("storageClassName")
     else:
         yield from rules.subdomain(name, "storageClassName")
     if obj.get("nodeTopology") is not None:
         yield from check_label_selector(obj["nodeTopology"], "nodeTopology")
     for key in ("capacity", "maximumVolumeSize"):
         if obj.get(key) is not None and Quantity(str(obj[key])) < Quantity("0"):
-            yield problems.invalid_value(key, obj[key], rules.NOT_NEGATIVE)
+            yield api_errors.invalid_value(key, obj[key], rules.NOT_NEGATIVE)
 
 
 def validate_capacity_update(obj: Tree, old: Tree) -> Iterator[Cause]:
@@ -277,16 +277,16 @@ def validate_attributes(obj: Tree) -> Iterator[Cause]:
     """A class of attributes of volumes."""
     driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}
     if not driver:
-        yield problems.required("driverName")
+        yield api_errors.required("driverName")
     else:
-        yield from rules.each(names.qualified_name(driver.lower()), driver, "driverName")
+        yield from rules.each(validation.qualified_name(driver.lower()), driver, "driverName")
     yield from _parameters(parameters)
     if not parameters:
-        yield problems.required("parameters", "must contain at least one key/value pair")
+        yield api_errors.required("parameters", "must contain at least one key/value pair")
 
 
 def validate_attributes_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     """Volumes that follow it stay as they are described."""
     for key in ("driverName", "parameters"):
         if (obj.get(key) or None) != (old.get(key) or None):
-            yield problems.not_allowed(key, f"updates to {key} are forbidden.")
+            yield api_errors.not_allowed(key, f"updates to {key} are forbidden.")

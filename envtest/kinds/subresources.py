@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import DeleteOptions, Transform, Validate, accept
+from opsdk.apiserver.registry.rest import DeleteOptions, Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Preconditions, Tree
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause, ConflictError, Details
 
 SUCCESS: Tree = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -63,16 +63,16 @@ class BindingStore:
         """See `Creater`."""
         meta, target = obj["metadata"], obj.get("target") or {}
         if name and meta.get("name") != name:
-            raise problems.bad_request("name in URL does not match name in Binding object")
+            raise api_errors.bad_request("name in URL does not match name in Binding object")
         name = name or meta.get("name", "")
         if not name:
-            raise problems.bad_request("Name parameter required.")
+            raise api_errors.bad_request("Name parameter required.")
         for cause in _target_problems(target):
-            raise problems.plain(f"{cause.field}: {cause.message}")
+            raise api_errors.plain(f"{cause.field}: {cause.message}")
 
         async def bind(current: Tree | None) -> Tree:
             if current is None:
-                raise problems.not_found(self._pods.info, name)
+                raise api_errors.not_found(self._pods.info, name)
             pod: Tree = copy_tree(current)
             self._check(pod, name)
             pod["spec"]["nodeName"] = target["name"]
@@ -104,9 +104,9 @@ class BindingStore:
 def _target_problems(target: Tree) -> list[Cause]:
     found = []
     if target.get("kind") not in (None, "", "Node"):
-        found.append(problems.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
+        found.append(api_errors.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
-        found.append(problems.required("target.name"))
+        found.append(api_errors.required("target.name"))
     return found
 
 
@@ -148,7 +148,7 @@ class EvictionStore:
     async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
         """See `Creater`."""
         if obj["metadata"].get("name") != name:
-            raise problems.bad_request("name in URL does not match name in Eviction object")
+            raise api_errors.bad_request("name in URL does not match name in Eviction object")
         pod = await self._pods.get(context, name)
         await validate(obj, None)
         options = obj.get("deleteOptions") or {}
@@ -173,7 +173,7 @@ class EvictionStore:
 
         async def mark(current: Tree | None) -> Tree:
             if current is None:
-                raise problems.not_found(self._pods.info, name)
+                raise api_errors.not_found(self._pods.info, name)
             pod: Tree = copy_tree(current)
             condition = {
                 "type": "DisruptionTarget",

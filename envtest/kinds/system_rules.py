@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from envtest.kinds.pod_parts import containers_at
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -34,19 +34,19 @@ def validate_system(spec: Tree, path: str) -> Iterator[Cause]:
         return
     name = system.get("name", "")
     if not name:
-        yield problems.required(f"{path}.os.name", "cannot be empty")
+        yield api_errors.required(f"{path}.os.name", "cannot be empty")
     elif name not in _SYSTEMS:
-        yield problems.unsupported(f"{path}.os", name, _SYSTEMS)
+        yield api_errors.unsupported(f"{path}.os", name, _SYSTEMS)
     else:
         yield from (_linux if name == "linux" else _windows)(spec, path)
 
 
 def _linux(spec: Tree, path: str) -> Iterator[Cause]:
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
-        yield problems.not_allowed(f"{path}.securityContext.windowsOptions", _NOT_LINUX)
+        yield api_errors.not_allowed(f"{path}.securityContext.windowsOptions", _NOT_LINUX)
     for container, at in containers_at(spec, path):
         if (container.get("securityContext") or {}).get("windowsOptions") is not None:
-            yield problems.not_allowed(f"{at}.securityContext.windowsOptions", _NOT_LINUX)
+            yield api_errors.not_allowed(f"{at}.securityContext.windowsOptions", _NOT_LINUX)
 
 
 def _windows(spec: Tree, path: str) -> Iterator[Cause]:
@@ -55,14 +55,14 @@ def _windows(spec: Tree, path: str) -> Iterator[Cause]:
         if key in _OUTSIDE:
             # Two of them count when they are true, the others when they are there.
             if spec.get(key) or (spec.get(key) is False and key in ("hostUsers", "shareProcessNamespace")):
-                yield problems.not_allowed(f"{path}.{key}", _NOT_WINDOWS)
+                yield api_errors.not_allowed(f"{path}.{key}", _NOT_WINDOWS)
         elif context.get(key) not in (None, [], {}):
-            yield problems.not_allowed(f"{path}.securityContext.{key}", _NOT_WINDOWS)
+            yield api_errors.not_allowed(f"{path}.securityContext.{key}", _NOT_WINDOWS)
     for container, at in containers_at(spec, path):
         own = container.get("securityContext") or {}
         for key in _CONTEXT:
             if own.get(key) is not None:
-                yield problems.not_allowed(f"{at}.securityContext.{key}", _NOT_WINDOWS)
+                yield api_errors.not_allowed(f"{at}.securityContext.{key}", _NOT_WINDOWS)
 
 
 def validate_host_users(spec: Tree, path: str) -> Iterator[Cause]:
@@ -71,10 +71,10 @@ def validate_host_users(spec: Tree, path: str) -> Iterator[Cause]:
         return
     for key, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(key):
-            yield problems.not_allowed(f"{path}.{shown}", _USERS)
+            yield api_errors.not_allowed(f"{path}.{shown}", _USERS)
     for container, at in containers_at(spec, path):
         if container.get("volumeDevices"):
-            yield problems.not_allowed(f"{at}.volumeDevices", _USERS)
+            yield api_errors.not_allowed(f"{at}.volumeDevices", _USERS)
 
 
 def validate_host_process(spec: Tree, path: str) -> Iterator[Cause]:
@@ -85,14 +85,14 @@ def validate_host_process(spec: Tree, path: str) -> Iterator[Cause]:
     for own, at in given:
         if whole is not None and own is not None and own != whole:
             text = f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
-            yield problems.invalid_value(f"{at}.securityContext.windowsOptions.hostProcess", own, text)
+            yield api_errors.invalid_value(f"{at}.securityContext.windowsOptions.hostProcess", own, text)
     count = sum(bool(whole if own is None else own) for own, _ in given)
     if count and count != len(given):
         text = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
-        yield problems.invalid_value(path, "", text)
+        yield api_errors.invalid_value(path, "", text)
     if count and not spec.get("hostNetwork"):
         text = "hostNetwork must be true if pod contains any hostProcess containers"
-        yield problems.invalid_value(f"{path}.hostNetwork", False, text)
+        yield api_errors.invalid_value(f"{path}.hostNetwork", False, text)
 
 
 def _host_process(part: Tree) -> bool | None:

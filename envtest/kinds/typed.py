@@ -11,10 +11,10 @@ from envtest.kinds.printing import DefaultPrinter
 from envtest.kinds.reading import Reading
 from envtest.tables.load import Types
 from envtest.tables.messages import READER, message_of
-from opsdk.apiserver.protobuf import envelope
 from opsdk.apiserver.resources import Decoded, Printer
+from opsdk.apiserver.serializer.protobuf import envelope
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.tree.shape import Shape, Shapes
+from opsdk.structured_merge.schema import Shape, Shapes
 
 _OLD_VERSIONS = {
     "apps": ("v1beta1", "v1beta2"),

@@ -8,9 +8,10 @@ from typing import Final
 from envtest.kinds import rules, source_rules
 from envtest.kinds.claim_rules import validate_claim_spec
 from envtest.kinds.container_rules import VOLUME_FIELDS, validate_field_ref, validate_resource_ref
-from opsdk.api.quantity import Quantity
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import metadata, names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -38,11 +39,11 @@ def validate_volumes(volumes: Sequence[Tree], path: str, pod: str = "") -> tuple
         at, name = f"{path}[{index}]", volume.get("name", "")
         found = [*_source(volume, at, pod)]
         if not name:
-            found.append(problems.required(f"{at}.name"))
+            found.append(api_errors.required(f"{at}.name"))
         else:
             found.extend(rules.label(name, f"{at}.name"))
         if name in good:
-            found.append(problems.duplicate(f"{at}.name", name))
+            found.append(api_errors.duplicate(f"{at}.name", name))
         if found:
             causes.extend(found)
         else:
@@ -50,7 +51,7 @@ def validate_volumes(volumes: Sequence[Tree], path: str, pod: str = "") -> tuple
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
         if claim in made:
             text = "must not reference a PVC that gets created for an ephemeral volume"
-            causes.append(problems.invalid_value(f"{at}.persistentVolumeClaim.claimName", claim, text))
+            causes.append(api_errors.invalid_value(f"{at}.persistentVolumeClaim.claimName", claim, text))
     return good, causes
 
 
@@ -64,17 +65,17 @@ def _source(volume: Tree, path: str, pod: str) -> Iterator[Cause]:
             "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is"
             " specified."
         )
-        yield problems.invalid_value(f"{path}.name", name, text)
+        yield api_errors.invalid_value(f"{path}.name", name, text)
     if first == "ephemeral" and pod and name:
         claim = f"{pod}-{name}"
-        for why in names.dns_subdomain(claim):
-            yield problems.invalid_value(f"{path}.name", name, f"PVC name {problems.quoted(claim)}: {why}")
+        for why in validation.dns_subdomain(claim):
+            yield api_errors.invalid_value(f"{path}.name", name, f"PVC name {api_errors.quoted(claim)}: {why}")
 
 
 # ------------------------------------------------------------------ files
 def _mode(value: int | None, field: str) -> Iterator[Cause]:
     if value is not None and not 0 <= value <= 0o777:
-        yield problems.invalid_value(field, value, _MODE)
+        yield api_errors.invalid_value(field, value, _MODE)
 
 
 def _items(items: Sequence[Tree], path: str) -> Iterator[Cause]:
@@ -117,11 +118,11 @@ def _file(item: Tree, path: str) -> Iterator[Cause]:
         yield from validate_field_ref(field, f"{path}.fieldRef", VOLUME_FIELDS)
         if resource is not None:
             text = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            yield problems.invalid_value(path, "resource", text)
+            yield api_errors.invalid_value(path, "resource", text)
     elif resource is not None:
         yield from validate_resource_ref(resource, f"{path}.resourceFieldRef", in_volume=True)
     else:
-        yield problems.required(path, "one of fieldRef and resourceFieldRef is required")
+        yield api_errors.required(path, "one of fieldRef and resourceFieldRef is required")
     yield from _mode(item.get("mode"), f"{path}.mode")
 
 
@@ -136,7 +137,7 @@ class _Paths:
     def add(self, path: str, shown: str) -> Iterator[Cause]:
         """One more; `shown` is the value of the message where it is not alone."""
         if path and path in self._seen:
-            yield problems.invalid_value(self._volume, shown, _CONFLICT)
+            yield api_errors.invalid_value(self._volume, shown, _CONFLICT)
         self._seen.add(path)
 
 
@@ -149,7 +150,7 @@ def _projected(source: Tree, path: str) -> Iterator[Cause]:
             if part.get(key) is not None:
                 yield from check(part[key], f"{at}.{key}", taken)
         if sum(part.get(key) is not None for key in _PROJECTIONS) > 1:
-            yield problems.not_allowed(at, "may not specify more than 1 volume type per source")
+            yield api_errors.not_allowed(at, "may not specify more than 1 volume type per source")
 
 
 def _projected_keys(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
@@ -169,11 +170,11 @@ def _projected_downward(source: Tree, path: str, taken: _Paths) -> Iterator[Caus
 def _projected_token(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
     seconds, where = source.get("expirationSeconds", 3600), f"{path}.expirationSeconds"
     if seconds < 600:
-        yield problems.invalid_value(where, seconds, "may not specify a duration less than 10 minutes")
+        yield api_errors.invalid_value(where, seconds, "may not specify a duration less than 10 minutes")
     if seconds > 1 << 32:
-        yield problems.invalid_value(where, seconds, "may not specify a duration larger than 2^32 seconds")
+        yield api_errors.invalid_value(where, seconds, "may not specify a duration larger than 2^32 seconds")
     if not source.get("path"):
-        yield problems.required(f"{path}.path")
+        yield api_errors.required(f"{path}.path")
     else:
         yield from rules.file_in_volume(source["path"], f"{path}.path")
         yield from taken.add(source["path"], source["path"])
@@ -191,21 +192,21 @@ _PROJECTIONS: Final = {
 def _ephemeral(source: Tree, path: str) -> Iterator[Cause]:
     template, at = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
     if template is None:
-        yield problems.required(at)
+        yield api_errors.required(at)
         return
     meta = template.get("metadata") or {}
     yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{at}.metadata.annotations")
     yield from metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
     for key in _CLAIM_METADATA:
         if meta.get(key):
-            yield problems.not_allowed(f"{at}.metadata.{key}", "cannot be set for an ephemeral volume")
+            yield api_errors.not_allowed(f"{at}.metadata.{key}", "cannot be set for an ephemeral volume")
     yield from validate_claim_spec(template.get("spec") or {}, f"{at}.spec")
 
 
 def _empty(source: Tree, path: str) -> Iterator[Cause]:
     limit = source.get("sizeLimit")
     if limit is not None and Quantity(str(limit)) < Quantity("0"):
-        yield problems.not_allowed(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
+        yield api_errors.not_allowed(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
 
 
 def _csi(source: Tree, path: str) -> Iterator[Cause]:

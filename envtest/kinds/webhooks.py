@@ -10,8 +10,8 @@ from envtest.kinds.base import TableStrategy
 from envtest.kinds.client_config import has_known_version, validate_client_config, validate_review_versions
 from envtest.kinds.selector_rules import check_label_selector
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -51,7 +51,7 @@ class WebhookStrategy(TableStrategy):
                 recognized=recognized,
             )
             if unique and name and name in seen:
-                yield problems.duplicate(f"{field}.name", name)
+                yield api_errors.duplicate(f"{field}.name", name)
             seen.add(name)
 
     def _hook(self, hook: Tree, field: str, side_effects: Sequence[str]) -> Iterator[Cause]:
@@ -61,12 +61,12 @@ class WebhookStrategy(TableStrategy):
         yield from _one_of(hook, field, "failurePolicy", ("Fail", "Ignore"))
         yield from _one_of(hook, field, "matchPolicy", ("Equivalent", "Exact"))
         if hook.get("sideEffects") is None:
-            yield problems.required(f"{field}.sideEffects", f"must specify one of {', '.join(side_effects)}")
+            yield api_errors.required(f"{field}.sideEffects", f"must specify one of {', '.join(side_effects)}")
         yield from _one_of(hook, field, "sideEffects", side_effects)
         timeout = hook.get("timeoutSeconds")
         if timeout is not None and not 1 <= timeout <= 30:
             why = "the timeout value must be between 1 and 30 seconds"
-            yield problems.invalid_value(f"{field}.timeoutSeconds", timeout, why)
+            yield api_errors.invalid_value(f"{field}.timeoutSeconds", timeout, why)
         for key in ("namespaceSelector", "objectSelector"):
             yield from check_label_selector(hook.get(key) or {}, f"{field}.{key}")
         if self._mutating:
@@ -77,15 +77,15 @@ class WebhookStrategy(TableStrategy):
 
 def _name(name: str, field: str) -> Iterator[Cause]:
     if not name:
-        yield problems.required(field)
-    elif found := names.dns_subdomain(name):
-        yield problems.invalid_value(field, name, ",".join(found))
+        yield api_errors.required(field)
+    elif found := validation.dns_subdomain(name):
+        yield api_errors.invalid_value(field, name, ",".join(found))
     elif name.count(".") < 2:
         why = "should be a domain with at least three segments separated by dots"
-        yield problems.invalid_value(field, name, why)
+        yield api_errors.invalid_value(field, name, why)
 
 
 def _one_of(hook: Tree, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
     value = hook.get(key)
     if value is not None and value not in allowed:
-        yield problems.unsupported(f"{field}.{key}", value, allowed)
+        yield api_errors.unsupported(f"{field}.{key}", value, allowed)

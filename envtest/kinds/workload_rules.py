@@ -9,7 +9,7 @@ from envtest.kinds import rules
 from envtest.kinds.annotation_rules import validate_pod_annotations
 from envtest.kinds.pod_rules import validate_pod_spec
 from envtest.kinds.selector_rules import check_label_selector
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -68,10 +68,10 @@ def validate_template(template: Tree, path: str, *, kind: str) -> Iterator[Cause
 def _keeps_running(template: Tree, path: str, *, kind: str) -> Iterator[Cause]:
     spec = template.get("spec") or {}
     if spec.get("restartPolicy") != "Always":
-        yield problems.unsupported(f"{path}.spec.restartPolicy", spec.get("restartPolicy", ""), ["Always"])
+        yield api_errors.unsupported(f"{path}.spec.restartPolicy", spec.get("restartPolicy", ""), ["Always"])
     if spec.get("activeDeadlineSeconds") is not None:
         text = f"activeDeadlineSeconds in {kind} is not Supported"
-        yield problems.not_allowed(f"{path}.spec.activeDeadlineSeconds", text)
+        yield api_errors.not_allowed(f"{path}.spec.activeDeadlineSeconds", text)
 
 
 def validate_pod_template(template: Tree, path: str) -> Iterator[Cause]:
@@ -81,7 +81,7 @@ def validate_pod_template(template: Tree, path: str) -> Iterator[Cause]:
     yield from validate_pod_spec(spec, f"{path}.spec")
     if spec.get("ephemeralContainers"):
         text = "ephemeral containers not allowed in pod template"
-        yield problems.not_allowed(f"{path}.spec.ephemeralContainers", text)
+        yield api_errors.not_allowed(f"{path}.spec.ephemeralContainers", text)
 
 
 def _template_metadata(meta: Tree, spec: Tree, path: str) -> Iterator[Cause]:
@@ -93,16 +93,16 @@ def _template_metadata(meta: Tree, spec: Tree, path: str) -> Iterator[Cause]:
 def validate_selector(selector: Tree | None, path: str, *, word: str) -> Iterator[Cause]:
     """A selector that must be there and select something."""
     if selector is None:
-        yield problems.required(path)
+        yield api_errors.required(path)
         return
     yield from check_label_selector(selector or {}, path)
     if is_empty(selector):
-        yield problems.invalid_value(path, selector, f"empty selector is invalid for {word}")
+        yield api_errors.invalid_value(path, selector, f"empty selector is invalid for {word}")
 
 
 def _selected_template(spec: Tree, *, kind: str) -> Iterator[Cause]:
     if not understood(spec.get("selector")):
-        yield problems.invalid_value("spec.selector", spec["selector"], "invalid label selector")
+        yield api_errors.invalid_value("spec.selector", spec["selector"], "invalid label selector")
         return
     yield from _selected(spec)
     yield from validate_template(spec.get("template") or {}, "spec.template", kind=kind)
@@ -112,7 +112,7 @@ def _selected(spec: Tree) -> Iterator[Cause]:
     """The template's labels are those that the selector wants."""
     selector, labels = spec.get("selector"), template_labels(spec)
     if selector is None or (not is_empty(selector) and not selects(selector, labels)):
-        yield problems.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
+        yield api_errors.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
 
 
 # ------------------------------------------------------------------ kinds
@@ -126,7 +126,7 @@ def validate_deployment(spec: Tree) -> Iterator[Cause]:
         yield from rules.not_negative(spec.get(key), f"spec.{key}")
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
-        yield problems.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
 def _deployment_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
@@ -135,11 +135,11 @@ def _deployment_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
         case "Recreate":
             if rolling is not None:
                 text = "may not be specified when strategy `type` is 'Recreate'"
-                yield problems.not_allowed(f"{path}.rollingUpdate", text)
+                yield api_errors.not_allowed(f"{path}.rollingUpdate", text)
         case "RollingUpdate":
             yield from _rolling_deployment(rolling or {}, f"{path}.rollingUpdate")
         case other:
-            yield problems.unsupported(path, _go_strategy(other, rolling), ("Recreate", "RollingUpdate"))
+            yield api_errors.unsupported(path, _go_strategy(other, rolling), ("Recreate", "RollingUpdate"))
 
 
 def _rolling_deployment(rolling: Tree, path: str) -> Iterator[Cause]:
@@ -148,7 +148,7 @@ def _rolling_deployment(rolling: Tree, path: str) -> Iterator[Cause]:
     yield from rules.number_or_percent(surge, f"{path}.maxSurge")
     if not rules.share(unavailable) and not rules.share(surge):
         text = "may not be 0 when `maxSurge` is 0"
-        yield problems.invalid_value(f"{path}.maxUnavailable", unavailable, text)
+        yield api_errors.invalid_value(f"{path}.maxUnavailable", unavailable, text)
     yield from rules.at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
@@ -175,11 +175,11 @@ def validate_replication_controller(spec: Tree) -> Iterator[Cause]:
     yield from rules.needed(selector, "spec.selector")
     yield from rules.not_negative(spec.get("replicas"), "spec.replicas")
     if spec.get("template") is None:
-        yield problems.required("spec.template")
+        yield api_errors.required("spec.template")
         return
     labels = template_labels(spec)
     if selector and not selects({"matchLabels": selector}, labels):
-        yield problems.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
+        yield api_errors.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
     yield from validate_template(spec["template"], "spec.template", kind="ReplicationController")
 
 
@@ -187,16 +187,16 @@ def validate_stateful_set(spec: Tree) -> Iterator[Cause]:
     """A stateful set's spec."""
     policy = spec.get("podManagementPolicy", "")
     if not policy:
-        yield problems.required("spec.podManagementPolicy")
+        yield api_errors.required("spec.podManagementPolicy")
     elif policy not in ("OrderedReady", "Parallel"):
         text = "must be 'OrderedReady' or 'Parallel'"
-        yield problems.invalid_value("spec.podManagementPolicy", policy, text)
+        yield api_errors.invalid_value("spec.podManagementPolicy", policy, text)
     yield from _stateful_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
     retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for key in ("whenDeleted", "whenScaled"):
         if retention.get(key) not in (None, "Retain", "Delete"):
             where = f"spec.persistentVolumeClaimRetentionPolicy.{key}"
-            yield problems.unsupported(where, retention[key], ("Retain", "Delete"))
+            yield api_errors.unsupported(where, retention[key], ("Retain", "Delete"))
     yield from rules.not_negative(spec.get("replicas"), "spec.replicas")
     yield from rules.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     yield from rules.not_negative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start")
@@ -209,7 +209,7 @@ def validate_stateful_set(spec: Tree) -> Iterator[Cause]:
 def _stateful_template(spec: Tree) -> Iterator[Cause]:
     """Nobody looks into its pod spec: what that mounts comes from the claims."""
     if not understood(spec.get("selector")):
-        yield problems.invalid_value("spec.selector", spec["selector"], "")
+        yield api_errors.invalid_value("spec.selector", spec["selector"], "")
         return
     yield from _selected(spec)
     template = spec.get("template") or {}
@@ -220,16 +220,16 @@ def _stateful_template(spec: Tree) -> Iterator[Cause]:
 def _stateful_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if not kind:
-        yield problems.required(path)
+        yield api_errors.required(path)
     elif kind == "OnDelete":
         if rolling is not None:
             text = "only allowed for updateStrategy 'RollingUpdate'"
-            yield problems.invalid_value(f"{path}.rollingUpdate", _go_partition(rolling), text)
+            yield api_errors.invalid_value(f"{path}.rollingUpdate", _go_partition(rolling), text)
     elif kind == "RollingUpdate":
         yield from _rolling_set(rolling or {}, f"{path}.rollingUpdate")
     else:
         shown = {"Type": kind, "RollingUpdate": None if rolling is None else _go_partition(rolling)}
-        yield problems.invalid_value(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
+        yield api_errors.invalid_value(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
 
 
 def _rolling_set(rolling: Tree, path: str) -> Iterator[Cause]:
@@ -238,7 +238,7 @@ def _rolling_set(rolling: Tree, path: str) -> Iterator[Cause]:
     if unavailable is not None:
         yield from rules.number_or_percent(unavailable, f"{path}.maxUnavailable")
         if not rules.share(unavailable):
-            yield problems.invalid_value(f"{path}.maxUnavailable", unavailable, "cannot be 0")
+            yield api_errors.invalid_value(f"{path}.maxUnavailable", unavailable, "cannot be 0")
         yield from rules.at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
@@ -252,9 +252,9 @@ def validate_daemon_set(spec: Tree) -> Iterator[Cause]:
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
     if understood(selector) and (selector is None or not selects(selector, labels)):
-        yield problems.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
+        yield api_errors.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
     if selector is not None and is_empty(selector):
-        yield problems.invalid_value("spec.selector", selector, "empty selector is invalid for daemonset")
+        yield api_errors.invalid_value("spec.selector", selector, "empty selector is invalid for daemonset")
     yield from validate_template(spec.get("template") or {}, "spec.template", kind="DaemonSet")
     yield from rules.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     yield from _daemon_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
@@ -265,11 +265,11 @@ def _daemon_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "RollingUpdate":
         if rolling is None:
-            yield problems.required(f"{path}.rollingUpdate")
+            yield api_errors.required(f"{path}.rollingUpdate")
             return
         yield from _rolling_daemon(rolling, f"{path}.rollingUpdate")
     elif kind != "OnDelete":
-        yield problems.unsupported(path, _go_strategy(kind, rolling), ("RollingUpdate", "OnDelete"))
+        yield api_errors.unsupported(path, _go_strategy(kind, rolling), ("RollingUpdate", "OnDelete"))
 
 
 def _rolling_daemon(rolling: Tree, path: str) -> Iterator[Cause]:
@@ -279,9 +279,9 @@ def _rolling_daemon(rolling: Tree, path: str) -> Iterator[Cause]:
         yield from check(surge, f"{path}.maxSurge")
     if rules.share(unavailable) and rules.share(surge):
         text = "may not be set when maxUnavailable is non-zero"
-        yield problems.invalid_value(f"{path}.maxSurge", surge, text)
+        yield api_errors.invalid_value(f"{path}.maxSurge", surge, text)
     elif not rules.share(unavailable) and not rules.share(surge):
-        yield problems.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+        yield api_errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
 # ------------------------------------------------------------------ status
@@ -322,12 +322,12 @@ def validate_counts(resource: str, status: Tree, old: Tree) -> Iterator[Cause]:
     for key in _BOUNDED.get(resource, ()):
         if (status.get(key) or 0) > replicas:
             text = "cannot be greater than status.replicas"
-            yield problems.invalid_value(f"status.{key}", status.get(key) or 0, text)
+            yield api_errors.invalid_value(f"status.{key}", status.get(key) or 0, text)
     if resource in _BOUNDED and (status.get("availableReplicas") or 0) > (status.get("readyReplicas") or 0):
         text = "cannot be greater than readyReplicas"
         if resource == "statefulsets":
             text = "cannot be greater than status.readyReplicas"
-        yield problems.invalid_value("status.availableReplicas", status.get("availableReplicas") or 0, text)
+        yield api_errors.invalid_value("status.availableReplicas", status.get("availableReplicas") or 0, text)
     count, before = status.get("collisionCount"), old.get("collisionCount")
     if before is not None and (count is None or count < before):
-        yield problems.invalid_value("status.collisionCount", count or 0, "cannot be decremented")
+        yield api_errors.invalid_value("status.collisionCount", count or 0, "cannot be decremented")

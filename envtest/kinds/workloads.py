@@ -10,10 +10,10 @@ from envtest.kinds import workload_rules as checks
 from envtest.kinds.base import TableStrategy
 from envtest.kinds.kind_warnings import workload_warnings
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
-from opsdk.apiserver.raw import raw_text
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.serializer.raw import raw_text
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
 
@@ -67,7 +67,7 @@ class WorkloadStrategy(TableStrategy):
         found = list(self.validate(context, obj))
         now, before = obj["spec"].get("selector"), old["spec"].get("selector")
         if self.immutable_selector and now != before:
-            found.append(problems.invalid_value("spec.selector", now, "field is immutable"))
+            found.append(api_errors.invalid_value("spec.selector", now, "field is immutable"))
         return found
 
     def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
@@ -141,12 +141,12 @@ class StatefulSetStrategy(WorkloadStrategy):
         if now != before:
             listed = ", ".join(f"'{f}'" for f in _SET_FIELDS[:-1])
             text = f"updates to statefulset spec for fields other than {listed} and '{_SET_FIELDS[-1]}' are forbidden"
-            found.append(problems.not_allowed("spec", text))
+            found.append(api_errors.not_allowed("spec", text))
         return found
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Its pods' host names begin with it."""
-        return names.dns_label(name, prefix=prefix)
+        return validation.dns_label(name, prefix=prefix)
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
@@ -170,5 +170,5 @@ class RevisionStrategy(TableStrategy):
         """See the class."""
         found = list(self.validate(context, obj))
         if raw_text(obj.get("data")) != raw_text(old.get("data")):
-            found.append(problems.invalid_value("data", obj.get("data"), "field is immutable"))
+            found.append(api_errors.invalid_value("data", obj.get("data"), "field is immutable"))
         return found

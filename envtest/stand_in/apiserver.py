@@ -23,7 +23,7 @@ from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.auth.front_proxy import HeaderNames
 from opsdk.apiserver.auth.service_accounts import ISSUER, Names
-from opsdk.apiserver.outgoing.lines import Identity
+from opsdk.apiserver.webhook_client.connection_pools import Identity
 from opsdk.errors import ConfigError, OpsdkError
 from opsdk.rest.config import Config
 from opsdk.rest.request import Request

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from envtest.stand_in.flags import Flags
 from envtest.stand_in.program import Program
 from opsdk.errors import ConfigError
-from opsdk.web.application import asgi
-from opsdk.web.request import Request
-from opsdk.web.response import Response, encode_json
-from opsdk.web.serving import ServeOptions, Tls, WebServer
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, encode_json
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 KEEP = "/envtest/data-dir"
 """Where the stand-in of kube-apiserver asks."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from envtest.tables.fields import pointers
-from opsdk.apiserver.protobuf import META, Field, Reader
-from opsdk.apiserver.protobuf_writer import Writer, enveloped
+from opsdk.apiserver.serializer.protobuf import META, Field, Reader
+from opsdk.apiserver.serializer.protobuf_writer import Writer, enveloped
 
 _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggregator": "kube_aggregator"}
 

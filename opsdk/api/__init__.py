@@ -1,6 +1,6 @@
-"""What objects are: group-version-kinds, metadata, typed and untyped objects, selectors, quantities, times.
+"""The typed built-in kinds, in ``opsdk.api.<group>.<version>``; each is imported only where it is used.
 
-Values only: nothing here talks to a server or knows a scheme. The typed built-in kinds live in
-``opsdk.api.<group>.<version>`` (``opsdk.api.core.v1``, ``opsdk.api.apps.v1``, ...); they are generated, and
-imported only where they are used.
+Upstream: k8s.io/api (v1.36).
+
+Generated only: hand-written types belong to `opsdk.apimachinery`.
 """

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any, Final
 
 from opsdk.errors import Cause, Details, InvalidError
-from opsdk.tree.go_text import go_json, go_quote, go_scalar
-from opsdk.tree.paths import FieldPath
+from opsdk.structured_merge.go_format import go_json, go_quote, go_scalar
+from opsdk.structured_merge.paths import FieldPath
 
 NO_PATH: Final = "<nil>"
 """How the server prints the path of an error that has none."""

@@ -57,7 +57,7 @@ class ResourceInfo:
     deprecation: str = ""
     """What callers are warned with, where the whole kind is deprecated."""
     raw_field: str = ""
-    """A field that is kept as the text in which it came (see `opsdk.apiserver.raw`)."""
+    """A field that is kept as the text in which it came (see `opsdk.apiserver.serializer.raw`)."""
 
     @property
     def api_version(self) -> str:
@@ -137,7 +137,7 @@ class Model(Protocol):
 
     @property
     def shape(self) -> Any:
-        """The field shape that patches and field ownership follow (`opsdk.tree.shape.Shape`)."""
+        """The field shape that patches and field ownership follow (`opsdk.structured_merge.schema.Shape`)."""
         ...
 
     @property

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.chain import Admission
 from opsdk.apiserver.auth.authentication import Authenticator, UnionAuthenticator
 from opsdk.apiserver.auth.authorization import AllowAuthenticated, Authorizer
-from opsdk.apiserver.endpoints import director
-from opsdk.apiserver.endpoints.admit import Admission
+from opsdk.apiserver.endpoints import dispatch
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.apiserver.endpoints.deadline import deadline
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.filters import (
     Chain,
@@ -30,15 +29,16 @@ from opsdk.apiserver.endpoints.filters import (
     request_log,
 )
 from opsdk.apiserver.endpoints.impersonation import Impersonation
+from opsdk.apiserver.endpoints.request_deadline import deadline
 from opsdk.apiserver.endpoints.request_info import parse_request
-from opsdk.apiserver.endpoints.well_known import WellKnown
-from opsdk.apiserver.registry.ports import Connecter, verbs_of
+from opsdk.apiserver.endpoints.routes import WellKnown
+from opsdk.apiserver.registry.rest import Connecter, verbs_of
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.web.application import asgi
-from opsdk.web.request import Request
-from opsdk.web.response import Response, text_response
-from opsdk.web.types import App
+from opsdk.http.asgi_types import App
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, text_response
 
 
 class Delegate(Protocol):
@@ -103,8 +103,8 @@ class ResourceServer:
             return await self._delegate.handle(call)
         served = self.find(info.group, info.version, info.resource, info.subresource)
         if served is None:
-            raise problems.no_such_resource()
-        return await director.direct(call, served, self._admission)
+            raise api_errors.no_such_resource()
+        return await dispatch.direct(call, served, self._admission)
 
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""

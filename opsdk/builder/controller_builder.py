@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.api.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.cache.cache import Cache
 from opsdk.controller.controller import Controller, ControllerOptions
 from opsdk.controller.reconcile import ReconcileFunction, Reconciler, as_reconciler
 from opsdk.errors import UsageError
-from opsdk.flow.handler import EnqueueMapped, EnqueueObject, EnqueueOwner, EventHandler, MapFunction
-from opsdk.flow.predicate import Test
-from opsdk.flow.source import KindSource, Source
+from opsdk.handlers import EnqueueMapped, EnqueueObject, EnqueueOwner, EventHandler, MapFunction
 from opsdk.manager.manager import Manager
+from opsdk.predicates import Test
+from opsdk.sources import KindSource, Source
 from opsdk.telemetry.records import Hook
 
 

@@ -11,25 +11,25 @@ from typing import Any, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.coordination.v1 import Lease
-from opsdk.api.gvk import GroupVersionResource
-from opsdk.api.kinds import KindLike
-from opsdk.api.object import KubeObject, TypedObject, Unstructured
+from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.apimachinery.kinds import KindLike
+from opsdk.apimachinery.object import KubeObject, TypedObject, Unstructured
+from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
+from opsdk.apimachinery.scheme import Scheme, default_scheme
 from opsdk.builder.controller_builder import ControllerBuilder, Watching
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.controller.controller import ControllerOptions
-from opsdk.election.elector import Elector, default_identity
-from opsdk.election.lease import ElectionOptions
 from opsdk.errors import CacheError, UsageError
+from opsdk.leader_election.leader_election_record import ElectionOptions
+from opsdk.leader_election.leader_elector import Elector, default_identity
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.manager.signals import stop_on_signals
 from opsdk.recipes.apply import Applier
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
-from opsdk.scheme.mapper import RestMapping, StaticMapper
-from opsdk.scheme.registry import Scheme, default_scheme
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import Hook
 

@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import finish
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.kinds import Kind, KindLike, kind_of
-from opsdk.api.object import AnyObject, PartialObjectMetadata
-from opsdk.api.selectors import FieldSelector, Selector
+from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata
+from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.cache.informer import Handler, Informer, Registration
-from opsdk.cache.listwatch import ListWatch
+from opsdk.cache.list_watch import ListWatch
 from opsdk.cache.store import Entry, Indexer, Store
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UnknownNamespaceError, UsageError
-from opsdk.scheme.codec import decode
-from opsdk.scheme.mapper import RestMapper, RestMapping
-from opsdk.scheme.registry import Scheme
 
 log = logging.getLogger(__name__)
 

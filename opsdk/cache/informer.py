@@ -13,8 +13,8 @@ from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
-from opsdk.cache.listwatch import ListWatch
-from opsdk.cache.reflection import Action, ListPage, Outcome, Reflection, Wait, WatchFrom
+from opsdk.cache.list_watch import ListWatch
+from opsdk.cache.reflector import Action, ListPage, Outcome, Reflection, Wait, WatchFrom
 from opsdk.cache.store import Change, Delta, Indexer, Store
 from opsdk.errors import CacheError, CacheSyncError, ForbiddenError, OpsdkError, UsageError
 

@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from opsdk.api.kinds import Kind
-from opsdk.api.meta import ListMeta
-from opsdk.api.object import AnyObject, ObjectList, Undecodable
-from opsdk.api.watch import WatchEvent
+from opsdk.apimachinery.codec import decode, undecodable
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.meta import ListMeta
+from opsdk.apimachinery.object import AnyObject, ObjectList, Undecodable
+from opsdk.apimachinery.rest_mapper import RestMapper
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.cache import Cache, CachedKind
 from opsdk.cache.store import Entry
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions
 from opsdk.errors import DecodeError, Details, NotFoundError, UsageError
-from opsdk.scheme.codec import decode, undecodable
-from opsdk.scheme.mapper import RestMapper
-from opsdk.scheme.registry import Scheme
 
 CONTINUE_NOT_SUPPORTED = "continue-not-supported"
 """The token of a list that `limit` cut short: there is more, but a cache has no pages."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from opsdk.api.gvk import ObjectKey
-from opsdk.api.meta import ObjectMeta
+from opsdk.apimachinery.codec import decode_meta, peek_key
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import DecodeError, UsageError
-from opsdk.scheme.codec import decode_meta, peek_key
 
 
 class Owner(NamedTuple):

@@ -17,13 +17,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar, overload
 
-from opsdk.api.gvk import GroupVersionKind, ObjectKey
-from opsdk.api.kinds import Kind, KindLike, kind_of
-from opsdk.api.meta import LabelSelector
-from opsdk.api.object import AnyObject, ObjectList, PartialObjectMetadata, gvk_of, key_of
-from opsdk.api.selectors import FieldSelector, Selector, as_field_selector, as_selector
-from opsdk.api.status import PropagationPolicy
-from opsdk.api.watch import WatchEvent
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.meta import LabelSelector
+from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, gvk_of, key_of
+from opsdk.apimachinery.rest_mapper import RestMapper
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.selectors import FieldSelector, Selector, as_field_selector, as_selector
+from opsdk.apimachinery.status import PropagationPolicy
+from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
 from opsdk.client.options import (
     DeleteOptions,
@@ -34,11 +36,9 @@ from opsdk.client.options import (
     WatchOptions,
     WriteOptions,
 )
-from opsdk.client.patch import Patch
 from opsdk.client.ports import Performer
 from opsdk.errors import NotFoundError, UsageError
-from opsdk.scheme.mapper import RestMapper
-from opsdk.scheme.registry import Scheme
+from opsdk.patch import Patch
 
 T = TypeVar("T", bound=AnyObject)
 Labels = str | Mapping[str, str] | LabelSelector | Selector

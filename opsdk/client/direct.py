@@ -9,10 +9,13 @@ from typing import Any
 
 import msgspec
 
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.kinds import Kind
-from opsdk.api.object import AnyObject, ObjectList, PartialObjectMetadata, TypedObject, Unstructured, assign
-from opsdk.api.watch import EventType, WatchEvent
+from opsdk.apimachinery.codec import decode, decode_list
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, TypedObject, Unstructured, assign
+from opsdk.apimachinery.rest_mapper import RestMapper
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.watch import EventType, WatchEvent
 from opsdk.client.operations import (
     Apply,
     Create,
@@ -32,9 +35,6 @@ from opsdk.rest.frames import FrameSplitter, parse_frame
 from opsdk.rest.request import Request
 from opsdk.rest.response import Response, raise_for, warnings_of
 from opsdk.rest.transport import Transport
-from opsdk.scheme.codec import decode, decode_list
-from opsdk.scheme.mapper import RestMapper
-from opsdk.scheme.registry import Scheme
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from opsdk.api.gvk import GroupVersionKind, ObjectKey
-from opsdk.api.kinds import Kind
-from opsdk.api.object import AnyObject
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import AnyObject
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
-from opsdk.client.patch import Patch
+from opsdk.patch import Patch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

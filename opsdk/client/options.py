@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from opsdk.api.selectors import FieldSelector, Selector
-from opsdk.api.status import PropagationPolicy
+from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.status import PropagationPolicy
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 ResourceVersionMatch = Literal["Exact", "NotOlderThan"]

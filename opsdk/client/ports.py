@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from opsdk.api.watch import WatchEvent
+from opsdk.apimachinery.rest_mapper import RestMapper
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.operations import Operation, Watch
-from opsdk.scheme.mapper import RestMapper
-from opsdk.scheme.registry import Scheme
 
 
 class Performer(Protocol):

@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
-from opsdk.api.kinds import Kind
-from opsdk.api.model import to_builtins
-from opsdk.api.object import AnyObject, PartialObjectMetadata, key_of, to_tree
-from opsdk.api.selectors import FieldSelector, Selector
-from opsdk.api.status import DeleteOptions as DeleteBody
-from opsdk.api.status import Preconditions
+from opsdk.apimachinery.codec import encode, encode_tree
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.model import to_builtins
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_tree
+from opsdk.apimachinery.rest_mapper import RestMapping
+from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.apimachinery.status import DeleteOptions as DeleteBody
+from opsdk.apimachinery.status import Preconditions
 from opsdk.client.operations import (
     Apply,
     Create,
@@ -26,11 +28,9 @@ from opsdk.client.operations import (
     Watch,
 )
 from opsdk.client.options import DeleteOptions, WriteOptions
-from opsdk.client.patch import PatchType
 from opsdk.errors import UsageError
+from opsdk.patch import PatchType
 from opsdk.rest.request import Request, resource_path
-from opsdk.scheme.codec import encode, encode_tree
-from opsdk.scheme.mapper import RestMapping
 
 JSON = "application/json"
 _METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"

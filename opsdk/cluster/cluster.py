@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import finish
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.kinds import Kind
-from opsdk.api.object import PartialObjectMetadata, Unstructured
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
+from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
+from opsdk.apimachinery.scheme import Scheme, default_scheme
 from opsdk.cache.cache import Cache, CacheOptions, Scope
-from opsdk.cache.listwatch import ListWatch, RestListWatch
+from opsdk.cache.list_watch import ListWatch, RestListWatch
 from opsdk.cache.reader import CachedReader
 from opsdk.client.client import Client
 from opsdk.client.decorators.dry_run import DryRun
@@ -25,10 +27,8 @@ from opsdk.cluster.delegating import Delegating
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
-from opsdk.rest.served import DiscoveredSource
+from opsdk.rest.discovery_mapper import DiscoveredSource
 from opsdk.rest.transport import Answered, Transport
-from opsdk.scheme.mapper import RestMapper, RestMapping
-from opsdk.scheme.registry import Scheme, default_scheme
 from opsdk.telemetry.records import Hook, Requested
 
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.watch import WatchEvent
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.rest_mapper import RestMapper
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.reader import CONTINUE_NOT_SUPPORTED
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.ports import Performer
-from opsdk.scheme.mapper import RestMapper
-from opsdk.scheme.registry import Scheme
 
 
 class Delegating:

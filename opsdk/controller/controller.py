@@ -14,11 +14,11 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import ended, finish
 from opsdk.controller.reconcile import RECONCILE_ID, ReconcileFunction, Reconciler, Result, as_reconciler
 from opsdk.errors import CacheSyncError, ConflictError, OpsdkError, ShutdownTimeoutError, TerminalError, UsageError
-from opsdk.flow.request import Request
-from opsdk.flow.source import Source
+from opsdk.event.request import Request
 from opsdk.queue.core import Handout
-from opsdk.queue.ratelimit import RateLimiter
-from opsdk.queue.workqueue import QueueHooks, ShutDownError, WorkQueue
+from opsdk.queue.rate_limiters import RateLimiter
+from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
+from opsdk.sources import Source
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.records import Hook, Hooks, Queued, Reconciled, Workers
 from opsdk.telemetry.records import Result as Outcome

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from opsdk.errors import UsageError
-from opsdk.flow.request import Request
+from opsdk.event.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from opsdk.web.request import Request
-from opsdk.web.response import Response
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response
 
 log = logging.getLogger(__name__)
 

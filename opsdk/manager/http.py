@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from opsdk.aio.waiting import finish
 from opsdk.errors import ConfigError, UsageError
-from opsdk.web.application import asgi
-from opsdk.web.request import Request
-from opsdk.web.response import Response, text_response
-from opsdk.web.serving import ServeOptions, WebServer
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, text_response
+from opsdk.http.server.server import ServeOptions, WebServer
 
 Endpoint = Callable[[Request], Awaitable[Response | None]]
 """Answers a request, or returns None if it is not its own."""

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
-from opsdk.lifecycle import NeedsLeaderElection, Runnable
-from opsdk.manager.group import RunnableGroup
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response
 from opsdk.manager.health import Check, Checks
 from opsdk.manager.http import Endpoint, HttpServer, is_on
+from opsdk.manager.runnable_group import RunnableGroup
+from opsdk.runnable import NeedsLeaderElection, Runnable
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import Hook, Hooks
-from opsdk.web.request import Request
-from opsdk.web.response import Response
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _RELEASE_SECONDS = 15.0
 
 
 class Election(Protocol):
-    """An election as the manager sees it; `opsdk.election.elector.Elector` is one."""
+    """An election as the manager sees it; `opsdk.leader_election.leader_elector.Elector` is one."""
 
     async def run(self) -> None:
         """Take part; raise `LeaderElectionLostError` when leadership is lost."""

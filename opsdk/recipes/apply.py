@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import msgspec
 from cachetools import LRUCache
 
-from opsdk.api.gvk import GroupVersionKind, ObjectKey
-from opsdk.api.kinds import kind_of_object
-from opsdk.api.object import KubeObject, TypedObject, Unstructured, gvk_of, key_of, to_tree
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import kind_of_object
+from opsdk.apimachinery.object import KubeObject, TypedObject, Unstructured, gvk_of, key_of, to_tree
 from opsdk.client.client import Client
-from opsdk.recipes.owners import set_controller_reference
+from opsdk.recipes.owner_references import set_controller_reference
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from opsdk.api.meta import Condition
-from opsdk.api.time import whole_seconds
+from opsdk.apimachinery.meta import Condition
+from opsdk.apimachinery.time import whole_seconds
 
 
 def set_condition(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TypeVar
 
-from opsdk.api.kinds import kind_of_object
-from opsdk.api.object import TypedObject, Unstructured, assign, deep_copy, key_of, to_tree
+from opsdk.apimachinery.kinds import kind_of_object
+from opsdk.apimachinery.object import TypedObject, Unstructured, assign, deep_copy, key_of, to_tree
 from opsdk.client.client import Client
-from opsdk.client.patch import MergeFrom
 from opsdk.errors import UsageError
+from opsdk.patch import MergeFrom
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
 

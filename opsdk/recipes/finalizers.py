@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.api.object import KubeObject
+from opsdk.apimachinery.object import KubeObject
 
 
 def add_finalizer(obj: KubeObject, finalizer: str) -> bool:

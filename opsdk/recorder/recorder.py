@@ -12,12 +12,12 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.api.core.v1 import ObjectReference
 from opsdk.api.events.v1 import Event
-from opsdk.api.model import to_builtins
-from opsdk.api.object import AnyObject, deep_copy, gvk_of
+from opsdk.apimachinery.model import to_builtins
+from opsdk.apimachinery.object import AnyObject, deep_copy, gvk_of
 from opsdk.client.client import Client
-from opsdk.client.patch import merge_patch
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
-from opsdk.recorder.aggregate import Aggregator, Similar, Write
+from opsdk.patch import merge_patch
+from opsdk.recorder.correlator import Aggregator, Similar, Write
 
 log = logging.getLogger(__name__)
 

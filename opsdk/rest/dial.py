@@ -7,11 +7,12 @@ import ssl
 from functools import partial
 
 from opsdk.errors import ConnectError, ConnectionLostError
+from opsdk.http.client.connection import TLS_TIMEOUT, Connection, connect
+from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.request import Pairs, encode_request
 from opsdk.rest.config import Endpoint
 from opsdk.rest.proxy import Proxy
 from opsdk.rest.tls import TlsContexts
-from opsdk.wire.connection import TLS_TIMEOUT, Connection, Pairs, connect, encode_request
-from opsdk.wire.failures import FOREIGN, translate
 
 DIAL_TIMEOUT = 30.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config
-from opsdk.rest.incluster import in_cluster_config
+from opsdk.rest.in_cluster import in_cluster_config
 from opsdk.rest.kubeconfig import config_from_files
 
 

@@ -17,18 +17,19 @@ import httpx
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
-from opsdk.rest.auth import source_for
+from opsdk.http.client.decompression import decoder_for
+from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.in_process import AsgiBackend
+from opsdk.http.client.pool import Pool
+from opsdk.http.client.request import Backend, Exchange
 from opsdk.rest.config import Config
+from opsdk.rest.credentials import source_for
 from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
 from opsdk.rest.request import Request
 from opsdk.rest.response import Response, raise_for
 from opsdk.rest.retry import TokenBucket, retry_delay
 from opsdk.rest.tls import TlsContexts
-from opsdk.wire.asgi import AsgiBackend
-from opsdk.wire.connection import Backend, Exchange, Pool
-from opsdk.wire.encoding import decoder_for
-from opsdk.wire.failures import FOREIGN, translate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

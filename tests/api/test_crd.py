@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from opsdk.api.crd import crd_for, printer_columns, schema_for
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.meta import Condition
-from opsdk.api.model import Model
-from opsdk.api.object import Object
-from opsdk.api.quantity import IntOrString, Quantity
-from opsdk.api.time import MicroTime, Time
+from opsdk.apimachinery.crd import crd_for, printer_columns, schema_for
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import Condition
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import Object
+from opsdk.apimachinery.quantity import IntOrString, Quantity
+from opsdk.apimachinery.time import MicroTime, Time
 from opsdk.errors import UsageError
 
 
@@ -227,9 +227,9 @@ async def test_a_server_takes_the_definition() -> None:
     environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
     import asyncio
 
-    from opsdk.api.kinds import unstructured
-    from opsdk.api.meta import ObjectMeta
-    from opsdk.api.object import Unstructured
+    from opsdk.apimachinery.kinds import unstructured
+    from opsdk.apimachinery.meta import ObjectMeta
+    from opsdk.apimachinery.object import Unstructured
     from opsdk.cluster.cluster import Cluster
 
     async with environment.Environment() as env, Cluster(env.config) as cluster:

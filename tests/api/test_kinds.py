@@ -11,10 +11,18 @@ import pytest
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Container, Pod, PodSpec
 from opsdk.api.generated_kinds import BUILT_IN
-from opsdk.api.gvk import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, ObjectKey
-from opsdk.api.kinds import Kind, kind_of, kind_of_object, metadata_only, unstructured
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import (
+from opsdk.apimachinery.codec import decode, encode
+from opsdk.apimachinery.gvk import (
+    GroupKind,
+    GroupResource,
+    GroupVersion,
+    GroupVersionKind,
+    GroupVersionResource,
+    ObjectKey,
+)
+from opsdk.apimachinery.kinds import Kind, kind_of, kind_of_object, metadata_only, unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import (
     Object,
     ObjectList,
     PartialObjectMetadata,
@@ -28,7 +36,6 @@ from opsdk.api.object import (
     to_tree,
 )
 from opsdk.errors import UsageError
-from opsdk.scheme.codec import decode, encode
 
 
 def load(where: str) -> type[TypedObject]:

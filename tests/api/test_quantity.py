@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from opsdk.api.model import decode_hook
-from opsdk.api.quantity import Quantity, resolve_int_or_percent
+from opsdk.apimachinery.model import decode_hook
+from opsdk.apimachinery.quantity import Quantity, resolve_int_or_percent
 
 DECIMALS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARIES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

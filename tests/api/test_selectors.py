@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.api.meta import LabelSelector, LabelSelectorRequirement
-from opsdk.api.selectors import FieldRequirement, FieldSelector, Operator, Requirement, Selector, as_selector
+from opsdk.apimachinery.meta import LabelSelector, LabelSelectorRequirement
+from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Operator, Requirement, Selector, as_selector
 from opsdk.errors import UsageError
 
 keys = st.sampled_from(["a", "app", "in", "notin", "exists", "x.dev/tier", "A-b_c.d"])

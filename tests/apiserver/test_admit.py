@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from server_client import APPLY, MERGE, Caller
 
 from envtest.environment import Environment
-from opsdk.apiserver import problems
-from opsdk.apiserver.endpoints.admit import PLACES, AdmissionChain, Review
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.chain import PLACES, AdmissionChain
 
 CM = "/api/v1/namespaces/default/configmaps"
 
@@ -36,7 +37,7 @@ class Recorder:
     async def validate(self, review: Review) -> None:
         self.seen.append(("validate", review))
         if review.operation == self._refuse:
-            raise problems.forbidden(review.served.info, review.name, "no")
+            raise api_errors.forbidden(review.served.info, review.name, "no")
 
     def told(self) -> list[tuple[str, str, Any]]:
         return [(step, review.operation, review.options.get("kind")) for step, review in self.seen]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.impersonation import impersonated, wanted_user
 from opsdk.errors import BadRequestError
+from opsdk.http.asgi_types import Message
+from opsdk.http.server.request import Request
 from opsdk.rest.config import Impersonate
-from opsdk.web.request import Request
-from opsdk.web.types import Message
 
 words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8)
 

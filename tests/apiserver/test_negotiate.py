@@ -6,8 +6,8 @@ import pytest
 from server_client import Caller
 
 from envtest.environment import Environment
-from opsdk.apiserver.endpoints.negotiate import METADATA as MEMBERS
-from opsdk.apiserver.endpoints.negotiate import NOTHING, OBJECT_KINDS, TYPED, WHOLE, negotiate
+from opsdk.apiserver.endpoints.negotiation import METADATA as MEMBERS
+from opsdk.apiserver.endpoints.negotiation import NOTHING, OBJECT_KINDS, TYPED, WHOLE, negotiate
 from opsdk.errors import NotAcceptableError
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -6,7 +6,7 @@ import pytest
 
 from envtest.tables.load import types
 from envtest.tables.messages import READER, fields_of, message_of
-from opsdk.apiserver.protobuf import MAGIC, envelope
+from opsdk.apiserver.serializer.protobuf import MAGIC, envelope
 from opsdk.errors import DecodeError
 
 

@@ -13,8 +13,8 @@ from server_client import Caller
 from envtest.environment import Environment
 from envtest.tables.load import rows
 from envtest.tables.messages import READER, fields_of, message_for, write_protobuf
-from opsdk.apiserver.protobuf import Field, envelope
-from opsdk.apiserver.protobuf_writer import Writer, watch_frame
+from opsdk.apiserver.serializer.protobuf import Field, envelope
+from opsdk.apiserver.serializer.protobuf_writer import Writer, watch_frame
 from opsdk.errors import EncodeError
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -101,7 +101,7 @@ def test_any_value_comes_back(texts: dict[str, str], numbers: list[int], number:
     """Whatever the values are."""
     import base64
 
-    from opsdk.apiserver.protobuf import Reader
+    from opsdk.apiserver.serializer.protobuf import Reader
 
     fields = {
         1: Field("texts", "string,string", map=True),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.environment import Environment
-from opsdk.apiserver.raw import RawTree, member, raw_text
-from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.serializer.raw import RawTree, member, raw_text
 from tests.support.server_client import MERGE, Caller
 
 TREES = st.recursive(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opsdk.apiserver.endpoints.request_info import parse_request
-from opsdk.web.request import Query
+from opsdk.http.server.request import Query
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from envtest.environment import Environment
-from opsdk.web.serving import WebServer
+from opsdk.http.server.server import WebServer
 from tests.support.server_client import Caller
 
 pytestmark = pytest.mark.realtime

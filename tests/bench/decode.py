@@ -12,8 +12,8 @@ from typing import Any
 
 from opsdk import Kind, Unstructured
 from opsdk.api.core.v1 import Pod
+from opsdk.apimachinery.codec import decode
 from opsdk.cache.store import Store
-from opsdk.scheme.codec import decode
 
 _POD: dict[str, Any] = {
     "apiVersion": "v1",

@@ -12,11 +12,11 @@ from flowkit import THING, WIDGET, World, owner
 from opsdk.builder.controller_builder import ControllerBuilder, Watching
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import UsageError
-from opsdk.flow.event import AnyEvent
-from opsdk.flow.handler import EnqueueObject
-from opsdk.flow.request import Request
-from opsdk.flow.source import ChannelSource
+from opsdk.event.event import AnyEvent
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueObject
 from opsdk.manager.manager import Manager
+from opsdk.sources import ChannelSource
 
 
 async def nothing(_: Request) -> None:

@@ -10,15 +10,15 @@ from clientkit import Site, SiteStatus, site
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.crd import crd_for
 from opsdk.api.events.v1 import Event
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import Unstructured
+from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
 from opsdk.builder.operator import Operator, OperatorOptions
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
-from opsdk.flow.request import Request
-from opsdk.recipes.owners import controller_of
+from opsdk.event.request import Request
+from opsdk.recipes.owner_references import controller_of
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

@@ -12,11 +12,11 @@ import pytest
 import envtest
 from opsdk import Cluster, MergeFrom, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.object import deep_copy
+from opsdk.apimachinery.object import deep_copy
 from opsdk.builder.operator import Operator, OperatorOptions
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import LeaderElectionLostError, OpsdkError
-from opsdk.flow.request import Request
+from opsdk.event.request import Request
 from opsdk.manager.manager import ManagerOptions
 
 

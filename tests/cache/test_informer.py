@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from fake_server import FakeServer
 
-from opsdk.api.gvk import ObjectKey
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.informer import Informer
-from opsdk.cache.listwatch import RawEvent
+from opsdk.cache.list_watch import RawEvent
 from opsdk.cache.store import Change, Delta
 from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, TooManyRequestsError
 

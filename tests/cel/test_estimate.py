@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.expressions.bound import converter
-from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
-from opsdk.apiserver.expressions.schemas import declare
+from opsdk.apiserver.expressions.environment import kubernetes_environment
+from opsdk.apiserver.expressions.schema_types import declare
+from opsdk.apiserver.expressions.schema_values import converter
 from opsdk.cel.declarations import MOST, Range, exactly
 from opsdk.cel.environment import Program
 

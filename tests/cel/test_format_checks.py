@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
+from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.cel.types import DOUBLE, INT, STRING, list_of
 from opsdk.errors import CelCompileError
 

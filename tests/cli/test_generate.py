@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from opsdk.api.kinds import kind_of
-from opsdk.api.meta import ObjectMeta
+from opsdk.apimachinery.codec import decode, encode
+from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cli.__main__ import main
 from opsdk.cli.generate import cluster
 from opsdk.cli.generate.cluster import read_schemas
 from opsdk.cli.generate.names import camel, module_of, pascal, snake
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
-from opsdk.scheme.codec import decode, encode
 
 REPOSITORY = Path(__file__).parents[2]
 OPENAPI = REPOSITORY.parent / "shared" / "openapi" / "schemas-v1.36.json"
@@ -241,7 +241,7 @@ async def test_a_kind_of_a_live_server(tmp_path: Path) -> None:
     environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
     import asyncio
 
-    from opsdk.api.object import Unstructured
+    from opsdk.apimachinery.object import Unstructured
     from opsdk.cluster.cluster import Cluster
 
     schema = {k: v for k, v in CERTIFICATE.items() if not k.startswith("x-")}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from clientkit import FakePerformer, Site, site
 
-from opsdk.api.gvk import ObjectKey
-from opsdk.api.kinds import kind_of, metadata_only, unstructured
-from opsdk.api.meta import LabelSelector, ListMeta, ObjectMeta
-from opsdk.api.object import ObjectList, PartialObjectMetadata, Unstructured
-from opsdk.api.selectors import Selector
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.meta import LabelSelector, ListMeta, ObjectMeta
+from opsdk.apimachinery.object import ObjectList, PartialObjectMetadata, Unstructured
+from opsdk.apimachinery.selectors import Selector
 from opsdk.client.client import Client, as_key
 from opsdk.client.operations import (
     Apply,
@@ -27,8 +27,8 @@ from opsdk.client.operations import (
     namespace_of,
 )
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
-from opsdk.client.patch import merge_patch
 from opsdk.errors import ConflictError, NotFoundError, UsageError
+from opsdk.patch import merge_patch
 
 KEY = ObjectKey("ns", "a")
 ALL = WriteOptions(dry_run=True, field_owner="me", field_validation="Strict")

@@ -9,16 +9,16 @@ import pytest
 from clientkit import FakePerformer, Site, site
 
 from opsdk.api.core.v1 import Node
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import Unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.decorators.dry_run import dry_run
 from opsdk.client.decorators.field_owner import field_owner, field_validation
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.decorators.namespaced import namespaced
 from opsdk.client.operations import Delete, Operation
-from opsdk.client.patch import merge_patch
 from opsdk.errors import ConflictError, ForbiddenError, UsageError
+from opsdk.patch import merge_patch
 
 PATCH = merge_patch({})
 Call = Callable[[Client, Site], Awaitable[Any]]

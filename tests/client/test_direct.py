@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.api.core.v1 import Pod
-from opsdk.api.kinds import metadata_only, unstructured
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
-from opsdk.api.watch import EventType
+from opsdk.apimachinery.kinds import metadata_only, unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
+from opsdk.apimachinery.rest_mapper import StaticMapper
+from opsdk.apimachinery.scheme import default_scheme
+from opsdk.apimachinery.watch import EventType
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
-from opsdk.client.patch import MergeFrom, merge_patch
 from opsdk.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -30,9 +31,8 @@ from opsdk.errors import (
     NoMatchError,
     NotFoundError,
 )
+from opsdk.patch import MergeFrom, merge_patch
 from opsdk.rest.response import Response
-from opsdk.scheme.mapper import StaticMapper
-from opsdk.scheme.registry import default_scheme
 
 UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
 

@@ -10,13 +10,13 @@ from clientkit import Site, site, tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.api.kinds import kind_of, unstructured
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
-from opsdk.client.patch import MergeFrom
+from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.kinds import kind_of, unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
+from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.errors import EncodeError, UsageError
-from opsdk.scheme.codec import decode
-from opsdk.tree.merge_patch import apply_merge_patch
+from opsdk.patch import MergeFrom
 
 WIDGET = unstructured("demo.opsdk.dev/v1", "Site")
 

@@ -10,16 +10,16 @@ import pytest
 from clientkit import NODE, POD, SITE, Site, site
 
 from opsdk.api.core.v1 import Node, Pod
-from opsdk.api.gvk import GroupVersionKind, ObjectKey
-from opsdk.api.kinds import kind_of, metadata_only, unstructured
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import PartialObjectMetadata, Unstructured, to_tree
-from opsdk.api.selectors import FieldSelector, Selector
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_tree
+from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
-from opsdk.client.patch import PatchType, RawPatch, json_patch, merge_patch, strategic_merge_patch
 from opsdk.client.requests import build, build_watch
 from opsdk.errors import EncodeError, UsageError
+from opsdk.patch import PatchType, RawPatch, json_patch, merge_patch, strategic_merge_patch
 from opsdk.rest.request import Request
 
 SITES = "/apis/demo.opsdk.dev/v1/namespaces/ns/sites"

@@ -9,10 +9,10 @@ import envtest
 from opsdk import Cluster, LabelSelector, ObjectMeta
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import Container, EnvVar, PodSpec, PodTemplateSpec
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.object import Unstructured, deep_copy
-from opsdk.client.patch import StrategicMergeFrom
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.object import Unstructured, deep_copy
 from opsdk.errors import ConflictError, UsageError
+from opsdk.patch import StrategicMergeFrom
 
 
 def deployment() -> Deployment:

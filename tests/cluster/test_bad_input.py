@@ -10,10 +10,10 @@ import pytest
 import envtest
 from opsdk import Cluster, ObjectMeta, Unstructured, crd_for
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.kinds import unstructured
-from opsdk.api.model import Model
-from opsdk.api.object import Object
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import Object
 from opsdk.apiserver.auth.authorization import Attributes, Decision
 from opsdk.builder.operator import Operator
 from opsdk.controller.controller import ControllerOptions
@@ -26,7 +26,7 @@ from opsdk.errors import (
     ShutdownTimeoutError,
     UnauthorizedError,
 )
-from opsdk.flow.request import Request
+from opsdk.event.request import Request
 from opsdk.manager.manager import ManagerOptions
 from opsdk.rest.config import Config
 

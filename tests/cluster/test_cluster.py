@@ -11,15 +11,14 @@ import pytest
 from clientkit import Site, SiteStatus, site
 
 from opsdk.api.core.v1 import ConfigMap, Namespace
-from opsdk.api.crd import crd_for
 from opsdk.api.events.v1 import Event
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.kinds import metadata_only, unstructured
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import Unstructured, deep_copy
+from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import metadata_only, unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured, deep_copy
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.client.decorators.dry_run import dry_run
-from opsdk.client.patch import MergeFrom, merge_patch
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import (
     AlreadyExistsError,
@@ -31,8 +30,9 @@ from opsdk.errors import (
     OpsdkError,
     UsageError,
 )
-from opsdk.flow.request import Request
+from opsdk.event.request import Request
 from opsdk.manager.manager import Manager, Phase
+from opsdk.patch import MergeFrom, merge_patch
 from opsdk.telemetry.records import Hook, Record, Requested
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from clientkit import FakePerformer, Site, site
 
-from opsdk.api.kinds import metadata_only, unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.client.client import Client
-from opsdk.client.patch import merge_patch
 from opsdk.cluster.delegating import Delegating
+from opsdk.patch import merge_patch
 
 UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
 

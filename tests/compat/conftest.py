@@ -14,7 +14,7 @@ import pytest
 import envtest
 from opsdk import Cluster
 from opsdk.api.core.v1 import Namespace
-from opsdk.api.meta import ObjectMeta
+from opsdk.apimachinery.meta import ObjectMeta
 
 T = TypeVar("T")
 CLIENTS = ("kopf", "kr8s", "kubernetes", "kubernetes_asyncio", "lightkube")

@@ -14,7 +14,7 @@ from server_client import Caller
 
 from envtest import Environment
 from envtest.tables.messages import READER, message_for, write_protobuf
-from opsdk.apiserver.protobuf import Field, Reader, envelope
+from opsdk.apiserver.serializer.protobuf import Field, Reader, envelope
 
 RECORD = Path(__file__).resolve().parents[3] / "shared/conformance/go-clients.json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"

@@ -23,11 +23,11 @@ from opsdk.errors import (
     TerminalError,
     UsageError,
 )
-from opsdk.flow.handler import EnqueueObject, EnqueueOwner
-from opsdk.flow.request import Request
-from opsdk.flow.source import ChannelSource, KindSource, Source
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueObject, EnqueueOwner
 from opsdk.queue.core import LOW_PRIORITY
-from opsdk.queue.workqueue import WorkQueue
+from opsdk.queue.work_queue import WorkQueue
+from opsdk.sources import ChannelSource, KindSource, Source
 from opsdk.telemetry.context import current
 from opsdk.telemetry.records import Hook, Reconciled, Record, Workers
 from opsdk.telemetry.records import Result as Outcome

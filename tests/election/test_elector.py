@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import deep_copy
-from opsdk.api.time import MicroTime
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import deep_copy
+from opsdk.apimachinery.time import MicroTime
 from opsdk.client.client import Client
 from opsdk.client.operations import Create, Get, Operation, Update
-from opsdk.election.elector import Elector
-from opsdk.election.lease import ElectionOptions, LeaseRules, Role
 from opsdk.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -25,6 +23,8 @@ from opsdk.errors import (
     NotFoundError,
     UsageError,
 )
+from opsdk.leader_election.leader_election_record import ElectionOptions, LeaseRules, Role
+from opsdk.leader_election.leader_elector import Elector
 from opsdk.testing.loop import VirtualLoop
 
 

@@ -16,11 +16,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from envtest.environment import Environment
-from opsdk.web.application import asgi
-from opsdk.web.request import Request
-from opsdk.web.response import Response, json_response
-from opsdk.web.serving import ServeOptions, Tls, WebServer
-from opsdk.web.websocket import WebSocket, accept_websocket
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, json_response
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
+from opsdk.http.server.websocket import WebSocket, accept_websocket
 
 pytestmark = [pytest.mark.realtime, pytest.mark.parametrize("far", ["inside", "over sockets"])]
 CONSOLE = f"{ROOT}/namespaces/a/things/x/console"

@@ -15,7 +15,7 @@ from server_client import MERGE, Answer, Caller
 from envtest.controllers.api import Api
 from envtest.environment import Environment
 from opsdk.errors import ServiceUnavailableError
-from opsdk.web.serving import ServeOptions, Tls, WebServer
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

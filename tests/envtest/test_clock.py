@@ -13,9 +13,9 @@ from envtest.effects import Fail
 from envtest.environment import Environment
 from opsdk.aio.tasks import TaskOwner
 from opsdk.cluster.cluster import Cluster
-from opsdk.election.elector import Elector
-from opsdk.election.lease import ElectionOptions
 from opsdk.errors import ConfigError, LeaderElectionLostError
+from opsdk.leader_election.leader_election_record import ElectionOptions
+from opsdk.leader_election.leader_elector import Elector
 from opsdk.testing.clock import ManualClock
 
 CM = "/api/v1/namespaces/default/configmaps"

@@ -46,7 +46,7 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from envtest.environment import Environment
-from opsdk.web.serving import ServeOptions, Tls, WebServer
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
 options = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:] if "=" in a)
 {before}
 assert Path(options["service-account-signing-key-file"]).exists()

@@ -27,7 +27,7 @@ from envtest.effects import (
 from envtest.environment import Environment
 from envtest.faults import Faults
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.meta import ObjectMeta
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -42,7 +42,7 @@ from opsdk.errors import (
     TooManyRequestsError,
     TransportError,
 )
-from opsdk.flow.request import Request
+from opsdk.event.request import Request
 from opsdk.rest.request import Request as HttpRequest
 from opsdk.rest.transport import Transport
 

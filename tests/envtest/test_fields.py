@@ -14,7 +14,7 @@ from envtest.kinds.reading import Reading
 from envtest.tables.fields import NULL, PLAIN, POINTER, SHOWN, forms, pointers
 from envtest.tables.load import rows, types
 from envtest.tables.messages import READER, fields_of, message_of, write_protobuf
-from opsdk.apiserver.protobuf import envelope
+from opsdk.apiserver.serializer.protobuf import envelope
 
 Tree = dict[str, Any]
 _REF = "#/components/schemas/"

@@ -15,8 +15,8 @@ from envtest.flow_control import condition, flows_of, with_condition
 from envtest.tables.flowcontrol import bootstrap_flows
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.request_info import parse_request
+from opsdk.http.server.request import Query
 from opsdk.testing.clock import ManualClock
-from opsdk.web.request import Query
 
 BOOTSTRAP = [obj for resource, obj in bootstrap_flows() if resource == "flowschemas"]
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1"

@@ -11,7 +11,7 @@ from envtest.helpers import consistently, eventually
 from envtest.komega import Komega
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import ConfigMap, Container, PodSpec, PodTemplateSpec
-from opsdk.api.meta import LabelSelector, ObjectMeta
+from opsdk.apimachinery.meta import LabelSelector, ObjectMeta
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NotFoundError
 

@@ -13,7 +13,7 @@ from tests.envtest.test_external import HEALTHY, SERVER, alive, executable
 SUITE = """
 import pytest
 from opsdk.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec
-from opsdk.api.meta import ObjectMeta
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ForbiddenError, ServiceUnavailableError
 from envtest.effects import Fail
@@ -181,7 +181,7 @@ def test_unittest_has_a_base_class(tmp_path: Path) -> None:
 import unittest
 from envtest.unittest import EnvironmentCase
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.meta import ObjectMeta
+from opsdk.apimachinery.meta import ObjectMeta
 
 
 class Tests(EnvironmentCase):

@@ -81,7 +81,7 @@ async def test_open_watches_are_told() -> None:
 async def test_informers_heal() -> None:
     """A cache has the restored objects after a while, by itself."""
     from opsdk.api.core.v1 import ConfigMap
-    from opsdk.api.meta import ObjectMeta
+    from opsdk.apimachinery.meta import ObjectMeta
 
     async with Environment() as env, Cluster(env.config) as cluster:
         client = cluster.client

@@ -14,7 +14,7 @@ from server_client import Caller
 from envtest.environment import Environment
 from opsdk import Cluster
 from opsdk.api.core.v1 import ConfigMap, Namespace
-from opsdk.api.meta import ObjectMeta
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import ForbiddenError
 

@@ -12,12 +12,12 @@ from flowkit import created, deleted, updated, view
 
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.errors import UsageError
-from opsdk.flow.event import AnyEvent
-from opsdk.flow.feeder import Feeder
-from opsdk.flow.handler import EnqueueMapped, EnqueueObject
-from opsdk.flow.request import Request
+from opsdk.event.dispatcher import Feeder
+from opsdk.event.event import AnyEvent
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueMapped, EnqueueObject
 from opsdk.queue.core import LOW_PRIORITY
-from opsdk.queue.workqueue import WorkQueue
+from opsdk.queue.work_queue import WorkQueue
 
 
 class Fed:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from flowkit import CLUSTER_THING, THING, WIDGET, Discovery, created, deleted, owner, updated, view
 
-from opsdk.api.kinds import unstructured
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.errors import NoMatchError, UsageError
-from opsdk.flow.event import AnyEvent
-from opsdk.flow.handler import EnqueueMapped, EnqueueObject, EnqueueOwner, EventHandler
-from opsdk.flow.request import Request
-from opsdk.scheme.mapper import RestMapper
+from opsdk.event.event import AnyEvent
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueMapped, EnqueueObject, EnqueueOwner, EventHandler
 
 
 async def ask(handler: EventHandler, event: AnyEvent) -> list[str]:

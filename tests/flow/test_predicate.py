@@ -8,8 +8,8 @@ import pytest
 from flowkit import created, deleted, updated, view
 
 from opsdk.errors import UsageError
-from opsdk.flow.event import AnyEvent, Event, EventKind
-from opsdk.flow.predicate import (
+from opsdk.event.event import AnyEvent, Event, EventKind
+from opsdk.predicates import (
     Predicate,
     all_of,
     annotations_changed,

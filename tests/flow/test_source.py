@@ -9,10 +9,10 @@ import pytest
 from flowkit import THING, WIDGET, World
 
 from opsdk.errors import CacheSyncError, ForbiddenError, NoMatchError, UsageError
-from opsdk.flow.handler import EnqueueMapped, EnqueueObject, EnqueueOwner
-from opsdk.flow.request import Request
-from opsdk.flow.source import ChannelSource, KindSource
-from opsdk.queue.workqueue import WorkQueue
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueMapped, EnqueueObject, EnqueueOwner
+from opsdk.queue.work_queue import WorkQueue
+from opsdk.sources import ChannelSource, KindSource
 
 
 class Running:

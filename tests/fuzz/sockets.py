@@ -67,10 +67,10 @@ def connection(data: bytes) -> object:
 
 
 async def _connection(data: bytes) -> bytes:
-    from opsdk.web.application import asgi
-    from opsdk.web.connection import Connection, Service
-    from opsdk.web.request import Request
-    from opsdk.web.response import Response, text_response
+    from opsdk.http.server.application import asgi
+    from opsdk.http.server.connection import Connection, Service
+    from opsdk.http.server.request import Request
+    from opsdk.http.server.response import Response, text_response
 
     async def handler(request: Request) -> Response:
         if request.path == "/echo":

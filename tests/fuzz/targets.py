@@ -35,14 +35,14 @@ def _text(data: bytes) -> str:
 
 
 def _json(data: bytes) -> Any:
-    from opsdk.apiserver.endpoints.documents import parse_json
+    from opsdk.apiserver.serializer.documents import parse_json
 
     return parse_json(data).tree
 
 
 # ------------------------------------------------------------------ documents
 def document_json(data: bytes) -> object:
-    from opsdk.apiserver.endpoints.documents import SyntaxProblemError, parse_json
+    from opsdk.apiserver.serializer.documents import SyntaxProblemError, parse_json
 
     with suppress(SyntaxProblemError):
         return json.dumps(parse_json(data).tree, allow_nan=False)
@@ -50,7 +50,7 @@ def document_json(data: bytes) -> object:
 
 
 def document_yaml(data: bytes) -> object:
-    from opsdk.apiserver.endpoints.documents import SyntaxProblemError, parse_yaml
+    from opsdk.apiserver.serializer.documents import SyntaxProblemError, parse_yaml
 
     with suppress(SyntaxProblemError):
         return parse_yaml(data).strict
@@ -58,7 +58,7 @@ def document_yaml(data: bytes) -> object:
 
 
 def json_words(data: bytes) -> object:
-    from opsdk.apiserver.endpoints.json_syntax import first_fault
+    from opsdk.apiserver.serializer.json_errors import first_fault
 
     return first_fault(data)
 
@@ -79,7 +79,7 @@ def protobuf(data: bytes) -> object:
 
 
 def typed_body(data: bytes) -> object:
-    from opsdk.apiserver.endpoints.documents import SyntaxProblemError
+    from opsdk.apiserver.serializer.documents import SyntaxProblemError
 
     served = _models().find("", "v1", "pods")
     with suppress(SyntaxProblemError, DecodeError):
@@ -91,10 +91,10 @@ def typed_body(data: bytes) -> object:
 
 def patch(data: bytes) -> object:
     """Every sort of patch on a pod."""
-    from opsdk.apiserver.endpoints.documents import SyntaxProblemError
-    from opsdk.tree.json_patch import apply_json_patch
-    from opsdk.tree.merge_patch import apply_merge_patch
-    from opsdk.tree.strategic import apply_strategic
+    from opsdk.apimachinery.patch.json_patch import apply_json_patch
+    from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
+    from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic
+    from opsdk.apiserver.serializer.documents import SyntaxProblemError
 
     pod = json.loads(POD)
     try:
@@ -111,8 +111,8 @@ def patch(data: bytes) -> object:
 
 
 def fields(data: bytes) -> object:
-    from opsdk.apiserver.endpoints.documents import SyntaxProblemError
-    from opsdk.tree.fieldset import FieldSet
+    from opsdk.apiserver.serializer.documents import SyntaxProblemError
+    from opsdk.structured_merge.fieldpath import FieldSet
 
     with suppress(SyntaxProblemError, DecodeError):
         tree = _json(data)
@@ -134,7 +134,7 @@ def selectors(data: bytes) -> object:
 
 def accept(data: bytes) -> object:
     from opsdk.apiserver.endpoints.discovery import aggregated_clause
-    from opsdk.apiserver.endpoints.negotiate import OBJECT_KINDS, negotiate
+    from opsdk.apiserver.endpoints.negotiation import OBJECT_KINDS, negotiate
 
     aggregated_clause(_text(data))
     with suppress(ApiError):
@@ -183,7 +183,7 @@ def quantities(data: bytes) -> object:
 
 @cache
 def _cel() -> Any:
-    from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
+    from opsdk.apiserver.expressions.environment import kubernetes_environment
     from opsdk.cel.types import DYN
 
     return kubernetes_environment().extend(variables={"x": DYN})
@@ -214,8 +214,8 @@ def frames(data: bytes) -> object:
 
 
 def answers(data: bytes) -> object:
-    from opsdk.wire.connection import AnswerReader
-    from opsdk.wire.failures import FOREIGN
+    from opsdk.http.client.errors import FOREIGN
+    from opsdk.http.client.parser import AnswerReader
 
     reader = AnswerReader()
     with suppress(TransportError, UsageError, *FOREIGN):  # the connection translates them
@@ -230,7 +230,7 @@ PROTO = bytes.fromhex("6b3873000a090a02763112035 06f6412070a050a0170".replace(" 
 
 
 def durations(data: bytes) -> object:
-    from opsdk.apiserver.endpoints.deadline import read_duration
+    from opsdk.apiserver.endpoints.request_deadline import read_duration
 
     with suppress(ValueError):
         return read_duration(_text(data))
@@ -238,7 +238,7 @@ def durations(data: bytes) -> object:
 
 
 def queries(data: bytes) -> object:
-    from opsdk.web.http1 import query_pairs, read_target
+    from opsdk.http.server.request_rules import query_pairs, read_target
 
     read_target(b"GET", data)
     return list(query_pairs(data.decode("latin-1")))

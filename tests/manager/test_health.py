@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from opsdk.errors import ConfigError, UsageError
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response
 from opsdk.manager.health import Checks
 from opsdk.manager.http import HttpServer, is_on, parse_address
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
-from opsdk.web.request import Request
-from opsdk.web.response import Response
 
 
 def asked(target: str, method: str = "GET") -> Request:

@@ -12,11 +12,11 @@ from flowkit import THING, World
 
 from opsdk.controller.controller import Controller, ControllerOptions
 from opsdk.errors import CacheSyncError, ForbiddenError, LeaderElectionLostError, ShutdownTimeoutError, UsageError
-from opsdk.flow.handler import EnqueueObject
-from opsdk.flow.request import Request
-from opsdk.flow.source import ChannelSource, KindSource
-from opsdk.lifecycle import Runnable
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueObject
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.runnable import Runnable
+from opsdk.sources import ChannelSource, KindSource
 
 GROUPS = (Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS, Phase.LEADER)
 

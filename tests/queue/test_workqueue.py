@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from opsdk.queue.ratelimit import Bucket, ExponentialFailure, FastSlow, MaxOf
-from opsdk.queue.workqueue import ShutDownError, WorkQueue
+from opsdk.queue.rate_limiters import Bucket, ExponentialFailure, FastSlow, MaxOf
+from opsdk.queue.work_queue import ShutDownError, WorkQueue
 
 
 async def test_get_waits_for_the_time() -> None:

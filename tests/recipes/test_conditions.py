@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from opsdk.api.meta import Condition
+from opsdk.apimachinery.meta import Condition
 from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
 
 NOON = datetime(2026, 1, 1, 12, 0, 0, 999, tzinfo=UTC)

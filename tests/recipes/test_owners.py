@@ -6,10 +6,10 @@ import pytest
 from clientkit import Site, SiteSpec
 
 from opsdk.api.core.v1 import ConfigMap, Node
-from opsdk.api.meta import ObjectMeta, OwnerReference
+from opsdk.apimachinery.meta import ObjectMeta, OwnerReference
 from opsdk.errors import AlreadyOwnedError, UsageError
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
-from opsdk.recipes.owners import (
+from opsdk.recipes.owner_references import (
     controller_of,
     has_owner_reference,
     is_controlled_by,

@@ -12,15 +12,15 @@ from clientkit import Site, SiteStatus, site
 
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.crd import crd_for
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import Unstructured
+from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, Operation
-from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
+from opsdk.patch import merge_patch
 from opsdk.recipes.apply import Applier, covers
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
 
@@ -166,9 +166,9 @@ async def test_ensured_children_belong_to_their_owner() -> None:
                     },
                 }
             )
-            from opsdk.api.kinds import kind_of
-            from opsdk.api.object import to_tree
-            from opsdk.scheme.codec import decode_tree
+            from opsdk.apimachinery.codec import decode_tree
+            from opsdk.apimachinery.kinds import kind_of
+            from opsdk.apimachinery.object import to_tree
 
             return decode_tree(to_tree(deployment), kind_of(Deployment))
 

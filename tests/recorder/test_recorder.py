@@ -10,8 +10,8 @@ from clientkit import FakePerformer, site
 
 from opsdk.api.core.v1 import Node
 from opsdk.api.events.v1 import Event
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.object import Unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.operations import Create, PatchObject
 from opsdk.errors import (

@@ -1,4 +1,4 @@
-"""Laws of `opsdk.wire.asgi`, through the transport."""
+"""Laws of `opsdk.http.client.in_process`, through the transport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of `opsdk.rest.auth` and `opsdk.rest.execplugin`."""
+"""Laws of `opsdk.rest.credentials` and `opsdk.rest.exec_plugin`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
-from opsdk.rest.auth import TOKEN_FILE_PERIOD, StaticSource, TokenFileSource, source_for
 from opsdk.rest.config import Config, ExecConfig
-from opsdk.rest.execplugin import ExecSource, exec_info, parse_credential
+from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticSource, TokenFileSource, source_for
+from opsdk.rest.exec_plugin import ExecSource, exec_info, parse_credential
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Transport
 from tests.rest.servers import make_ca

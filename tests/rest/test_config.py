@@ -1,4 +1,4 @@
-"""Laws of `opsdk.rest.config`, `opsdk.rest.incluster` and the order of loading."""
+"""Laws of `opsdk.rest.config`, `opsdk.rest.in_cluster` and the order of loading."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from opsdk.errors import ConfigError
-from opsdk.rest import incluster
+from opsdk.rest import in_cluster
 from opsdk.rest.config import Config, ExecConfig, Impersonate, default_user_agent, parse_host
-from opsdk.rest.incluster import in_cluster_config
+from opsdk.rest.in_cluster import in_cluster_config
 from opsdk.rest.load import load_config
 
 
@@ -161,7 +161,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "account"
     root.mkdir()
     _pod(root, token="t")
-    monkeypatch.setattr(incluster.in_cluster_config, "__kwdefaults__", {"env": None, "root": root})
+    monkeypatch.setattr(in_cluster.in_cluster_config, "__kwdefaults__", {"env": None, "root": root})
     return tmp_path
 
 
@@ -193,7 +193,7 @@ def test_pure_modules_are_light() -> None:
     """Configuration, requests and frames import neither httpx nor yaml nor a parser."""
     code = (
         "import sys, opsdk.rest.config, opsdk.rest.kubeconfig, opsdk.rest.request, opsdk.rest.response, "
-        "opsdk.rest.frames, opsdk.rest.retry, opsdk.rest.incluster, opsdk.rest.discovery\n"
+        "opsdk.rest.frames, opsdk.rest.retry, opsdk.rest.in_cluster, opsdk.rest.discovery\n"
         "print([m for m in ('httpx', 'yaml', 'httptools') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

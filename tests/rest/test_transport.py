@@ -24,10 +24,10 @@ from opsdk.errors import (
     TransportError,
     UsageError,
 )
+from opsdk.http.client import errors
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Answered, Transport
-from opsdk.wire import failures
 from tests.rest.servers import Seen, Server, always, answer, in_turn
 
 GET = Request("GET", "/a", verb="get", resource="things", name="a")
@@ -562,11 +562,11 @@ def test_the_map_of_foreign_exceptions_is_complete(sent: bool) -> None:
     for kind in parser - {httptools.HttpParserInvalidURLError}:
         if kind.__module__ not in _NEAR or issubclass(kind, OpsdkError):
             continue
-        assert issubclass(kind, failures.FOREIGN), kind
-        ours = failures.translate(kind.__new__(kind), sent=sent, where="https://x")
+        assert issubclass(kind, errors.FOREIGN), kind
+        ours = errors.translate(kind.__new__(kind), sent=sent, where="https://x")
         assert isinstance(ours, TransportError | DecodeError), kind
         assert str(ours).startswith("https://x: ")
-        if not isinstance(ours, TlsError | DecodeError) and not issubclass(kind, failures.NO_HTTP):
+        if not isinstance(ours, TlsError | DecodeError) and not issubclass(kind, errors.NO_HTTP):
             assert type(ours) is (ConnectionLostError if sent else ConnectError), kind
 
 

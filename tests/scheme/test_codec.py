@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap, Container, Pod
-from opsdk.api.gvk import GroupVersionKind, ObjectKey
-from opsdk.api.kinds import Kind, kind_of, metadata_only, unstructured
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.model import Model
-from opsdk.api.object import Object, PartialObjectMetadata, Unstructured, deep_copy, to_tree
+from opsdk.apimachinery.codec import decode, decode_list, decode_meta, decode_tree, encode, peek_key, split_list
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import Kind, kind_of, metadata_only, unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import Object, PartialObjectMetadata, Unstructured, deep_copy, to_tree
 from opsdk.errors import DecodeError, EncodeError
-from opsdk.scheme.codec import decode, decode_list, decode_meta, decode_tree, encode, peek_key, split_list
 
 POD = kind_of(Pod)
 ANY = unstructured("v1", "Pod")

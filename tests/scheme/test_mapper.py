@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from opsdk.api.gvk import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
+from opsdk.apimachinery.gvk import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
+from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping, Served, StaticMapper
 from opsdk.errors import NoMatchError, ServiceUnavailableError
-from opsdk.scheme.mapper import RestMapper, RestMapping, Served, StaticMapper
 
 
 def mapping(group: str, version: str, kind: str, short: Sequence[str] = ()) -> RestMapping:

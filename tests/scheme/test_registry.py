@@ -10,12 +10,12 @@ import pytest
 
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Pod
-from opsdk.api.gvk import GroupKind, GroupVersion, GroupVersionKind
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.model import Model
-from opsdk.api.object import Object, TypedObject, Unstructured
+from opsdk.apimachinery.gvk import GroupKind, GroupVersion, GroupVersionKind
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import Object, TypedObject, Unstructured
+from opsdk.apimachinery.scheme import Scheme, SchemeBuilder, default_scheme
 from opsdk.errors import SchemeError
-from opsdk.scheme.registry import Scheme, SchemeBuilder, default_scheme
 
 GVK = GroupVersionKind("demo.opsdk.dev", "v1", "Thing")
 
@@ -96,9 +96,9 @@ def test_a_wrong_place_is_named(where: str) -> None:
 def test_kinds_are_imported_when_they_are_asked_for() -> None:
     """The default scheme knows every built-in kind and has imported none."""
     code = (
-        "import sys; from opsdk.scheme.registry import default_scheme; s = default_scheme();"
+        "import sys; from opsdk.apimachinery.scheme import default_scheme; s = default_scheme();"
         "assert len(list(s.kinds())) > 60; before = 'opsdk.api.apps.v1' in sys.modules;"
-        "from opsdk.api.gvk import GroupVersionKind as G;"
+        "from opsdk.apimachinery.gvk import GroupVersionKind as G;"
         "print(before, s.type_for(G('apps', 'v1', 'Deployment')).__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

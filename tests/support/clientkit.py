@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from opsdk.api.gvk import GroupVersionKind, GroupVersionResource
-from opsdk.api.meta import ObjectMeta
-from opsdk.api.model import Model
-from opsdk.api.object import Object
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import Object
+from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
+from opsdk.apimachinery.scheme import Scheme, default_scheme
 from opsdk.client.operations import Operation, Watch
 from opsdk.rest.request import Request
 from opsdk.rest.response import Response
-from opsdk.scheme.mapper import RestMapping, StaticMapper
-from opsdk.scheme.registry import Scheme, default_scheme
 
 
 class SiteSpec(Model, kw_only=True):

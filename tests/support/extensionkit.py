@@ -9,7 +9,7 @@ from typing import Any
 from server_client import Answer, Caller
 
 from envtest.environment import Environment
-from opsdk.web.types import PEER_CERTIFICATE
+from opsdk.http.asgi_types import PEER_CERTIFICATE
 
 APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 GROUP = "far.example.com"

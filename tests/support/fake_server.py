@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from opsdk.api.meta import ListMeta
-from opsdk.cache.listwatch import RawEvent
+from opsdk.apimachinery.meta import ListMeta
+from opsdk.cache.list_watch import RawEvent
 from opsdk.errors import ConnectionLostError, GoneError, OpsdkError, ServiceUnavailableError
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 from fake_server import FakeServer
 
-from opsdk.api.gvk import GroupVersionKind, GroupVersionResource
-from opsdk.api.kinds import Kind, unstructured
-from opsdk.api.object import Unstructured
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.apimachinery.kinds import Kind, unstructured
+from opsdk.apimachinery.object import Unstructured
+from opsdk.apimachinery.rest_mapper import DiscoverySource, RestMapper, RestMapping, Served
+from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache, Scope
-from opsdk.cache.listwatch import ListWatch
+from opsdk.cache.list_watch import ListWatch
 from opsdk.cache.store import Entry, make_entry
-from opsdk.flow.event import AnyEvent, Event, EventKind, View
-from opsdk.scheme.mapper import DiscoverySource, RestMapper, RestMapping, Served
-from opsdk.scheme.registry import Scheme
+from opsdk.event.event import AnyEvent, Event, EventKind, View
 
 THING: Kind[Unstructured] = unstructured("v1", "Thing")
 WIDGET: Kind[Unstructured] = unstructured("demo.opsdk.dev/v1", "Widget")

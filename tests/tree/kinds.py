@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk.tree.shape import OBJECT_META_SCHEMA, Shapes
+from opsdk.structured_merge.schema import OBJECT_META_SCHEMA, Shapes
 
 
 def ref(name: str, **site: Any) -> dict[str, Any]:

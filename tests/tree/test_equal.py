@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from opsdk.tree.equal import deep_equal, written_alike
+from opsdk.structured_merge.equality import deep_equal, written_alike
 from tests.tree.trees import trees
 
 

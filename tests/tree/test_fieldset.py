@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.errors import DecodeError
-from opsdk.tree.fieldset import EMPTY, FieldSet, format_path, key_element
+from opsdk.structured_merge.fieldpath import EMPTY, FieldSet, format_path, key_element
 
 ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'k:{"name":"y"}', 'v:"s"', "v:1", "i:0"])
 PATHS = st.lists(ELEMENTS, min_size=1, max_size=3).map(tuple)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opsdk.tree.go_text import go_json, go_quote, go_syntax, go_value
+from opsdk.structured_merge.go_format import go_json, go_quote, go_syntax, go_value
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.tree.identity import IdentityCache
+from opsdk.structured_merge.identity_cache import IdentityCache
 
 
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5))

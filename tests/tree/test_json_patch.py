@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from opsdk.apimachinery.patch.json_patch import apply_json_patch, create_json_patch
 from opsdk.errors import PatchError
-from opsdk.tree.equal import deep_equal
-from opsdk.tree.json_patch import apply_json_patch, create_json_patch
+from opsdk.structured_merge.equality import deep_equal
 from tests.tree.trees import objects, trees
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from opsdk.tree.equal import deep_equal
-from opsdk.tree.merge_patch import apply_merge_patch, create_merge_patch
+from opsdk.apimachinery.patch.merge_patch import apply_merge_patch, create_merge_patch
+from opsdk.structured_merge.equality import deep_equal
 from tests.tree.trees import objects, trees
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.errors import PatchError
-from opsdk.tree.paths import MISSING, FieldPath, format_pointer, get_path, parse_pointer
+from opsdk.structured_merge.paths import MISSING, FieldPath, format_pointer, get_path, parse_pointer
 
 
 def test_a_field_path_reads_as_the_server_writes_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.tree.shape import UNKNOWN, Shape, Topology, shape_of_schema
+from opsdk.structured_merge.schema import UNKNOWN, Shape, Topology, shape_of_schema
 from tests.tree.kinds import SHAPES, WIDGET_SCHEMA, WORK
 
 SPEC = WORK.field("spec")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic, create_strategic
 from opsdk.errors import PatchError
-from opsdk.tree.strategic import apply_strategic, create_strategic
 from tests.tree.kinds import WORK
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2"]), max_size=3)

@@ -8,8 +8,8 @@ import pytest
 
 from envtest.kinds.typed import Typing
 from envtest.tables.load import types
+from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic
 from opsdk.errors import PatchError
-from opsdk.tree.strategic import apply_strategic
 
 TYPING = Typing(types())
 OWNERS = {"metadata": {"ownerReferences": [{"uid": "a", "name": "n"}]}}

@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.errors import PatchError
-from opsdk.tree.equal import deep_equal
-from opsdk.tree.fieldset import FieldSet, format_path
-from opsdk.tree.shape import UNKNOWN, shape_of_schema
-from opsdk.tree.typed import check_typed, compare, extract_items, fields_of, merge, remove_items, with_named_fields
+from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.fieldpath import FieldSet, format_path
+from opsdk.structured_merge.schema import UNKNOWN, shape_of_schema
+from opsdk.structured_merge.typed import (
+    check_typed,
+    compare,
+    extract_items,
+    fields_of,
+    merge,
+    remove_items,
+    with_named_fields,
+)
 from tests.tree.kinds import WIDGET_SCHEMA, WORK
 
 WIDGET = shape_of_schema(WIDGET_SCHEMA)

@@ -12,10 +12,10 @@ import pytest
 
 from envtest.certificates import Authority
 from opsdk.errors import TooLargeError
-from opsdk.web.application import asgi
-from opsdk.web.request import Request
-from opsdk.web.response import Response, StreamResponse, text_response
-from opsdk.web.serving import ServeOptions, Tls, WebServer
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, StreamResponse, text_response
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 pytestmark = pytest.mark.realtime
 PLAIN = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
@@ -338,7 +338,7 @@ async def test_what_is_no_tls_ends_the_connection(secure: ServeOptions, said: by
     """And the next client is served."""
     async with serving(secure) as server:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("opsdk.web.serving._TLS_END", 0.1)
+            patch.setattr("opsdk.http.server.server._TLS_END", 0.1)
             heard = await talk(server, said, half_close=True)
             assert b"200" not in heard
         assert await _over_tls(server, ["http/1.1"]) == ("http/1.1", b"HTTP/1.1 200 OK")

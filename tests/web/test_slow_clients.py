@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from opsdk.web.application import asgi
-from opsdk.web.request import Request
-from opsdk.web.response import Response, StreamResponse, text_response
-from opsdk.web.serving import ServeOptions, WebServer
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, StreamResponse, text_response
+from opsdk.http.server.server import ServeOptions, WebServer
 
 
 async def _handler(request: Request) -> Response:

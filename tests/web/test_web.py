@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from opsdk.errors import TooLargeError
-from opsdk.web.application import asgi
-from opsdk.web.request import Query, Request
-from opsdk.web.response import Response, StreamResponse, text_response
-from opsdk.web.serving import ServeOptions, WebServer
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Query, Request
+from opsdk.http.server.response import Response, StreamResponse, text_response
+from opsdk.http.server.server import ServeOptions, WebServer
 
 
 def request(*parts: bytes, headers: dict[str, str] | None = None) -> Request:

@@ -14,12 +14,12 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedError, Inval
 from websockets.protocol import CLIENT, OPEN, Protocol
 
 from opsdk.aio.tasks import TaskOwner
-from opsdk.web.application import asgi
-from opsdk.web.request import Request
-from opsdk.web.response import Response, text_response
-from opsdk.web.serving import ServeOptions, WebServer
-from opsdk.web.tunnel import Tunnel
-from opsdk.web.websocket import MOST, WebSocket, accept_websocket, wants_websocket
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, text_response
+from opsdk.http.server.server import ServeOptions, WebServer
+from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.server.websocket import MOST, WebSocket, accept_websocket, wants_websocket
 
 pytestmark = pytest.mark.realtime
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.wire.connection import Reading
-from opsdk.wire.switching import SwitchingReader
+from opsdk.http.client.parser import Reading
+from opsdk.http.client.upgrade import SwitchingReader
 
 HEAD = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from envtest.admission.pod_security.levels import Demand
-from opsdk.apiserver.problems import quoted
+from opsdk.apiserver.api_errors import quoted
 from opsdk.apiserver.storage.ports import Tree
 
 _ORDER: Final = ("initContainers", "containers", "ephemeralContainers")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 
 PREFIX: Final = "pod-security.kubernetes.io/"
@@ -77,7 +77,7 @@ def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> Demand:
         level = labels[name]
         if level not in LEVELS:
             text = f"must be one of {', '.join(LEVELS)}"
-            wrong.append(problems.invalid_value(f"metadata.labels[{name}]", level, text))
+            wrong.append(api_errors.invalid_value(f"metadata.labels[{name}]", level, text))
             level = "restricted" if mode == "enforce" else "privileged"
     name = f"{name}-version"
     if name in labels:
@@ -87,5 +87,5 @@ def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> Demand:
             minor = int(match.group(1))
         elif given != "latest":
             text = 'must be "latest" or "v1.x"'
-            wrong.append(problems.invalid_value(f"metadata.labels[{name}]", given, text))
+            wrong.append(api_errors.invalid_value(f"metadata.labels[{name}]", given, text))
     return Demand(level, minor)

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from envtest.admission.pod_security.checks import Violation, violations
 from envtest.admission.pod_security.levels import PREFIX, Demand, Policy, policy_of
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.endpoints.admit import Review
 from opsdk.apiserver.storage.ports import Tree
 
 _MOST_PODS: Final = 3000
@@ -70,7 +70,7 @@ class PodSecurity(Plugin):
         found = violations(policy.enforce, meta, spec) if enforce else []
         if found:
             why = f'violates PodSecurity "{policy.enforce}": {", ".join(map(str, found))}'
-            raise problems.forbidden(review.served.info, review.name, why)
+            raise api_errors.forbidden(review.served.info, review.name, why)
         found = violations(policy.warn, meta, spec)
         if found:
             review.warn(_would_violate(policy.warn, found))
@@ -86,7 +86,7 @@ class PodSecurity(Plugin):
         policy, wrong = policy_of(obj["metadata"].get("labels"))
         before, wrong_before = policy_of(None if old is None else old["metadata"].get("labels"))
         if wrong and (old is None or wrong != wrong_before):
-            raise problems.invalid("Namespace", "", name, wrong)
+            raise api_errors.invalid("Namespace", "", name, wrong)
         if old is None or not _stricter(policy.enforce, before.enforce):
             return
         for text in pod_warnings(name, policy.enforce, self._pods(name)):

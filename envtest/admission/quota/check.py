@@ -8,7 +8,7 @@ from datetime import datetime
 
 from envtest.admission.pod_amounts import ZERO, Amounts, add, read
 from envtest.admission.quota.evaluators import Evaluator
-from opsdk.api.quantity import Quantity
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.storage.ports import Tree
 
 

@@ -11,7 +11,7 @@ from envtest.admission.pod_amounts import ZERO, Amounts, of_pod, read, with_over
 from envtest.admission.volumes import class_of
 from envtest.kinds.qos import qos_class
 from envtest.kinds.resource_names import COMPUTE, extended, native
-from opsdk.api.quantity import Quantity
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.storage.ports import Tree
 
 _ONE: Final = Quantity("1")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from envtest.admission.pod_amounts import Amounts
 from envtest.admission.quota.check import Asked, QuotaError, fit, written
 from envtest.admission.quota.evaluators import Registry
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin
-from opsdk.apiserver.admission.refusals import refused
-from opsdk.apiserver.endpoints.admit import Review
-from opsdk.apiserver.fieldmanager.manager import FieldManager
+from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.storage.ports import Tree
 

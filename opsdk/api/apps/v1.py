@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from opsdk.api.core import v1 as core_v1
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.meta import LabelSelector
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
-from opsdk.api.quantity import IntOrString
-from opsdk.api.time import Time
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import LabelSelector
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.quantity import IntOrString
+from opsdk.apimachinery.time import Time
 
 
 class ControllerRevision(TypedObject, dict=True, kw_only=True):

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import msgspec
 
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
-from opsdk.api.time import Time
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.time import Time
 
 
 class BoundObjectReference(Model, kw_only=True):

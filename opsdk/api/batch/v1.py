@@ -10,11 +10,11 @@ from typing import ClassVar
 import msgspec
 
 from opsdk.api.core import v1 as core_v1
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.meta import LabelSelector, ObjectMeta
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
-from opsdk.api.time import Time
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import LabelSelector, ObjectMeta
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.time import Time
 
 
 class PodFailurePolicyOnExitCodesRequirement(Model, kw_only=True):

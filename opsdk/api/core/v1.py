@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import msgspec
 
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.meta import Condition, LabelSelector, ObjectMeta
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
-from opsdk.api.quantity import IntOrString, Quantity
-from opsdk.api.time import MicroTime, Time
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import Condition, LabelSelector, ObjectMeta
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.quantity import IntOrString, Quantity
+from opsdk.apimachinery.time import MicroTime, Time
 
 
 class AWSElasticBlockStoreVolumeSource(Model, kw_only=True):

@@ -10,9 +10,9 @@ from typing import ClassVar
 import msgspec
 
 from opsdk.api.core import v1 as core_v1
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
 
 
 class EndpointConditions(Model, kw_only=True):

@@ -10,10 +10,10 @@ from typing import ClassVar
 import msgspec
 
 from opsdk.api.core import v1 as core_v1
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
-from opsdk.api.quantity import Quantity
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.quantity import Quantity
 
 
 class Overhead(Model, kw_only=True):

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import msgspec
 
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.meta import Condition, LabelSelector
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
-from opsdk.api.quantity import IntOrString
-from opsdk.api.status import DeleteOptions
-from opsdk.api.time import Time
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import Condition, LabelSelector
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.quantity import IntOrString
+from opsdk.apimachinery.status import DeleteOptions
+from opsdk.apimachinery.time import Time
 
 
 class Eviction(TypedObject, dict=True, kw_only=True):

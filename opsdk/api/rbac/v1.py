@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import msgspec
 
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.meta import LabelSelector
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import LabelSelector
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
 
 
 class AggregationRule(Model, kw_only=True):

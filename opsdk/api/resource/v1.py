@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from opsdk.api.core import v1 as core_v1
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.meta import Condition, ObjectMeta
-from opsdk.api.model import Model
-from opsdk.api.object import TypedObject
-from opsdk.api.quantity import Quantity
-from opsdk.api.time import Time
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import Condition, ObjectMeta
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.time import Time
 
 
 class NetworkDeviceData(Model, kw_only=True):

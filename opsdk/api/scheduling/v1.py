@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from opsdk.api.gvk import GroupVersionKind
-from opsdk.api.object import TypedObject
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.object import TypedObject
 
 
 class PriorityClass(TypedObject, dict=True, kw_only=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -25,7 +25,7 @@ class NamespaceLifecycle:
             return
         namespace = self._find(review.namespace)
         if namespace is None:
-            raise problems.not_found(self._info, review.namespace)
+            raise api_errors.not_found(self._info, review.namespace)
         if (namespace.get("status") or {}).get("phase") != "Terminating":
             return
         text = f"unable to create new content in namespace {review.namespace} because it is being terminated"
@@ -34,7 +34,7 @@ class NamespaceLifecycle:
             message=f"namespace {review.namespace} is being terminated",
             field="metadata.namespace",
         )
-        raise problems.forbidden(info, review.name, text, causes=(cause,))
+        raise api_errors.forbidden(info, review.name, text, causes=(cause,))
 
     async def validate(self, review: Review) -> None:
         """Everything was said before."""

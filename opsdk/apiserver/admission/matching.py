@@ -8,10 +8,10 @@ from typing import Self
 
 import msgspec
 
-from opsdk.api.gvk import GroupVersionResource
-from opsdk.api.meta import LabelSelector
-from opsdk.api.selectors import Selector
-from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.apimachinery.meta import LabelSelector
+from opsdk.apimachinery.selectors import Selector
+from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.storage.ports import Tree
 
 _GROUP = "admissionregistration.k8s.io"

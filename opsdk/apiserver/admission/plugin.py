@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.admission.attributes import Review
 
 
 class Plugin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsdk.apiserver.aggregator.services import Remote, Verdict
+from opsdk.apiserver.aggregator.api_services import Remote, Verdict
 from opsdk.apiserver.storage.ports import Tree
 
 SLICE_OF = "kubernetes.io/service-name"

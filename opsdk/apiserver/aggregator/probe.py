@@ -7,15 +7,15 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from opsdk.apiserver.aggregator.api_services import PASSED, Remote, Verdict
 from opsdk.apiserver.aggregator.proxy import Proxy, UnreachableError, user_headers
-from opsdk.apiserver.aggregator.services import PASSED, Remote, Verdict
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.discovery import Elsewhere
-from opsdk.apiserver.endpoints.openapi_merge import below
-from opsdk.apiserver.outgoing.client import CallError
-from opsdk.apiserver.outgoing.lines import Place
-from opsdk.apiserver.outgoing.target import TargetError
+from opsdk.apiserver.endpoints.openapi.merge import below
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.webhook_client.client import CallError
+from opsdk.apiserver.webhook_client.connection_pools import Place
+from opsdk.apiserver.webhook_client.endpoint import TargetError
 from opsdk.errors import OpsdkError
 
 TIMEOUT: Final = 5.0

@@ -8,19 +8,19 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from opsdk.apiserver.aggregator.services import Remote
+from opsdk.apiserver.aggregator.api_services import Remote
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.outgoing.client import CallError, Resolve
-from opsdk.apiserver.outgoing.inside import TwoWay
-from opsdk.apiserver.outgoing.lines import Lines, Place
-from opsdk.apiserver.outgoing.target import TargetError
-from opsdk.apiserver.outgoing.words import failure
+from opsdk.apiserver.webhook_client.client import CallError, Resolve
+from opsdk.apiserver.webhook_client.connection_pools import Lines, Place
+from opsdk.apiserver.webhook_client.endpoint import TargetError
+from opsdk.apiserver.webhook_client.go_errors import failure
+from opsdk.apiserver.webhook_client.in_process_upgrade import TwoWay
 from opsdk.errors import OpsdkError
-from opsdk.web.request import Request
-from opsdk.web.response import CutConnection, Response, StreamResponse, UpgradeResponse, text_response
-from opsdk.web.tunnel import Tunnel
-from opsdk.wire.connection import Exchange
+from opsdk.http.client.request import Exchange
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import CutConnection, Response, StreamResponse, UpgradeResponse, text_response
+from opsdk.http.server.upgrade import Tunnel
 
 MAX_BODY = 32 << 20
 """Bytes of a request that are passed on; servers of objects take three million."""

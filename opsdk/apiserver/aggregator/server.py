@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.apiserver.aggregator.api_services import Remote, Verdict, judged, remote_of
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network, obstacle
-from opsdk.apiserver.aggregator.keeper import Keeper
+from opsdk.apiserver.aggregator.available_condition_controller import Keeper
+from opsdk.apiserver.aggregator.group_priorities import Ranks
 from opsdk.apiserver.aggregator.probe import Probe, stale
 from opsdk.apiserver.aggregator.proxy import Proxy
-from opsdk.apiserver.aggregator.ranks import Ranks
-from opsdk.apiserver.aggregator.services import Remote, Verdict, judged, remote_of
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import Elsewhere, ServedGroup, ServedVersion
-from opsdk.apiserver.fieldmanager.manager import FieldManager
-from opsdk.apiserver.outgoing.client import Resolve
-from opsdk.apiserver.outgoing.lines import Lines
+from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
 from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Kind, Remove, Tree
-from opsdk.apiserver.tree_copy import copy_tree
-from opsdk.web.response import Response
+from opsdk.apiserver.webhook_client.client import Resolve
+from opsdk.apiserver.webhook_client.connection_pools import Lines
+from opsdk.http.server.response import Response
 
 _LOG = logging.getLogger("opsdk.apiserver")
 _OPENAPI = "/openapi/v3"

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 from opsdk.errors import ConfigError, UnauthorizedError
-from opsdk.web.request import Request
+from opsdk.http.server.request import Request
 
 _NOT_KNOWN = "invalid bearer token"
 

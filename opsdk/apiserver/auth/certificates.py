@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
-from opsdk.web.request import Request
+from opsdk.http.server.request import Request
 
 _UID = "1.3.6.1.4.1.57683.2"
 """The part of a subject that holds a user's uid."""

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from opsdk.apiserver.auth.certificates import signed_by, user_of_certificate
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
-from opsdk.web.request import Request
+from opsdk.http.server.request import Request
 
 EXTRA = "x-remote-extra-"
 NAME = "front-proxy-client"

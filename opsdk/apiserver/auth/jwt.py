@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opsdk.apiserver.auth.keys import RSA, PrivateKey, PublicKey, encode_part, read_private, read_public
+from opsdk.apiserver.auth.signing_keys import RSA, PrivateKey, PublicKey, encode_part, read_private, read_public
 from opsdk.errors import UnauthorizedError
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from opsdk.apiserver.auth.authorization import Attributes, Decision, Rules
-from opsdk.apiserver.auth.policy import Policy, joined
 from opsdk.apiserver.auth.rbac import Binding, Rule
+from opsdk.apiserver.auth.rule_resolver import Policy, joined
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.storage.ports import Change, Kind, Storage
 

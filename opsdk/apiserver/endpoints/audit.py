@@ -11,7 +11,7 @@ from typing import Any
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_info import RequestInfo
-from opsdk.web.response import Response
+from opsdk.http.server.response import Response
 
 Tree = dict[str, Any]
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.documents import (
+from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
+from opsdk.apiserver.resources import Installed, ResourceInfo
+from opsdk.apiserver.serializer.documents import (
     NumberProblemError,
     Parsed,
     SyntaxProblemError,
@@ -16,9 +18,7 @@ from opsdk.apiserver.endpoints.documents import (
     parse_json,
     parse_yaml,
 )
-from opsdk.apiserver.endpoints.negotiate import JSON, PROTOBUF, YAML
-from opsdk.apiserver.raw import keep_text
-from opsdk.apiserver.resources import Installed, ResourceInfo
+from opsdk.apiserver.serializer.raw import keep_text
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
 
@@ -72,13 +72,15 @@ def _shown(raw: bytes) -> str:
 
 def unrecognized(kind: str, why: str, raw: bytes) -> ApiError:
     """The answer to bytes that are no object."""
-    return problems.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({_shown(raw)})")
+    return api_errors.bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({_shown(raw)})"
+    )
 
 
 def cannot_handle(info: ResourceInfo, why: str) -> ApiError:
     """The answer to what is not of the kind that it says it is."""
     version = info.kind_api_version.rpartition("/")[2]
-    return problems.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
+    return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
 
 
 async def read_tree(call: Call, served: Installed) -> Parsed:
@@ -120,13 +122,13 @@ def _no_type(value: object, wanted: str) -> str:
 def type_named(tree: object) -> tuple[str, str]:
     """The apiVersion and the kind that a document says it has; a plain 400 where it cannot be read."""
     if not isinstance(tree, dict):
-        raise problems.bad_request(_no_type(tree, f"Go value of type {_TYPE_META}"))
+        raise api_errors.bad_request(_no_type(tree, f"Go value of type {_TYPE_META}"))
     for key in ("apiVersion", "kind"):
         if tree.get(key) is not None and not isinstance(tree[key], str):
-            raise problems.bad_request(_no_type(tree[key], f"Go struct field .{key} of type string"))
+            raise api_errors.bad_request(_no_type(tree[key], f"Go struct field .{key} of type string"))
     version = tree.get("apiVersion") or ""
     if version.count("/") > 1:
-        raise problems.bad_request(f"unexpected GroupVersion string: {version}")
+        raise api_errors.bad_request(f"unexpected GroupVersion string: {version}")
     return version, tree.get("kind") or ""
 
 
@@ -147,7 +149,7 @@ def check_kind(served: Installed, parsed: Parsed) -> None:
         raise unrecognized(info.kind, f"Object 'Kind' is missing in '{shown}'", parsed.raw)
     if found != wanted:
         found = found.strip("/") and found
-        raise problems.bad_request(
+        raise api_errors.bad_request(
             f"the API version in the data ({found}) does not match the expected API version ({wanted})"
         )
     # The kind of custom objects is their schema's to check.
@@ -165,7 +167,7 @@ def _refuse_type(served: Installed, found: str, kind: str) -> None:
     if known:
         why = f"converting ({known}) to ({group.partition('.')[0] or 'core'}.{info.kind}): unknown conversion"
     version = found.rpartition("/")[2]
-    raise problems.bad_request(f'{kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
+    raise api_errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
 
 
 def unregistered(served: Installed, version: str, kind: str) -> str:
@@ -182,7 +184,7 @@ def decode(call: Call, served: Installed, parsed: Parsed, *, validation: str) ->
         decoded = served.model.decode(parsed.tree)
     except DecodeError as error:
         if served.custom and info.kind == "Scale":
-            raise problems.bad_request(_NO_SCALE) from None
+            raise api_errors.bad_request(_NO_SCALE) from None
         raise cannot_handle(info, str(error)) from None
     complaints = parsed.strict if validation == "Strict" else parsed.complaints
     report(call, info, [*complaints, *decoded.problems], validation)

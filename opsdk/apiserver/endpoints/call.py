@@ -11,8 +11,8 @@ from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Tree
-from opsdk.web.request import Request
-from opsdk.web.response import Response
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response
 
 
 @dataclass(slots=True, kw_only=True)

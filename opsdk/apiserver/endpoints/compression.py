@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.web.response import Response, StreamResponse
+from opsdk.http.server.response import Response, StreamResponse
 
 THRESHOLD = 128 * 1024
 """Bytes that a body must have more than: below, the time is better spent otherwise."""

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from opsdk.apiserver.endpoints.negotiate import JSON, Accepted, clauses
+from opsdk.apiserver.endpoints.negotiation import JSON, Accepted, clauses
 from opsdk.apiserver.resources import Installed, group_version
 from opsdk.apiserver.storage.ports import Tree
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.web.response import Response
+from opsdk.http.server.response import Response
 
 
 def cached(call: Call, raw: bytes, media: str) -> Response:

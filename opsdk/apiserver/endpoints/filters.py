@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authentication import UnionAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
-from opsdk.apiserver.endpoints.access import check
+from opsdk.apiserver.endpoints.authorization import check
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.apiserver.endpoints.render import negotiated_error
+from opsdk.apiserver.endpoints.handlers.list import ExpiredListError
+from opsdk.apiserver.endpoints.response import negotiated_error
 from opsdk.apiserver.endpoints.status import error_response, status_of
-from opsdk.apiserver.endpoints.verb_list import ExpiredListError
 from opsdk.apiserver.endpoints.warnings import warning_headers
 from opsdk.errors import ApiError, UnauthorizedError
-from opsdk.web.response import Response
+from opsdk.http.server.response import Response
 
 _LOG = logging.getLogger("opsdk.apiserver")
 _WARNING_LIMIT = 256
@@ -83,7 +83,7 @@ async def recover(call: Call, handler: Handler) -> Response:
         return negotiated_error(call, error)
     except Exception as error:  # noqa: BLE001 - the last resort: no request may take the server down
         _LOG.exception("%s %s failed", call.info.method, call.info.path)
-        return error_response(problems.internal(f"{type(error).__name__}: {error}"))
+        return error_response(api_errors.internal(f"{type(error).__name__}: {error}"))
 
 
 async def headers(call: Call, handler: Handler) -> Response:

@@ -15,15 +15,15 @@ from urllib.parse import unquote
 
 from cachetools import LRUCache
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT
 from opsdk.apiserver.auth.service_accounts import account_groups, split_username
 from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
-from opsdk.apiserver.endpoints.access import attributes_of, denied
+from opsdk.apiserver.endpoints.authorization import attributes_of, denied
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.web.request import Request
-from opsdk.web.response import Response
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response
 
 _HEADER = "impersonate-"
 _EXTRA = "impersonate-extra-"
@@ -53,7 +53,7 @@ def wanted_user(request: Request) -> User | None:
         return wanted
     if wanted == User(name=""):
         return None
-    raise problems.bad_request(f"requested {_shown(wanted)} without impersonating a user name")
+    raise api_errors.bad_request(f"requested {_shown(wanted)} without impersonating a user name")
 
 
 def _shown(user: User) -> str:

@@ -8,16 +8,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from opsdk.api.selectors import FieldRequirement, FieldSelector
-from opsdk.apiserver import problems
-from opsdk.apiserver.endpoints.documents import json_kind
-from opsdk.apiserver.endpoints.json_syntax import first_fault
+from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
-from opsdk.apiserver.registry.ports import Selection
+from opsdk.apiserver.registry.rest import Selection
+from opsdk.apiserver.serializer.documents import json_kind
+from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
-from opsdk.web.request import Query
+from opsdk.http.server.request import Query
 
 _DIGITS = 1000
 """Nobody writes longer numbers, and reading them takes long."""
@@ -29,20 +29,20 @@ def number(query: Query, key: str) -> int | None:
         return None
     text = query.get(key)
     if not re.fullmatch(r"[-+]?[0-9]+", text):
-        raise problems.bad_request(f"strconv.ParseInt: parsing {problems.quoted(text)}: invalid syntax")
+        raise api_errors.bad_request(f"strconv.ParseInt: parsing {api_errors.quoted(text)}: invalid syntax")
     if len(text) > _DIGITS or not -(2**63) <= int(text) < 2**63:
-        raise problems.bad_request(f"strconv.ParseInt: parsing {problems.quoted(text)}: value out of range")
+        raise api_errors.bad_request(f"strconv.ParseInt: parsing {api_errors.quoted(text)}: value out of range")
     return int(text)
 
 
 def resource_version(text: str) -> int:
     """A revision; what is no number is the server's plain error."""
-    shown = problems.quoted(text)
+    shown = api_errors.quoted(text)
     why = "" if re.fullmatch(r"[0-9]+", text) else "invalid syntax"
     if not why and (len(text) > _DIGITS or int(text) >= 2**64):
         why = "value out of range"
     if why:
-        raise problems.plain(f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {why}")
+        raise api_errors.plain(f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {why}")
     return int(text)
 
 
@@ -82,12 +82,12 @@ def _of_one(fields: FieldSelector, name: str) -> FieldSelector:
     """What selects the object that the path names; who selects anything must select that one too."""
     wanted = FieldRequirement("metadata.name", name)
     if fields.requirements and wanted not in fields.requirements:
-        raise problems.bad_request("fieldSelector metadata.name doesn't match requested name")
+        raise api_errors.bad_request("fieldSelector metadata.name doesn't match requested name")
     return fields if fields.requirements else FieldSelector((wanted,))
 
 
 def _forbidden(field: str, why: str) -> Cause:
-    return problems.not_allowed(field, why)
+    return api_errors.not_allowed(field, why)
 
 
 def check_list(options: ListOptions) -> None:
@@ -106,7 +106,7 @@ def check_list(options: ListOptions) -> None:
                 _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
             )
         if match not in ("Exact", "NotOlderThan"):
-            found.append(problems.unsupported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
+            found.append(api_errors.unsupported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
         if match == "Exact" and options.version == "0":
             found.append(
                 _forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
@@ -114,7 +114,7 @@ def check_list(options: ListOptions) -> None:
     if options.initial_events is not None:
         found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if found:
-        raise problems.invalid_options("ListOptions", tuple(found))
+        raise api_errors.invalid_options("ListOptions", tuple(found))
 
 
 def check_watch(options: ListOptions) -> None:
@@ -130,9 +130,9 @@ def check_watch(options: ListOptions) -> None:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         found.append(_forbidden(field, text))
     if options.match and options.match != "NotOlderThan":
-        found.append(problems.unsupported(field, options.match, ["NotOlderThan"]))
+        found.append(api_errors.unsupported(field, options.match, ["NotOlderThan"]))
     if found:
-        raise problems.invalid_options("ListOptions", tuple(found))
+        raise api_errors.invalid_options("ListOptions", tuple(found))
 
 
 # ------------------------------------------------------------------ continue tokens
@@ -195,7 +195,7 @@ def _members(found: object) -> Tree:
 
 
 def _bad_token(why: str) -> ApiError:
-    return problems.bad_request(f"invalid continue token: continue key is not valid: {why}")
+    return api_errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 # ------------------------------------------------------------------ options of writes
@@ -218,17 +218,17 @@ def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> Wr
     found.extend(dry_run_problems(dry_runs))
     manager = query.get("fieldManager")
     if len(manager) > 128:
-        found.append(problems.too_long("fieldManager", 128))
+        found.append(api_errors.too_long("fieldManager", 128))
     for index, char in enumerate(manager):
         if not char.isprintable():
             text = f"invalid character U+{ord(char):04X} (at position {index})"
-            found.append(problems.invalid_value("fieldManager", manager, text))
+            found.append(api_errors.invalid_value("fieldManager", manager, text))
             break
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        found.append(problems.unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+        found.append(api_errors.unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if found:
-        raise problems.invalid_options(kind, tuple(found))
+        raise api_errors.invalid_options(kind, tuple(found))
     force = query.get("force")
     return WriteOptions(
         dry_run=bool(dry_runs),
@@ -251,4 +251,4 @@ def _options_tree(query: Query, kind: str) -> Tree:
 
 def dry_run_problems(values: list[str]) -> list[Cause]:
     """What is wrong with the values of ``dryRun``."""
-    return [problems.unsupported("dryRun", values, ["All"])] if any(value != "All" for value in values) else []
+    return [api_errors.unsupported("dryRun", values, ["All"])] if any(value != "All" for value in values) else []

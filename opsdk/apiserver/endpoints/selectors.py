@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from opsdk.api.selectors import FieldRequirement, FieldSelector, Operator, Requirement, Selector
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Operator, Requirement, Selector
+from opsdk.apiserver import api_errors
 from opsdk.errors import ApiError
 
 _TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
@@ -24,7 +24,7 @@ _PREFIX = "unable to parse requirement: "
 
 
 def _bad(text: str) -> ApiError:
-    return problems.bad_request(text)
+    return api_errors.bad_request(text)
 
 
 def parse_labels(text: str) -> Selector:
@@ -116,9 +116,9 @@ class _LabelParser:
 
 
 def _check_key(key: str) -> None:
-    wrong = names.qualified_name(key)
+    wrong = validation.qualified_name(key)
     if wrong:
-        raise _bad(f"{_PREFIX}<nil>: Invalid value: {problems.quoted(key)}: {'; '.join(wrong)}")
+        raise _bad(f"{_PREFIX}<nil>: Invalid value: {api_errors.quoted(key)}: {'; '.join(wrong)}")
 
 
 def _check_values(key: str, operator: Operator, values: tuple[str, ...]) -> None:
@@ -127,10 +127,10 @@ def _check_values(key: str, operator: Operator, values: tuple[str, ...]) -> None
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
         found += [(f"values[{i}]", value, why) for i, value in enumerate(values) if not _is_int64(value)]
     for index, value in enumerate(values):
-        wrong = names.label_value(value)
+        wrong = validation.label_value(value)
         if wrong:
             found.append((f"values[{index}][{key}]", value, "; ".join(wrong)))
-    told = [f"{at}: Invalid value: {problems.quoted(value)}: {why}" for at, value, why in found]
+    told = [f"{at}: Invalid value: {api_errors.quoted(value)}: {why}" for at, value, why in found]
     if told:
         raise _bad(f"{_PREFIX}{told[0] if len(told) == 1 else '[' + ', '.join(told) + ']'}")
 

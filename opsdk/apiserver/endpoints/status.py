@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.problems import EMPTY, NONE
+from opsdk.apiserver.api_errors import EMPTY, NONE
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, Details
-from opsdk.web.response import Response, json_response
+from opsdk.http.server.response import Response, json_response
 
 
 def status_of(error: ApiError) -> Tree:

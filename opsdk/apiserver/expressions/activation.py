@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 from opsdk.apiserver.expressions.admission import admission_environment, compile_typed
-from opsdk.apiserver.expressions.asking import Asking
-from opsdk.apiserver.expressions.kubernetes import PER_CALL_LIMIT
+from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT
 from opsdk.cel.environment import Environment, Program
 from opsdk.cel.types import DYN, Kind, Type, list_of, map_of, object_of
 from opsdk.cel.values import ObjectView, Optional

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK
-from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
+from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, construct
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.cel.environment import Environment, Program

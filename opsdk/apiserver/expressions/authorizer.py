@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
+from opsdk.apimachinery import validation
 from opsdk.apiserver.auth.authorization import Attributes, Decision
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.registry import names
 from opsdk.cel.declarations import CallEstimate, Library, Operand, Overload, Range, Sizes, exactly, method
 from opsdk.cel.library.costs import estimate_unit, unit
 from opsdk.cel.types import BOOL, STRING, Type, opaque
@@ -96,10 +96,10 @@ class DecisionValue(Opaque):
 
 
 def _service_account(authorizer: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
-    for text, check in ((name, names.dns_subdomain), (namespace, names.dns_label)):
+    for text, check in ((name, validation.dns_subdomain), (namespace, validation.dns_label)):
         faults = check(text)
         if faults:
-            what = "name" if check is names.dns_subdomain else "namespace"
+            what = "name" if check is validation.dns_subdomain else "namespace"
             raise CelEvaluationError(f"Invalid service account {what}: {', '.join(faults)}")
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     user = User(name=f"system:serviceaccount:{namespace}:{name}", groups=groups)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from opsdk.apiserver.registry import names
-from opsdk.apiserver.structural.formats import FORMATS
+from opsdk.apimachinery import validation
+from opsdk.apiserver.strfmt import FORMATS
 from opsdk.cel.declarations import CallEstimate, Library, Operand, Sizes, function, method
 from opsdk.cel.library.costs import estimate_unit, regex_cost, unit
 from opsdk.cel.types import STRING, Type, list_of, opaque, optional_of
@@ -44,14 +44,14 @@ def _masked(check: Callable[..., Sequence[str]]) -> Callable[[str], Sequence[str
 
 
 _NAMED: Final = {
-    "dns1123Label": FormatValue("DNS1123Label", names.dns_label, 30),
-    "dns1123Subdomain": FormatValue("DNS1123Subdomain", names.dns_subdomain, 60),
-    "dns1035Label": FormatValue("DNS1035Label", names.dns_1035_label, 30),
-    "qualifiedName": FormatValue("QualifiedName", names.qualified_name, 60),
-    "dns1123LabelPrefix": FormatValue("DNS1123LabelPrefix", _masked(names.dns_label), 30),
-    "dns1123SubdomainPrefix": FormatValue("DNS1123SubdomainPrefix", _masked(names.dns_subdomain), 60),
-    "dns1035LabelPrefix": FormatValue("DNS1035LabelPrefix", _masked(names.dns_1035_label), 30),
-    "labelValue": FormatValue("LabelValue", names.label_value, 40),
+    "dns1123Label": FormatValue("DNS1123Label", validation.dns_label, 30),
+    "dns1123Subdomain": FormatValue("DNS1123Subdomain", validation.dns_subdomain, 60),
+    "dns1035Label": FormatValue("DNS1035Label", validation.dns_1035_label, 30),
+    "qualifiedName": FormatValue("QualifiedName", validation.qualified_name, 60),
+    "dns1123LabelPrefix": FormatValue("DNS1123LabelPrefix", _masked(validation.dns_label), 30),
+    "dns1123SubdomainPrefix": FormatValue("DNS1123SubdomainPrefix", _masked(validation.dns_subdomain), 60),
+    "dns1035LabelPrefix": FormatValue("DNS1035LabelPrefix", _masked(validation.dns_1035_label), 30),
+    "labelValue": FormatValue("LabelValue", validation.label_value, 40),
     "uri": FormatValue("URI", _by_schema_format("uri", "URI"), 1000),
     "uuid": FormatValue("UUID", _by_schema_format("uuid", "UUID"), 36),
     "byte": FormatValue("Byte", _by_schema_format("byte", "base64"), 1000),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from opsdk.apiserver.fieldmanager.managed import UPDATE, ManagerKey
+from opsdk.apiserver.fieldmanager.managed_fields import UPDATE, ManagerKey
 from opsdk.errors import Cause, ConflictError, Details
-from opsdk.tree.fieldset import FieldSet, Path, format_path
-from opsdk.tree.go_text import go_quote
+from opsdk.structured_merge.fieldpath import FieldSet, Path, format_path
+from opsdk.structured_merge.go_format import go_quote
 
 
 @dataclass(frozen=True, slots=True)

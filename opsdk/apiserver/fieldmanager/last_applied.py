@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from opsdk.tree.fieldset import EMPTY, FieldSet
-from opsdk.tree.paths import get_path
-from opsdk.tree.shape import Shape
-from opsdk.tree.typed import compare, fields_of
+from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
+from opsdk.structured_merge.paths import get_path
+from opsdk.structured_merge.schema import Shape
+from opsdk.structured_merge.typed import compare, fields_of
 
 MANAGER = "kubectl"
 """The only manager for which this is done."""

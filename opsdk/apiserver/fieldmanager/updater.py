@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsdk.apiserver.fieldmanager.conflicts import conflict_error, conflicts_of
-from opsdk.apiserver.fieldmanager.managed import Managed, ManagerKey, Owner
-from opsdk.apiserver.fieldmanager.versions import Versions
-from opsdk.tree.equal import deep_equal
-from opsdk.tree.fieldset import EMPTY, FieldSet
-from opsdk.tree.typed import Comparison, compare, fields_of, merge, remove_items, with_named_fields
+from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagerKey, Owner
+from opsdk.apiserver.fieldmanager.version_converter import Versions
+from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
+from opsdk.structured_merge.typed import Comparison, compare, fields_of, merge, remove_items, with_named_fields
 
 Object = Mapping[str, Any]
 

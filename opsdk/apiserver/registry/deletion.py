@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import DeleteOptions
+from opsdk.apiserver.registry.rest import DeleteOptions
 from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Remove, Tree
-from opsdk.apiserver.tree_copy import copy_tree
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
@@ -43,14 +43,14 @@ def validate_embedded(meta: Tree) -> list[Cause]:
     """What is wrong with the metadata of an object inside of another, whose name may be anything in a path."""
     found: list[Cause] = []
     for key in ("generateName", "name"):
-        wrong = names.path_segment(meta.get(key) or "", prefix=key != "name")
-        found += [problems.invalid_value(f"metadata.{key}", meta[key], text) for text in wrong]
+        wrong = validation.path_segment(meta.get(key) or "", prefix=key != "name")
+        found += [api_errors.invalid_value(f"metadata.{key}", meta[key], text) for text in wrong]
     if meta.get("namespace"):
-        wrong = names.dns_label(meta["namespace"])
-        found += [problems.invalid_value("metadata.namespace", meta["namespace"], text) for text in wrong]
+        wrong = validation.dns_label(meta["namespace"])
+        found += [api_errors.invalid_value("metadata.namespace", meta["namespace"], text) for text in wrong]
     if meta.get("generation", 0) < 0:
         text = "must be greater than or equal to 0"
-        found.append(problems.invalid_value("metadata.generation", meta["generation"], text))
+        found.append(api_errors.invalid_value("metadata.generation", meta["generation"], text))
     return [*found, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or []), *_managers(meta)]
 
 
@@ -58,9 +58,9 @@ def _managers(meta: Tree) -> Iterator[Cause]:
     for index, entry in enumerate(meta.get("managedFields") or []):
         field = f"metadata.managedFields[{index}]"
         if (found := entry.get("operation") or "") not in ("Apply", "Update"):
-            yield problems.invalid_value(f"{field}.operation", found, "must be `Apply` or `Update`")
+            yield api_errors.invalid_value(f"{field}.operation", found, "must be `Apply` or `Update`")
         if (found := entry.get("fieldsType") or "FieldsV1") != "FieldsV1":
-            yield problems.invalid_value(f"{field}.fieldsType", found, "must be `FieldsV1`")
+            yield api_errors.invalid_value(f"{field}.fieldsType", found, "must be `FieldsV1`")
 
 
 def _validate_shared(meta: Tree) -> list[Cause]:
@@ -75,14 +75,14 @@ def _validate_names(strategy: Strategy, meta: Tree, namespace: str) -> Iterator[
     prefix, name = meta.get("generateName", ""), meta.get("name", "")
     if prefix:
         for text in strategy.name_rule(prefix, prefix=True):
-            yield problems.invalid_value("metadata.generateName", prefix, text)
+            yield api_errors.invalid_value("metadata.generateName", prefix, text)
     if not name:
-        yield problems.required("metadata.name", "name or generateName is required")
+        yield api_errors.required("metadata.name", "name or generateName is required")
     else:
         for text in strategy.name_rule(name):
-            yield problems.invalid_value("metadata.name", name, text)
+            yield api_errors.invalid_value("metadata.name", name, text)
     if strategy.namespaced and not namespace:
-        yield problems.required("metadata.namespace")
+        yield api_errors.required("metadata.namespace")
 
 
 def labels(found: Mapping[str, str], field: str) -> list[Cause]:
@@ -92,10 +92,10 @@ def labels(found: Mapping[str, str], field: str) -> list[Cause]:
 
 def _labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
     for key, value in sorted(found.items()):
-        for text in names.qualified_name(key):
-            yield problems.invalid_value(field, key, text)
-        for text in names.label_value(value):
-            yield problems.invalid_value(field, value, text)
+        for text in validation.qualified_name(key):
+            yield api_errors.invalid_value(field, key, text)
+        for text in validation.label_value(value):
+            yield api_errors.invalid_value(field, value, text)
 
 
 def annotation_problems(found: Mapping[str, str]) -> list[Cause]:
@@ -106,10 +106,10 @@ def annotation_problems(found: Mapping[str, str]) -> list[Cause]:
 def annotation_causes(found: Mapping[str, str], field: str) -> Iterator[Cause]:
     """What is wrong with annotations that stand under `field`."""
     for key in sorted(found):
-        for text in names.qualified_name(key.lower()):
-            yield problems.invalid_value(field, key, text)
+        for text in validation.qualified_name(key.lower()):
+            yield api_errors.invalid_value(field, key, text)
     if sum(len(k.encode()) + len(v.encode()) for k, v in found.items()) > _ANNOTATIONS_LIMIT:
-        yield problems.too_long(field, _ANNOTATIONS_LIMIT)
+        yield api_errors.too_long(field, _ANNOTATIONS_LIMIT)
 
 
 def _owners(owners: list[Tree]) -> Iterator[Cause]:
@@ -118,17 +118,17 @@ def _owners(owners: list[Tree]) -> Iterator[Cause]:
         field = "metadata.ownerReferences"
         version = owner.get("apiVersion") or ""
         if version.count("/") > 1 or not version.rpartition("/")[2]:
-            yield problems.invalid_value(f"{field}.apiVersion", version, "version must not be empty")
+            yield api_errors.invalid_value(f"{field}.apiVersion", version, "version must not be empty")
         for key in ("kind", "name", "uid"):
             if not owner.get(key):
-                yield problems.invalid_value(f"{field}.{key}", "", "must not be empty")
+                yield api_errors.invalid_value(f"{field}.{key}", "", "must not be empty")
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
-            yield problems.invalid_value(field, owner, "/v1, Kind=Event is disallowed from being an owner")
+            yield api_errors.invalid_value(field, owner, "/v1, Kind=Event is disallowed from being an owner")
         if owner.get("controller"):
             controllers.append(owner)
     if len(controllers) > 1:
         first, second = (f"{o.get('kind', '')}/{o.get('name', '')}" for o in controllers[:2])
-        yield problems.invalid_value(
+        yield api_errors.invalid_value(
             "metadata.ownerReferences",
             owners,
             f'Only one reference can have Controller set to true. Found "true" in references for {first} and {second}',
@@ -137,16 +137,16 @@ def _owners(owners: list[Tree]) -> Iterator[Cause]:
 
 def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
     for name in finalizers:
-        for text in names.qualified_name(name):
-            yield problems.invalid_value("metadata.finalizers", name, text)
+        for text in validation.qualified_name(name):
+            yield api_errors.invalid_value("metadata.finalizers", name, text)
 
 
 def _known_finalizers(finalizers: list[str]) -> Iterator[Cause]:
     for index, name in enumerate(finalizers):
-        if "/" not in name and name not in _STANDARD_FINALIZERS and not names.qualified_name(name):
+        if "/" not in name and name not in _STANDARD_FINALIZERS and not validation.qualified_name(name):
             field = f"metadata.finalizers[{index}]"
             text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield problems.invalid_value(field, name, text)
+            yield api_errors.invalid_value(field, name, text)
 
 
 def restore(meta: Tree, old: Tree) -> None:
@@ -168,19 +168,19 @@ def validate_update(strategy: Strategy, meta: Tree, old: Tree) -> list[Cause]:
     The server checks metadata once for all kinds and once or twice for each kind, and tells of all.
     """
     found = [
-        problems.invalid_value(f"metadata.{key}", meta.get(key), "field is immutable")
+        api_errors.invalid_value(f"metadata.{key}", meta.get(key), "field is immutable")
         for key in ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
         if meta.get(key) != old.get(key)
     ]
     if old.get("deletionTimestamp"):
         new = [f for f in meta.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
         if new:
-            listed = ", ".join(problems.quoted(f) for f in new)
+            listed = ", ".join(api_errors.quoted(f) for f in new)
             text = (
                 "no new finalizers can be added if the object is being deleted, found new finalizers"
                 f" []string{{{listed}}}"
             )
-            found.append(problems.not_allowed("metadata.finalizers", text))
+            found.append(api_errors.not_allowed("metadata.finalizers", text))
     if strategy.core_metadata:
         return [*found, *_validate_common(strategy, meta) * 2] * 2
     return [*found, *_validate_shared(meta)] * 2 + _validate_common(strategy, meta)

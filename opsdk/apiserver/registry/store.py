@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import deletion, metadata, names
-from opsdk.apiserver.registry.codec import Codec, DecodingWatch, recall
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry import deletion, metadata
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import (
+from opsdk.apiserver.registry.rest import (
     Deleted,
     DeleteOptions,
     Listed,
@@ -22,8 +22,10 @@ from opsdk.apiserver.registry.ports import (
     Validate,
     accept,
 )
+from opsdk.apiserver.registry.storage_codec import Codec, DecodingWatch, recall
 from opsdk.apiserver.registry.strategy import StatusStrategy, Strategy
 from opsdk.apiserver.resources import ResourceInfo, shown_prefix
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import (
     KeyExistsError,
     KeyNotFoundError,
@@ -35,7 +37,6 @@ from opsdk.apiserver.storage.ports import (
     Update,
     Watch,
 )
-from opsdk.apiserver.tree_copy import copy_tree
 from opsdk.errors import Cause, NotFoundError
 
 _NAME_TRIES = 8
@@ -85,8 +86,8 @@ class Store:
     def key(self, namespace: str, name: str) -> str:
         """Where an object is kept; a name that is no part of a path is a 400."""
         if "%" in name or "/" in name or name in (".", ".."):
-            why = ";".join(names.path_segment(name))
-            raise problems.bad_request(f"Name parameter invalid: {problems.quoted(name)}: {why}")
+            why = ";".join(validation.path_segment(name))
+            raise api_errors.bad_request(f"Name parameter invalid: {api_errors.quoted(name)}: {why}")
         return f"{self.prefix}{namespace}/{name}" if self.strategy.namespaced else f"{self.prefix}{name}"
 
     def key_prefix(self, namespace: str) -> str:
@@ -110,7 +111,7 @@ class Store:
         try:
             found = self.storage.get(self.key(context.namespace, name))
         except KeyNotFoundError:
-            raise problems.not_found(self.info, name) from None
+            raise api_errors.not_found(self.info, name) from None
         return await self._read(found)
 
     async def list(self, context: Context, query: ListQuery) -> Listed:
@@ -212,8 +213,8 @@ class Store:
 
     def _name_taken(self, context: Context, name: str, *, generated: bool) -> Exception:
         if generated:
-            return problems.generated_name_taken(self.info, name)
-        error = problems.already_exists(self.info, name)
+            return api_errors.generated_name_taken(self.info, name)
+        error = api_errors.already_exists(self.info, name)
         found = self.storage.get(self.key(context.namespace, name))
         if found["metadata"].get("deletionTimestamp"):
             error.message = f"object is being deleted: {error.message}"
@@ -258,13 +259,13 @@ class Store:
     def _refuse(self, obj: Tree, causes: Sequence[Cause]) -> None:
         if causes:
             name = obj["metadata"].get("name", "")
-            raise problems.invalid(self.info.kind, self.strategy.error_group(self.info.group), name, causes)
+            raise api_errors.invalid(self.info.kind, self.strategy.error_group(self.info.group), name, causes)
 
     async def _insert(self, context: Context, obj: Tree) -> Tree:
         meta = obj["metadata"]
         version = meta.get("resourceVersion") or "0"
         if version.isdecimal() and int(version):
-            raise problems.plain("resourceVersion should not be set on objects to be created")
+            raise api_errors.plain("resourceVersion should not be set on objects to be created")
         meta.pop("resourceVersion", None)
         key = self.key(context.namespace, meta["name"])
         self._check_free(key)
@@ -302,7 +303,7 @@ class Store:
             nonlocal created, before
             before, created = current, current is None
             if current is None and not (force_create or self.strategy.allow_create_on_update):
-                raise problems.not_found(self.info, name)
+                raise api_errors.not_found(self.info, name)
             if current is not None and uid:
                 self._check_uid(name, uid, current)
             shown = None if current is None else await self._recall(current)
@@ -346,7 +347,7 @@ class Store:
         meta = obj.setdefault("metadata", {})
         meta.setdefault("name", name)
         if meta.get("uid"):
-            raise problems.conflict(
+            raise api_errors.conflict(
                 self.info,
                 name,
                 f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
@@ -390,7 +391,7 @@ class Store:
                 f" ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid},"
                 f" UID in object meta: {old_meta.get('uid', '')}"
             )
-            raise problems.conflict(self.info, name, why)
+            raise api_errors.conflict(self.info, name, why)
 
     def _check_version(self, name: str, obj: Tree, current: Tree) -> None:
         meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
@@ -400,15 +401,15 @@ class Store:
                 raise self._version_missing(name)
             meta["resourceVersion"] = old_meta["resourceVersion"]
         elif not version.isdigit():
-            raise problems.plain(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+            raise api_errors.plain(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         elif version != old_meta["resourceVersion"]:
-            raise problems.modified(self.info, name)
+            raise api_errors.modified(self.info, name)
 
     def _version_missing(self, name: str) -> Exception:
         text = "Invalid value: 0: must be specified for an update"
         cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
         # The generic part of the server speaks of the resource where others speak of the kind.
-        return problems.invalid(self.info.resource, self.info.group, name, [cause])
+        return api_errors.invalid(self.info.resource, self.info.group, name, [cause])
 
     # -------------------------------------------------------------- deleting
     async def delete(self, context: Context, name: str, options: DeleteOptions, validate: Validate = accept) -> Deleted:
@@ -420,11 +421,11 @@ class Store:
             nonlocal gone, before
             before = current
             if current is None:
-                raise problems.not_found(self.info, name)
+                raise api_errors.not_found(self.info, name)
             try:
                 options.preconditions.check(current)
             except PreconditionError as error:
-                raise problems.precondition_failed(self.info, name, str(error)) from None
+                raise api_errors.precondition_failed(self.info, name, str(error)) from None
             shown = await self._read(current)
             self.strategy.check_delete(context, shown)
             await validate(shown, shown)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.registry import names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.ports import DeleteOptions
+from opsdk.apiserver.registry.rest import DeleteOptions
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
 
@@ -52,7 +52,7 @@ class Strategy:
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Why `name` (or the `prefix` of one) may not be used."""
-        return names.dns_subdomain(name, prefix=prefix)
+        return validation.dns_subdomain(name, prefix=prefix)
 
     def error_group(self, group: str) -> str:
         """The group that errors name."""
@@ -61,8 +61,8 @@ class Strategy:
     def unknown_field(self, key: str) -> ApiError:
         """The answer to a field selector that the kind does not know."""
         if self.selectable:
-            return problems.bad_request(f"field label not supported: {key}")
-        return problems.bad_request(
+            return api_errors.bad_request(f"field label not supported: {key}")
+        return api_errors.bad_request(
             f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from opsdk.apiserver.streams import spdy
 from opsdk.apiserver.streams.channels import Channel, Piece
 from opsdk.apiserver.streams.pipe import Pipe
-from opsdk.apiserver.streams.sessions import forward
+from opsdk.apiserver.streams.remote_command import forward
 from opsdk.errors import BadRequestError, ConnectionLostError
 
 _PATIENCE = 30.0

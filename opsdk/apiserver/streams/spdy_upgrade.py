@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from opsdk.apiserver.streams.pipe import Pipe
-from opsdk.apiserver.streams.sessions import command
+from opsdk.apiserver.streams.remote_command import command
 from opsdk.apiserver.streams.spdy_streams import Connection, Forwarding, SpdyLine, stream_types
-from opsdk.web.request import Request
-from opsdk.web.response import Response, UpgradeResponse, text_response
-from opsdk.web.tunnel import Tunnel
-from opsdk.web.websocket import WebSocket
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, UpgradeResponse, text_response
+from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.server.websocket import WebSocket
 
 PROTOCOL = "SPDY/3.1"
 VERSIONS = {

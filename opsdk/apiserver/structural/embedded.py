@@ -7,9 +7,10 @@ from dataclasses import replace
 from operator import is_
 from typing import Any, Final
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.endpoints.documents import json_kind
-from opsdk.apiserver.registry import metadata, names
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry import metadata
+from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.node import Node
 from opsdk.errors import Cause
@@ -66,10 +67,10 @@ def check_types(obj: Tree, place: str = "") -> Iterator[Cause]:
     at = f"{place}." if place else ""
     for key in ("apiVersion", "kind"):
         if obj.get(key) is not None and not isinstance(obj[key], str):
-            yield problems.invalid_value(f"{at}{key}", obj[key], "must be a string")
+            yield api_errors.invalid_value(f"{at}{key}", obj[key], "must be a string")
     meta = obj.get("metadata")
     if meta is not None and (why := _misfit(meta)):
-        yield problems.invalid_value(f"{at}metadata", meta, f"json: cannot unmarshal {why}")
+        yield api_errors.invalid_value(f"{at}metadata", meta, f"json: cannot unmarshal {why}")
 
 
 def _misfit(meta: Any) -> str:
@@ -93,7 +94,7 @@ def check_values(obj: Tree, place: str = "") -> Iterator[Cause]:
         if isinstance(obj.get(key), str):
             text = rule(obj[key]) if obj[key] else "must not be empty"
             if text:
-                yield problems.invalid_value(f"{at}{key}", obj[key], text)
+                yield api_errors.invalid_value(f"{at}{key}", obj[key], text)
     meta = obj.get("metadata")
     if isinstance(meta, dict):
         yield from (replace(cause, field=f"{at}{cause.field}") for cause in metadata.validate_embedded(meta))
@@ -104,5 +105,5 @@ def _version(text: str) -> str:
 
 
 def _kind(text: str) -> str:
-    wrong = names.dns_1035_label(text.lower())
+    wrong = validation.dns_1035_label(text.lower())
     return f"may have mixed case, but should otherwise match: {wrong[0]}" if wrong else ""

@@ -7,8 +7,8 @@ from typing import Any
 
 from opsdk.apiserver.field_errors import FieldError, duplicate, invalid
 from opsdk.apiserver.structural.node import Node
-from opsdk.tree.go_text import go_json
-from opsdk.tree.paths import FieldPath
+from opsdk.structured_merge.go_format import go_json
+from opsdk.structured_merge.paths import FieldPath
 
 
 def check_lists(value: Any, node: Node | None, path: FieldPath) -> Iterator[FieldError]:

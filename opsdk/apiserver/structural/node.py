@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from opsdk.apiserver.structural.formats import is_known
+from opsdk.apiserver.strfmt import is_known
 from opsdk.cel.regex import Pattern, compile_regex
 
 META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from opsdk.apiserver.field_errors import FieldError, invalid
-from opsdk.tree.go_text import go_scalar
+from opsdk.structured_merge.go_format import go_scalar
 
 _EXACT: Final = 2**53 - 1
 _CLOSE: Final = 1e-9

@@ -6,8 +6,8 @@ from operator import is_
 from typing import Any, Final
 
 from opsdk.apiserver.structural.node import META_FIELDS, Node
-from opsdk.tree.paths import FieldPath
-from opsdk.tree.shape import OBJECT_META_SCHEMA
+from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.schema import OBJECT_META_SCHEMA
 
 _METADATA: Final = Node(
     {

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
-from opsdk.apiserver.expressions.schemas import Declared
+from opsdk.apiserver.expressions.environment import kubernetes_environment
+from opsdk.apiserver.expressions.schema_types import Declared
 from opsdk.apiserver.field_errors import FieldErrorType
 from opsdk.cel.environment import Program
 from opsdk.cel.types import Kind, Type, optional_of
 from opsdk.errors import CelCompileError, UsageError
-from opsdk.tree.paths import FieldPath
+from opsdk.structured_merge.paths import FieldPath
 
 REASONS: Final = {
     "FieldValueDuplicate": FieldErrorType.DUPLICATE,

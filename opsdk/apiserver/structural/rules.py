@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from opsdk.apiserver.expressions.bound import Convert, converter, misfit
-from opsdk.apiserver.expressions.kubernetes import PER_CALL_LIMIT, RUNTIME_BUDGET
-from opsdk.apiserver.expressions.schemas import Declared, Schema, declare
+from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT, RUNTIME_BUDGET
+from opsdk.apiserver.expressions.schema_types import Declared, Schema, declare
+from opsdk.apiserver.expressions.schema_values import Convert, converter, misfit
 from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.rule import Rule
-from opsdk.apiserver.structural.rule_places import RULES, has_rules
+from opsdk.apiserver.structural.rule_locations import RULES, has_rules
 from opsdk.cel.environment import Outcome
 from opsdk.cel.values import Optional
 from opsdk.errors import CelBudgetError, CelEvaluationError
-from opsdk.tree.equal import deep_equal
-from opsdk.tree.paths import FieldPath
+from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.paths import FieldPath
 
 _LONGEST_MESSAGE: Final = 5 * 1024
 """How many bytes a message that an expression made may have."""

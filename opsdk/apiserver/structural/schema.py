@@ -12,11 +12,11 @@ from opsdk.apiserver.structural.embedded import Change, change_embedded, check_e
 from opsdk.apiserver.structural.list_types import check_lists
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.pruning import Pruner
-from opsdk.apiserver.structural.rule_places import has_rules
+from opsdk.apiserver.structural.rule_locations import has_rules
 from opsdk.apiserver.structural.validation import BLOCKING, Validator
 from opsdk.errors import Cause
-from opsdk.tree.paths import FieldPath
-from opsdk.tree.typed import ABSENT
+from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.typed import ABSENT
 
 if TYPE_CHECKING:
     from opsdk.apiserver.structural.rules import RuleTree

@@ -10,7 +10,7 @@ from opsdk.apiserver.registry.strategy import HasStatusRules
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.errors import Cause
-from opsdk.tree.equal import written_alike
+from opsdk.structured_merge.equality import written_alike
 
 
 class SchemaStrategy(HasStatusRules):

@@ -16,13 +16,13 @@ from opsdk.apiserver.field_errors import (
     too_many,
     type_invalid,
 )
-from opsdk.apiserver.structural.formats import FORMATS
+from opsdk.apiserver.strfmt import FORMATS
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
-from opsdk.tree.equal import deep_equal, written_alike
-from opsdk.tree.go_text import go_json, go_quote
-from opsdk.tree.typed import ABSENT
+from opsdk.structured_merge.equality import deep_equal, written_alike
+from opsdk.structured_merge.go_format import go_json, go_quote
+from opsdk.structured_merge.typed import ABSENT
 
 
 class Result:

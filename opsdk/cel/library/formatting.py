@@ -14,7 +14,7 @@ from opsdk.cel.library.conversions import to_string
 from opsdk.cel.types import Type
 from opsdk.cel.values import Duration, Listed, Mapped, Timestamp, UInt, type_of
 from opsdk.errors import CelEvaluationError
-from opsdk.tree.go_text import go_quote
+from opsdk.structured_merge.go_format import go_quote
 
 _MOST_DIGITS: Final = 100_000
 """How many digits a number may be asked to show."""

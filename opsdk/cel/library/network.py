@@ -26,7 +26,7 @@ from opsdk.cel.library.costs import estimate_unit, estimate_walk, unit, walk
 from opsdk.cel.types import BOOL, INT, STRING, Type, list_of, map_of, opaque
 from opsdk.cel.values import Opaque
 from opsdk.errors import CelEvaluationError
-from opsdk.tree.go_text import go_quote
+from opsdk.structured_merge.go_format import go_quote
 
 URL: Final = opaque("kubernetes.URL")
 IP: Final = opaque("net.IP")

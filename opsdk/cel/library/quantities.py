@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
-from opsdk.api.quantity import Quantity
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.cel.declarations import Library, Overload, function, method
 from opsdk.cel.library.costs import estimate_unit, unit, walk
 from opsdk.cel.types import BOOL, DOUBLE, INT, STRING, Type, opaque

@@ -16,14 +16,14 @@ _REF = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 # Schemas that opsdk has by hand: name -> (module, class). An empty module is a Python built-in.
 _BY_HAND = {
-    _META + "Time": ("opsdk.api.time", "Time"),
-    _META + "MicroTime": ("opsdk.api.time", "MicroTime"),
+    _META + "Time": ("opsdk.apimachinery.time", "Time"),
+    _META + "MicroTime": ("opsdk.apimachinery.time", "MicroTime"),
     _META + "FieldsV1": ("", "dict[str, Any]"),
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": ("opsdk.api.quantity", "Quantity"),
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": ("opsdk.api.quantity", "IntOrString"),
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": ("opsdk.apimachinery.quantity", "Quantity"),
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": ("opsdk.apimachinery.quantity", "IntOrString"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": ("", "Any"),
     **{
-        _META + name: ("opsdk.api.meta", name)
+        _META + name: ("opsdk.apimachinery.meta", name)
         for name in (
             "Condition",
             "FieldSelectorRequirement",
@@ -35,8 +35,8 @@ _BY_HAND = {
             "OwnerReference",
         )
     },
-    _META + "DeleteOptions": ("opsdk.api.status", "DeleteOptions"),
-    _META + "Preconditions": ("opsdk.api.status", "Preconditions"),
+    _META + "DeleteOptions": ("opsdk.apimachinery.status", "DeleteOptions"),
+    _META + "Preconditions": ("opsdk.apimachinery.status", "Preconditions"),
 }
 # Not structs: a default of {} in the schema stands for "absent" there.
 _SCALARS = {"Time", "MicroTime", "Quantity", "IntOrString", "Any"}
@@ -133,8 +133,8 @@ class TypeGenerator:
     # -------------------------------------------------------------- classes
     def _kind_class(self, module: Module, cls: str, schema: Schema, gvk: tuple[str, str, str]) -> str:
         module.use("typing", "ClassVar")
-        module.use("opsdk.api.gvk", "GroupVersionKind")
-        module.use("opsdk.api.object", "TypedObject")
+        module.use("opsdk.apimachinery.gvk", "GroupVersionKind")
+        module.use("opsdk.apimachinery.object", "TypedObject")
         group, version, kind = gvk
         lines = [
             f"class {cls}(TypedObject, dict=True, kw_only=True):",
@@ -147,7 +147,7 @@ class TypeGenerator:
         return "\n".join(lines).rstrip() + "\n"
 
     def _class(self, module: Module, cls: str, schema: Schema) -> str:
-        module.use("opsdk.api.model", "Model")
+        module.use("opsdk.apimachinery.model", "Model")
         lines = [f"class {cls}(Model, kw_only=True):", f'    """``{cls}``."""', ""]
         lines += self._fields(module, cls, schema, skip=set())
         return "\n".join(lines).rstrip() + "\n"
@@ -192,7 +192,7 @@ class TypeGenerator:
         if ref := _reference(part):
             return self._referred(module, ref)
         if part.get("x-kubernetes-int-or-string") or part.get("format") == "int-or-string":
-            return module.use("opsdk.api.quantity", "IntOrString")
+            return module.use("opsdk.apimachinery.quantity", "IntOrString")
         match part.get("type"):
             case "string":
                 return self._string(module, part)
@@ -213,7 +213,7 @@ class TypeGenerator:
             case "byte":
                 return "bytes"
             case "date-time":
-                return module.use("opsdk.api.time", "Time")
+                return module.use("opsdk.apimachinery.time", "Time")
         return "str"
 
     def _object(self, module: Module, part: Schema, path: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from opsdk.api.watch import WatchEvent
+from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.client import Client
 from opsdk.client.decorators.wrapper import Wrapper, performer_of
 from opsdk.client.operations import Operation, Watch

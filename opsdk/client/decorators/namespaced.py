@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from opsdk.api.gvk import ObjectKey
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client
 from opsdk.client.decorators.wrapper import Wrapper, performer_of
 from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, Watch, gvk_of_operation, namespace_of

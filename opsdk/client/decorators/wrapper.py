@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from opsdk.api.watch import WatchEvent
+from opsdk.apimachinery.rest_mapper import RestMapper
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.client import Client
 from opsdk.client.operations import Apply, Create, Operation, PatchObject, Update, Watch
 from opsdk.client.options import WriteOptions
 from opsdk.client.ports import Performer
-from opsdk.scheme.mapper import RestMapper
-from opsdk.scheme.registry import Scheme
 
 
 class Wrapper:

@@ -13,12 +13,12 @@ from typing import Any
 from bookshelf.server import make_server
 from opsdk import Client, Cluster, OpsdkError, Unstructured, load_config
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.object import to_tree
-from opsdk.apiserver.auth.trust import NAME, NAMESPACE, Trust
+from opsdk.apimachinery.object import to_tree
+from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, Trust
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.storage.sqlite import SqliteStorage
-from opsdk.web.serving import ServeOptions, Tls, WebServer
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 
 def parser() -> argparse.ArgumentParser:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bookshelf.api import GROUP, Book
+from opsdk.apiserver.auth.authentication_config import Trust
 from opsdk.apiserver.auth.delegated import Ask
-from opsdk.apiserver.auth.trust import Trust
-from opsdk.apiserver.extension import extension_server
-from opsdk.apiserver.kinds import FieldPrinter, KindStrategy, resources_of
+from opsdk.apiserver.extension_server import extension_server
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.typed_resources import FieldPrinter, KindStrategy, resources_of
 
 ADDED_BY = f"{GROUP}/added-by"
 _COLUMNS = FieldPrinter(("Title", "spec.title"), ("Author", "spec.author"), ("Pages", "spec.pages"))

@@ -15,8 +15,8 @@ from bookshelf.server import ADDED_BY, make_server
 from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured
 from opsdk.api.apiregistration.v1 import APIService
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.object import deep_copy
-from opsdk.apiserver.auth.trust import NAME, NAMESPACE, Trust
+from opsdk.apimachinery.object import deep_copy
+from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, Trust
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.errors import ForbiddenError, InvalidError
 

@@ -10,9 +10,9 @@ import envtest
 from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, crd_for
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
-from opsdk.api.object import deep_copy
+from opsdk.apimachinery.object import deep_copy
 from opsdk.recipes.conditions import is_condition_true
-from opsdk.recipes.owners import is_controlled_by
+from opsdk.recipes.owner_references import is_controlled_by
 from website.api import FINALIZER, Website, WebsiteSpec
 from website.operator import DIRECTORY, make_operator
 

@@ -16,7 +16,7 @@ from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, crd_for,
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
 from opsdk.api.events.v1 import Event
-from opsdk.api.object import deep_copy
+from opsdk.apimachinery.object import deep_copy
 from opsdk.recipes.conditions import is_condition_true
 from website.api import Website, WebsiteSpec
 from website.operator import DIRECTORY

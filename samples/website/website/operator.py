@@ -6,7 +6,7 @@ from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
-from opsdk.api.object import deep_copy
+from opsdk.apimachinery.object import deep_copy
 from opsdk.recipes.conditions import is_condition_true, set_condition
 from opsdk.recipes.finalizers import add_finalizer, is_deleting, remove_finalizer
 from website.api import FINALIZER, Website, WebsiteStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.admission.kept import Kept
+from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.storage.memory import MemoryStorage
 
 PREFIX = "core/limitranges/"

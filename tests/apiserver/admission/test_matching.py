@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.api.gvk import GroupVersionResource
+from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apiserver.admission.matching import Asked, Rule, exempt, selector_of
 
 GROUPS, VERSIONS = ["", "apps", "batch"], ["v1", "v2"]

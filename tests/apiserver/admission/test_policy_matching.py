@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.api.gvk import GroupVersionResource
+from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.matching import Asked, Rule, policy_exempt, selects_object
-from opsdk.apiserver.admission.policies.choosing import matched
-from opsdk.apiserver.admission.policies.configured import Criteria
-from opsdk.apiserver.admission.views import Views
-from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.admission.policies.matcher import matched
+from opsdk.apiserver.admission.policies.policy_source import Criteria
+from opsdk.apiserver.admission.versioned_attributes import Views
 from opsdk.apiserver.resources import Installed, ResourceInfo
 
 Tree = dict[str, Any]

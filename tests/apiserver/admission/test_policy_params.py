@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.api.selectors import Selector
-from opsdk.apiserver.admission.policies.configured import Binding, Policy
+from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.policies.params import ConfigurationError, collect, source_of
+from opsdk.apiserver.admission.policies.policy_source import Binding, Policy
 
 Tree = dict[str, Any]
 NAMES, SPACES, LABELS = ["a", "b", "c"], ["x", "y"], ["red", "blue"]

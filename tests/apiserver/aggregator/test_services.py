@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.apiserver.aggregator.api_services import LOCAL, PASSED, Remote, Verdict, available, judged, remote_of
 from opsdk.apiserver.aggregator.availability import Network, obstacle
-from opsdk.apiserver.aggregator.ranks import Ranks
-from opsdk.apiserver.aggregator.services import LOCAL, PASSED, Remote, Verdict, available, judged, remote_of
+from opsdk.apiserver.aggregator.group_priorities import Ranks
 from opsdk.apiserver.endpoints.discovery import ServedVersion
 
 Tree = dict[str, Any]

@@ -15,8 +15,8 @@ from opsdk.apiserver.auth.authentication import (
 from opsdk.apiserver.auth.authorization import Attributes, Decision, Masters, Rules, UnionAuthorizer
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.errors import UnauthorizedError
-from opsdk.web.request import Query, Request
-from opsdk.web.types import Message
+from opsdk.http.asgi_types import Message
+from opsdk.http.server.request import Query, Request
 
 ALICE, BOB = User(name="alice"), User(name="bob", groups=("system:masters",))
 

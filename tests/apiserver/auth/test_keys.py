@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.jwt import SigningKey, unverified
-from opsdk.apiserver.auth.keys import PrivateKey, read_private, read_public
+from opsdk.apiserver.auth.signing_keys import PrivateKey, read_private, read_public
 from opsdk.errors import ConfigError, UnauthorizedError
 
 SORTS = {"RS256": (), "ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}

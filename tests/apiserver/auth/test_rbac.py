@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.authorization import Attributes
-from opsdk.apiserver.auth.policy import Policy
 from opsdk.apiserver.auth.rbac import Binding, Rule, Subject, compact, escalation, missing
+from opsdk.apiserver.auth.rule_resolver import Policy
 from opsdk.apiserver.auth.user import User
 
 VERBS = ("get", "list", "*")

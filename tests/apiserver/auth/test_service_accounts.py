@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.apiserver.auth.jwt import SigningKey, decode_part, unverified
-from opsdk.apiserver.auth.keys import encode_part
 from opsdk.apiserver.auth.service_accounts import (
     ISSUER,
     LEEWAY,
@@ -26,6 +25,7 @@ from opsdk.apiserver.auth.service_accounts import (
     split_username,
     user_of,
 )
+from opsdk.apiserver.auth.signing_keys import encode_part
 from opsdk.errors import ConfigError, UnauthorizedError
 
 KEY = SigningKey()

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from envtest.certificates import Authority
+from opsdk.apiserver.auth.authentication_config import Trust
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator, signed_by
 from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
-from opsdk.apiserver.auth.trust import Trust
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import ConfigError, UnauthorizedError
-from opsdk.web.request import Query, Request
+from opsdk.http.server.request import Query, Request
 
 DATA = {
     "client-ca-file": "C",

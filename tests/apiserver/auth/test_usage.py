@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.authorization import AllowAuthenticated, Attributes, Decision
+from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer, Use, UserUsage, minimal_rules
 from opsdk.apiserver.auth.rbac import Rule
-from opsdk.apiserver.auth.usage import ObservingAuthorizer, Use, UserUsage, minimal_rules
 from opsdk.apiserver.auth.user import User
 
 USER = User(name="u")

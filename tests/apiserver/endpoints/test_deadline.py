@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.deadline import deadline, long_running, read_duration
+from opsdk.apiserver.endpoints.request_deadline import deadline, long_running, read_duration
 from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.errors import BadRequestError, ServerTimeoutError
-from opsdk.web.request import Query, Request
-from opsdk.web.response import Response, text_response
+from opsdk.http.server.request import Query, Request
+from opsdk.http.server.response import Response, text_response
 
 
 def call(method: str, path: str, query: str = "") -> Call:

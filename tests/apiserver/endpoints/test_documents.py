@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.endpoints.documents import MAX_DEPTH, Parsed, SyntaxProblemError, parse_json, parse_yaml
-from opsdk.apiserver.endpoints.negotiate import YAML, Accepted
-from opsdk.apiserver.endpoints.render import encode
+from opsdk.apiserver.endpoints.negotiation import YAML, Accepted
+from opsdk.apiserver.endpoints.response import encode
+from opsdk.apiserver.serializer.documents import MAX_DEPTH, Parsed, SyntaxProblemError, parse_json, parse_yaml
 
 KEYS = st.text("abcxyz", min_size=1, max_size=3)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8"))

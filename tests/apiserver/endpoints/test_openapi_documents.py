@@ -9,8 +9,8 @@ from server_client import Caller
 
 from envtest.environment import Environment
 from envtest.extensions.publish import published
-from opsdk.apiserver.endpoints.openapi import references
-from opsdk.apiserver.endpoints.openapi_v2 import definition
+from opsdk.apiserver.endpoints.openapi.v2 import definition
+from opsdk.apiserver.endpoints.openapi.v3 import references
 from opsdk.apiserver.resources import ResourceInfo
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"

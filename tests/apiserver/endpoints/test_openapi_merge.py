@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.endpoints.openapi_merge import below, merged
+from opsdk.apiserver.endpoints.openapi.merge import below, merged
 
 REF = {"$ref": "#/definitions/A"}
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from server_client import Caller
 
 import envtest
-from opsdk.apiserver.endpoints.openapi_proto import MEDIA, encode_document
-from opsdk.apiserver.protobuf_writer import varint
+from opsdk.apiserver.endpoints.openapi.protobuf import MEDIA, encode_document
+from opsdk.apiserver.serializer.protobuf_writer import varint
 
 _TEXTS = {1: "$ref", 2: "format", 3: "title", 4: "description", 13: "pattern"}
 _DOUBLES = {6: "multipleOf", 7: "maximum", 9: "minimum"}

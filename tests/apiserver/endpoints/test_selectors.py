@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.api.selectors import FieldRequirement, FieldSelector
+from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector
 from opsdk.apiserver.endpoints.options import list_options
 from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
 from opsdk.errors import BadRequestError
-from opsdk.web.request import Query
+from opsdk.http.server.request import Query
 
 KEYS = st.text("abc.", min_size=1, max_size=5)
 TERMS = st.builds(FieldRequirement, KEYS, st.text(r"ab,=\!", max_size=5), st.booleans())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.endpoints.documents import SyntaxProblemError, parse_yaml
+from opsdk.apiserver.serializer.documents import SyntaxProblemError, parse_yaml
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from opsdk.apiserver.auth.authorization import Attributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.expressions.activation import Activation, Compiled, OutOfBudgetError, PolicyCompiler, judge
-from opsdk.apiserver.expressions.asking import Asking
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue
+from opsdk.apiserver.expressions.authorizer_checks import Asking
 from opsdk.cel.types import BOOL, INT, NULL, STRING, TIMESTAMP, Type, list_of
 from opsdk.errors import CelEvaluationError
 

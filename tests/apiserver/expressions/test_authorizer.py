@@ -7,7 +7,7 @@ import pytest
 from opsdk.apiserver.auth.authorization import Attributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK, AuthorizerValue, ResourceCheck
-from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
+from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.errors import CelEvaluationError
 
 ENVIRONMENT = kubernetes_environment().extend(

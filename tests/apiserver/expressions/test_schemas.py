@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.expressions.bound import converter
 from opsdk.apiserver.expressions.escaping import escape
-from opsdk.apiserver.expressions.schemas import MAX_REQUEST, Declared, declare
+from opsdk.apiserver.expressions.schema_types import MAX_REQUEST, Declared, declare
+from opsdk.apiserver.expressions.schema_values import converter
 from opsdk.cel.declarations import Range
 from opsdk.cel.values import Timestamp, contains, equal
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.fieldmanager.manager import FieldManager
+from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.errors import ApiError, BadRequestError, ConflictError
-from opsdk.tree.fieldset import FieldSet
-from opsdk.tree.shape import Shape, shape_of_schema
+from opsdk.structured_merge.fieldpath import FieldSet
+from opsdk.structured_merge.schema import Shape, shape_of_schema
 from tests.tree.kinds import SCHEMAS, WIDGET_SCHEMA, WORK
 
 Tree = dict[str, Any]

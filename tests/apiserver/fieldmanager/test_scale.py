@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk.apiserver.fieldmanager.scale import owners_of_scale, owners_of_scaled
+from opsdk.apiserver.fieldmanager.scale_handler import owners_of_scale, owners_of_scaled
 
 PATH = ("f:spec", "f:replicas")
 REPLICAS = {"apps/v1": PATH}

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.outgoing import client as module
-from opsdk.apiserver.outgoing.client import CallError, HookClient
-from opsdk.apiserver.outgoing.target import TargetError, target_of
-from opsdk.apiserver.outgoing.words import media_fault, refusal
+from opsdk.apiserver.webhook_client import client as module
+from opsdk.apiserver.webhook_client.client import CallError, HookClient
+from opsdk.apiserver.webhook_client.endpoint import TargetError, target_of
+from opsdk.apiserver.webhook_client.go_errors import media_fault, refusal
 from tests.rest.servers import Pair, Server, always, answer, in_turn, make_ca
 
 pytestmark = pytest.mark.realtime

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from opsdk.apiserver.outgoing.client import CallError, HookClient
-from opsdk.apiserver.outgoing.hops import MAX_HOPS, MAX_RETRIES
-from opsdk.apiserver.outgoing.target import target_of
-from opsdk.web.application import asgi
-from opsdk.web.request import Request
-from opsdk.web.response import Response, json_response
+from opsdk.apiserver.webhook_client.client import CallError, HookClient
+from opsdk.apiserver.webhook_client.endpoint import target_of
+from opsdk.apiserver.webhook_client.redirects import MAX_HOPS, MAX_RETRIES
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response, json_response
 
 TARGET = target_of({"url": "https://hook.example/start"})
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from opsdk.apiserver.outgoing.inside import tunnels
+from opsdk.apiserver.webhook_client.in_process_upgrade import tunnels
 from opsdk.errors import ConnectionLostError
 
 

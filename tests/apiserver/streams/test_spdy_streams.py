@@ -11,7 +11,7 @@ import pytest
 
 from opsdk.apiserver.streams import spdy
 from opsdk.apiserver.streams.pipe import Pipe
-from opsdk.apiserver.streams.sessions import command
+from opsdk.apiserver.streams.remote_command import command
 from opsdk.apiserver.streams.spdy_streams import Connection, Forwarding, SpdyLine, stream_types
 from opsdk.errors import ConnectionLostError
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from opsdk.apiserver.structural.check import check_structural
-from opsdk.tree.paths import FieldPath
+from opsdk.apiserver.structural.schema_validation import check_structural
+from opsdk.structured_merge.paths import FieldPath
 
 Tree = dict[str, Any]
 STRING = {"type": "string"}

@@ -18,7 +18,7 @@ from opsdk.apiserver.field_errors import (
     too_many,
     type_invalid,
 )
-from opsdk.tree.paths import FieldPath
+from opsdk.structured_merge.paths import FieldPath
 
 X = FieldPath("spec", "x")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.apiserver.structural.formats import FORMATS
+from opsdk.apiserver.strfmt import FORMATS
 from opsdk.cel.regex import compile_regex
 from opsdk.errors import UsageError
 

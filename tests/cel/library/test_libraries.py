@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.expressions.kubernetes import kubernetes_environment
+from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.cel.types import INT, STRING
 from opsdk.errors import CelEvaluationError
 

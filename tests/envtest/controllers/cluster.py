@@ -9,7 +9,7 @@ import msgspec
 
 from envtest.environment import Environment
 from opsdk.errors import api_error_from_status
-from opsdk.web.request import Query, Request
+from opsdk.http.server.request import Query, Request
 
 Tree = dict[str, Any]
 APPS = "/apis/apps/v1/namespaces/default"

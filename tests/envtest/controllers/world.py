@@ -9,7 +9,7 @@ from typing import Any
 
 from envtest.controllers.objects import stamp
 from envtest.controllers.writes import PODS, Create, Delete, Note, Patch, Resource, Update, Write
-from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 
 Tree = dict[str, Any]
 

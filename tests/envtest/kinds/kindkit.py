@@ -6,7 +6,7 @@ from typing import Any
 
 from envtest.tables.load import Row
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import Cause
 from opsdk.testing.clock import ManualClock
 from tests.envtest.kinds.trees import kinds, known, model_of

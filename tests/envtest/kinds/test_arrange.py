@@ -13,7 +13,7 @@ from envtest.environment import Environment
 from envtest.kinds.arrange import arranger
 from envtest.tables.fields import forms
 from envtest.tables.load import types
-from opsdk.apiserver.endpoints.render import compact
+from opsdk.apiserver.endpoints.response import compact
 
 Tree = dict[str, Any]
 POD = "io.k8s.api.core.v1.Pod"

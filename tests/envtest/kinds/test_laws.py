@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envtest.tables.load import Row
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import HasStatusRules
-from opsdk.apiserver.tree_copy import copy_tree
+from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import ApiError
 from opsdk.testing.clock import ManualClock
 from tests.envtest.kinds.trees import kinds, known, make, model_of
@@ -44,7 +44,7 @@ def test_validation_never_fails(row: Row, seed: int) -> None:
     if isinstance(strategy, HasStatusRules):
         strategy.prepare_status(call, other, obj)
         found += strategy.validate_status(call, other, obj)
-    assert problems.invalid("K", "g", "n", found).code == 422
+    assert api_errors.invalid("K", "g", "n", found).code == 422
     for warning in (*strategy.warnings(call, obj, None), *strategy.warnings(call, other, obj)):
         assert isinstance(warning, str)
     for key in strategy.selectable:

@@ -26,13 +26,13 @@ from envtest.stand_in import apiserver, etcd
 from envtest.stand_in.assets import write_assets
 from envtest.stand_in.flags import parse
 from opsdk.errors import ConfigError
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import Request as WebRequest
+from opsdk.http.server.response import Response
+from opsdk.http.server.server import WebServer
 from opsdk.rest.config import Config
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Transport
-from opsdk.web.application import asgi
-from opsdk.web.request import Request as WebRequest
-from opsdk.web.response import Response
-from opsdk.web.serving import WebServer
 
 pytestmark = [pytest.mark.realtime, pytest.mark.e2e, pytest.mark.timeout(60)]
 QUICK = ProcessOptions(start_timeout=20, stop_timeout=10)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.admission.inputs import inputs
-from opsdk.apiserver.admission.policies.choosing import Chosen, Failure, Ports, choose, namespace_of
-from opsdk.apiserver.admission.policies.configured import Bound
-from opsdk.apiserver.admission.policies.matched import conditions_hold
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.cel_inputs import inputs
+from opsdk.apiserver.admission.policies.compiled_policy import Mutation
+from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
+from opsdk.apiserver.admission.policies.matcher import Chosen, Failure, Ports, choose, namespace_of
 from opsdk.apiserver.admission.policies.patches import apply_configuration, apply_operations
-from opsdk.apiserver.admission.policies.programs import Mutation
-from opsdk.apiserver.admission.rounds import Rounds
-from opsdk.apiserver.admission.views import Views
-from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.admission.policies.policy_source import Bound
+from opsdk.apiserver.admission.reinvocation import Rounds
+from opsdk.apiserver.admission.versioned_attributes import Views
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
-from opsdk.apiserver.expressions.asking import Asking
-from opsdk.apiserver.expressions.kubernetes import RUNTIME_BUDGET
+from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
 from opsdk.apiserver.resources import Model
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, CelEvaluationError, DecodeError, PatchError
-from opsdk.tree.equal import deep_equal
+from opsdk.structured_merge.equality import deep_equal
 
 
 async def mutate(review: Review, bound: Sequence[Bound], ports: Ports) -> None:
@@ -110,9 +110,9 @@ def _checked(model: Model, after: Tree) -> Tree:
     try:
         found = model.decode(after)
     except DecodeError as error:
-        raise problems.internal(str(error)) from None
+        raise api_errors.internal(str(error)) from None
     if found.problems and model.typed:
-        raise problems.internal(f"strict decoding error: {', '.join(found.problems)}")
+        raise api_errors.internal(f"strict decoding error: {', '.join(found.problems)}")
     return after
 
 
@@ -120,7 +120,7 @@ def _refusal(review: Review, failures: Sequence[Failure]) -> ApiError:
     """All that went wrong; the first gives its message."""
     texts = [_text(failure) for failure in failures]
     causes = tuple(Cause(message=text) for text in texts)
-    error = problems.forbidden(review.served.info, review.shown_name, "", causes=causes)
+    error = api_errors.forbidden(review.served.info, review.shown_name, "", causes=causes)
     return ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from opsdk.api.selectors import Selector
-from opsdk.apiserver.admission.policies.configured import Binding, ParamRef, Policy
+from opsdk.apimachinery.selectors import Selector
+from opsdk.apiserver.admission.policies.policy_source import Binding, ParamRef, Policy
 from opsdk.apiserver.storage.ports import Tree
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from opsdk.apiserver.admission.webhooks.answers import patched
+from opsdk.apiserver.admission.webhooks.admission_review import patched
 from opsdk.apiserver.expressions.mutation import Made, as_json, as_tree, check_names
 from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import PatchError
-from opsdk.tree.shape import Shape, Topology
-from opsdk.tree.typed import check_typed, merge
+from opsdk.structured_merge.schema import Shape, Topology
+from opsdk.structured_merge.typed import check_typed, merge
 
 
 # ------------------------------------------------------------------ apply configurations

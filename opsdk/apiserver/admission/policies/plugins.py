@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.matching import policy_exempt
-from opsdk.apiserver.admission.policies.choosing import Ports
-from opsdk.apiserver.admission.policies.configured import Configured
-from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver.admission.policies.matcher import Ports
+from opsdk.apiserver.admission.policies.policy_source import Configured
 
 
 class MutatingPolicies:

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from opsdk.apiserver import problems
-from opsdk.apiserver.admission.inputs import inputs, without_authorizer
-from opsdk.apiserver.admission.policies.choosing import Chosen, Ports, choose, namespace_of
-from opsdk.apiserver.admission.policies.configured import Binding, Bound, Policy
-from opsdk.apiserver.admission.policies.matched import conditions_hold
-from opsdk.apiserver.admission.policies.programs import Programs, Validation
-from opsdk.apiserver.admission.views import Views
-from opsdk.apiserver.endpoints.admit import Review
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.cel_inputs import inputs, without_authorizer
+from opsdk.apiserver.admission.policies.compiled_policy import Programs, Validation
+from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
+from opsdk.apiserver.admission.policies.matcher import Chosen, Ports, choose, namespace_of
+from opsdk.apiserver.admission.policies.policy_source import Binding, Bound, Policy
+from opsdk.apiserver.admission.versioned_attributes import Views
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
-from opsdk.apiserver.expressions.asking import Asking
-from opsdk.apiserver.expressions.kubernetes import RUNTIME_BUDGET
+from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
 from opsdk.errors import ApiError, Cause, CelEvaluationError
-from opsdk.tree.go_text import go_json
+from opsdk.structured_merge.go_format import go_json
 
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _LONGEST_MESSAGE: Final = 5 * 1024
@@ -214,5 +214,7 @@ def _recorded(chosen: Chosen, decision: Decision, index: int) -> str:
 
 def _refusal(review: Review, denied: _Denied) -> ApiError:
     reason = denied.decision.reason or "Invalid"
-    error = problems.forbidden(review.served.info, review.shown_name, denied.text, causes=(Cause(message=denied.text),))
+    error = api_errors.forbidden(
+        review.served.info, review.shown_name, denied.text, causes=(Cause(message=denied.text),)
+    )
     return ApiError(error.message, code=_CODES.get(reason, 422), reason=reason, details=error.details)

@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from opsdk.apiserver import problems
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.matching import exempt, selects_object
-from opsdk.apiserver.admission.rounds import Rounds
-from opsdk.apiserver.admission.views import Equivalents, Invocation, Namespaces, Views
-from opsdk.apiserver.admission.webhooks.answers import (
+from opsdk.apiserver.admission.reinvocation import Rounds
+from opsdk.apiserver.admission.versioned_attributes import Equivalents, Invocation, Namespaces, Views
+from opsdk.apiserver.admission.webhooks.admission_review import (
     KNOWN_VERSIONS,
     AnswerError,
     Verdict,
@@ -22,14 +23,13 @@ from opsdk.apiserver.admission.webhooks.answers import (
     rejection,
     verdict,
 )
-from opsdk.apiserver.admission.webhooks.hooks import Hook
-from opsdk.apiserver.endpoints.admit import Review
-from opsdk.apiserver.outgoing.client import CallError, HookClient
-from opsdk.apiserver.outgoing.target import TargetError
+from opsdk.apiserver.admission.webhooks.configuration import Hook
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.webhook_client.client import CallError, HookClient
+from opsdk.apiserver.webhook_client.endpoint import TargetError
 from opsdk.errors import ApiError, DecodeError, PatchError
-from opsdk.tree.equal import deep_equal
+from opsdk.structured_merge.equality import deep_equal
 
 Evaluate = Callable[[Review, Invocation, Sequence[Tree]], Awaitable[Sequence[bool | str]]]
 """What each match condition says of an invocation: true, false, or what went wrong."""
@@ -89,7 +89,7 @@ class _Chooser:
         wrong = [outcome for outcome in said if isinstance(outcome, str)]
         if wrong and not hook.ignore_failures:
             text = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
-            raise problems.forbidden(review.served.info, review.name, text)
+            raise api_errors.forbidden(review.served.info, review.name, text)
         return not wrong
 
 
@@ -104,7 +104,7 @@ class _Caller:
         """What it decided. Its refusal is an `ApiError`; `_FailedError` where it could not be asked."""
         hook = chosen.hook
         if review.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
-            raise problems.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+            raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
         found = await self._asked(review, chosen)
         for text in found.warnings:
             review.warn(text)
@@ -183,7 +183,7 @@ class MutatingWebhooks:
                 review.reinvoke = True
         except _FailedError as error:
             if not hook.ignore_failures:
-                raise problems.internal(str(error)) from None
+                raise api_errors.internal(str(error)) from None
         if hook.reinvoke:
             rounds.invoked.add(hook.uid)
 
@@ -199,7 +199,7 @@ class MutatingWebhooks:
             return False
         if before is None:
             why = f'admission webhook "{name}" attempted to modify the object'
-            raise problems.internal(f"{why}, which is not supported for this operation")
+            raise api_errors.internal(f"{why}, which is not supported for this operation")
         if found.patch_type != "JSONPatch":
             raise _failed(chosen.hook, f'unsupported patch type "{found.patch_type}"')
         model = chosen.served.model
@@ -208,7 +208,7 @@ class MutatingWebhooks:
             if not review.connected:
                 after = model.default(model.decode(after).obj, nulls=True)
         except (PatchError, DecodeError) as error:
-            raise problems.internal(str(error)) from None
+            raise api_errors.internal(str(error)) from None
         if deep_equal(before, after):
             return False
         if chosen.served is not review.served:
@@ -252,6 +252,6 @@ class ValidatingWebhooks:
             await self._caller.ask(review, chosen)
         except _FailedError as error:
             if not chosen.hook.ignore_failures:
-                refusals.append(problems.internal(str(error)))
+                refusals.append(api_errors.internal(str(error)))
         except ApiError as error:
             refusals.append(error)

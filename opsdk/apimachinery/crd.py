@@ -1,0 +1,262 @@
+"""CustomResourceDefinitions from typed classes: the schema is what the class says.
+
+Constraints come from ``msgspec.Meta``, as ``Annotated[int, msgspec.Meta(ge=0)]``; defaults from the fields;
+descriptions from ``Meta(description=...)`` and the classes' docstrings.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+from opsdk.apimachinery.meta import Condition, ObjectMeta
+from opsdk.apimachinery.model import to_builtins
+from opsdk.apimachinery.object import Object
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.time import MicroTime
+from opsdk.errors import UsageError
+
+_QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+# Constraint of msgspec -> keyword of the schema.
+_CONSTRAINTS = {
+    "ge": "minimum",
+    "le": "maximum",
+    "multiple_of": "multipleOf",
+    "pattern": "pattern",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+}
+
+
+class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A column of ``kubectl get``.
+
+    Attributes:
+        type: string, integer, number, boolean or date.
+        json_path: where its value is, e.g. ``.status.phase``.
+        priority: 0 always shown, more only with ``-o wide``.
+    """
+
+    name: str
+    json_path: str = msgspec.field(name="jsonPath")
+    type: str = "string"
+    description: str = ""
+    priority: int = 0
+
+
+def crd_for(*versions: type[Object[Any, Any]]) -> dict[str, Any]:
+    """The definition, as a tree ready to be created or applied, of a kind in one or more versions.
+
+    The first class is the version that is stored. Names come from the class: ``plural`` (the kind in lower case with
+    an s), ``short_names``, ``categories``, ``namespaced``, ``printer_columns``. A class whose ``status`` is typed
+    gets the status subresource.
+    """
+    if not versions:
+        raise UsageError("a definition needs at least one class")
+    storage = versions[0]
+    gvk = storage.gvk
+    if not gvk.group or not gvk.kind:
+        raise UsageError(f"{storage.__name__} needs a `gvk` with a group: a definition cannot be in the core group")
+    if len({v.gvk.group_kind for v in versions}) > 1:
+        raise UsageError(f"{[str(v.gvk) for v in versions]} are not versions of one kind")
+    plural = storage.plural or f"{gvk.kind.lower()}s"
+    names: dict[str, Any] = {
+        "plural": plural,
+        "singular": gvk.kind.lower(),
+        "kind": gvk.kind,
+        "listKind": f"{gvk.kind}List",
+    }
+    if storage.short_names:
+        names["shortNames"] = list(storage.short_names)
+    if storage.categories:
+        names["categories"] = list(storage.categories)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{gvk.group}"},
+        "spec": {
+            "group": gvk.group,
+            "names": names,
+            "scope": "Namespaced" if storage.namespaced else "Cluster",
+            "versions": [_version(v, storage=v is storage) for v in versions],
+        },
+    }
+
+
+def _version(kind: type[Object[Any, Any]], *, storage: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "name": kind.gvk.version,
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": schema_for(kind)},
+    }
+    if "status" in made["schema"]["openAPIV3Schema"]["properties"]:
+        made["subresources"] = {"status": {}}
+    if kind.printer_columns:
+        made["additionalPrinterColumns"] = [{**to_builtins(c), "type": c.type} for c in kind.printer_columns]
+    return made
+
+
+def schema_for(kind: type[Object[Any, Any]]) -> dict[str, Any]:
+    """The structural schema of a kind."""
+    made = _Schemas().of(types.type_info(kind))
+    properties = made["properties"]
+    # The server knows these better, and refuses to have most of them described.
+    for name in ("apiVersion", "kind"):
+        properties[name] = {"type": "string"}
+    properties["metadata"] = {"type": "object"}
+    return {**made, "properties": properties}
+
+
+class _Schemas:
+    """Types to structural schemas. Recursion has no structural form and is refused."""
+
+    def __init__(self) -> None:
+        self._inside: list[type] = []
+
+    def of(self, info: types.Type) -> dict[str, Any]:
+        match info:
+            case types.Metadata():
+                return self._described(info)
+            case types.StructType():
+                return self._struct(info)
+            case types.UnionType():
+                return self._union(info)
+            case types.CustomType():
+                return self._custom(info.cls)
+            case types.ListType() | types.SetType() | types.VarTupleType():
+                return {"type": "array", "items": self.of(info.item_type), **_sizes(info, "Items")}
+            case types.DictType():
+                return self._mapping(info)
+            case types.LiteralType():
+                return {"type": "integer" if isinstance(info.values[0], int) else "string", "enum": list(info.values)}
+            case types.EnumType():
+                values = [member.value for member in info.cls]
+                return {"type": "integer" if isinstance(values[0], int) else "string", "enum": values}
+            case types.AnyType():
+                return {"x-kubernetes-preserve-unknown-fields": True}
+            case _:
+                return self._scalar(info)
+
+    def _described(self, info: types.Metadata) -> dict[str, Any]:
+        extra = dict(info.extra_json_schema or {})
+        if examples := extra.pop("examples", None):
+            extra["example"] = examples[0]  # a structural schema has room for one
+        return {**self.of(info.type), **extra}
+
+    def _scalar(self, info: types.Type) -> dict[str, Any]:
+        limits = {word: v for name, word in _CONSTRAINTS.items() if (v := getattr(info, name, None)) is not None}
+        match info:
+            case types.StrType():
+                return {"type": "string", **limits}
+            case types.BoolType():
+                return {"type": "boolean"}
+            case types.IntType():
+                return {"type": "integer", "format": "int64", **limits, **_exclusive(info)}
+            case types.FloatType():
+                return {"type": "number", **limits, **_exclusive(info)}
+            case types.BytesType():
+                return {"type": "string", "format": "byte"}
+            case types.DateTimeType():
+                return {"type": "string", "format": "date-time"}
+        raise UsageError(f"{type(info).__name__} has no structural schema: use a simpler type")
+
+    def _custom(self, cls: type) -> dict[str, Any]:
+        if cls is Quantity:
+            return {
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "pattern": _QUANTITY,
+                "x-kubernetes-int-or-string": True,
+            }
+        if cls is MicroTime:
+            return {"type": "string", "format": "date-time"}
+        raise UsageError(f"{cls.__name__} has no structural schema: use a Model, or a simpler type")
+
+    def _union(self, info: types.UnionType) -> dict[str, Any]:
+        parts = [t for t in info.types if not isinstance(t, types.NoneType)]
+        if len(parts) == 1:
+            return self.of(parts[0])
+        if {type(p) for p in parts} == {types.IntType, types.StrType}:
+            return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+        raise UsageError(f"a union of {len(parts)} types has no structural schema: only `X | None` and `int | str` do")
+
+    def _mapping(self, info: types.DictType) -> dict[str, Any]:
+        if isinstance(info.value_type, types.AnyType):
+            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        return {"type": "object", "additionalProperties": self.of(info.value_type), **_sizes(info, "Properties")}
+
+    def _struct(self, info: types.StructType) -> dict[str, Any]:
+        cls = info.cls
+        if cls is ObjectMeta:
+            return {"type": "object"}
+        if cls in self._inside:
+            raise UsageError(f"{cls.__name__} contains itself: that has no structural schema")
+        self._inside.append(cls)
+        try:
+            # A field of type None, such as the status of a kind that has none, is no field.
+            fields = [f for f in info.fields if not isinstance(f.type, types.NoneType)]
+            properties = {f.encode_name: self._field(f) for f in fields}
+        finally:
+            self._inside.pop()
+        made: dict[str, Any] = {"type": "object"}
+        if (text := _doc(cls)) is not None:
+            made["description"] = text
+        made["properties"] = properties
+        required = [f.encode_name for f in info.fields if f.required]
+        if cls is Condition:
+            required = ["type", "status", "lastTransitionTime", "reason", "message"]
+        if required:
+            made["required"] = required
+        return made
+
+    def _field(self, field: types.Field) -> dict[str, Any]:
+        made = self.of(field.type)
+        if _is_list_of(field.type, Condition):
+            made |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+        default = field.default
+        # Bytes that are none are no base64 to the server, so that is no default that it takes.
+        if default not in (msgspec.NODEFAULT, None) and default not in ("", b""):
+            made["default"] = to_builtins(default)
+        return made
+
+
+def _is_list_of(info: types.Type, cls: type) -> bool:
+    if isinstance(info, types.Metadata):
+        return _is_list_of(info.type, cls)
+    item = info.item_type if isinstance(info, types.ListType) else None
+    return isinstance(item, types.StructType) and item.cls is cls
+
+
+def _exclusive(info: types.IntType | types.FloatType) -> Mapping[str, Any]:
+    made: dict[str, Any] = {}
+    if info.gt is not None:
+        made |= {"minimum": info.gt, "exclusiveMinimum": True}
+    if info.lt is not None:
+        made |= {"maximum": info.lt, "exclusiveMaximum": True}
+    return made
+
+
+def _sizes(info: Any, what: str) -> Mapping[str, int]:
+    made = {}
+    if info.min_length:
+        made[f"min{what}"] = info.min_length
+    if info.max_length is not None:
+        made[f"max{what}"] = info.max_length
+    return made
+
+
+def _doc(cls: type) -> str | None:
+    """The first paragraph of the class's own docstring."""
+    text = cls.__dict__.get("__doc__")
+    return inspect.cleandoc(text).partition("\n\n")[0].replace("\n", " ") if text else None
+
+
+def printer_columns(*columns: tuple[str, str] | tuple[str, str, str]) -> Sequence[PrinterColumn]:
+    """Columns from ``(name, json_path)`` or ``(name, json_path, type)``."""
+    return tuple(PrinterColumn(name=c[0], json_path=c[1], type=c[2] if len(c) == 3 else "string") for c in columns)

@@ -1,0 +1,103 @@
+"""Metadata: what every object carries whatever its kind."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.time import Time
+
+
+class OwnerReference(Model, kw_only=True):
+    """Points from a dependent to its owner; the garbage collector follows it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ManagedFieldsEntry(Model, kw_only=True):
+    """Which fields one manager owns."""
+
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    time: Time | None = None
+    fields_type: str = ""
+    fields_v1: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
+    subresource: str = ""
+
+
+class ObjectMeta(Model, kw_only=True):
+    """Name, identity and bookkeeping of an object.
+
+    `uid`, `resource_version`, `generation` and the timestamps are the server's to set. ``resource_version`` is
+    compared as a whole: it names a revision and is sent back unchanged to detect concurrent changes.
+    """
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    self_link: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
+    finalizers: list[str] = msgspec.field(default_factory=list)
+    managed_fields: list[ManagedFieldsEntry] = msgspec.field(default_factory=list)
+
+
+class ListMeta(Model, kw_only=True):
+    """Metadata of a list: the revision of its snapshot, and how to get the next page."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+    self_link: str = ""
+
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class Condition(Model, kw_only=True):
+    """One aspect of an object's state, in the standard form (``metav1.Condition``)."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Time | None = None
+    observed_generation: int = 0
+
+
+class LabelSelectorRequirement(Model, kw_only=True):
+    """One requirement: `operator` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: list[str] = msgspec.field(default_factory=list)
+
+
+class FieldSelectorRequirement(Model, kw_only=True):
+    """One requirement on a field: `operator` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: list[str] = msgspec.field(default_factory=list)
+
+
+class LabelSelector(Model, kw_only=True):
+    """A label selector as it stands inside objects; all parts must hold. Empty selects everything."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_expressions: list[LabelSelectorRequirement] = msgspec.field(default_factory=list)

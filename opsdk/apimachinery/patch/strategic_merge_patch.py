@@ -1,0 +1,393 @@
+"""Strategic merge patch: a merge patch that knows by which key list elements match, and obeys directives.
+
+Directives stand inside the patch: ``$patch`` (replace or delete a map or a list element), ``$retainKeys`` (drop all
+other fields), ``$deleteFromPrimitiveList/<field>`` and ``$setElementOrder/<field>``. Messages are the server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opsdk.errors import PatchError
+from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.go_format import go_scalar, go_string, go_value
+from opsdk.structured_merge.schema import Shape, Topology
+
+PATCH: Final = "$patch"
+RETAIN_KEYS: Final = "$retainKeys"
+DELETE_FROM: Final = "$deleteFromPrimitiveList"
+SET_ORDER: Final = "$setElementOrder"
+_DELETE_FROM: Final = DELETE_FROM + "/"
+_SET_ORDER: Final = SET_ORDER + "/"
+_MAPS: Final = frozenset({Topology.MAP, Topology.MAP_ATOMIC})
+
+Tree = dict[str, Any]
+
+
+def apply_strategic(original: Mapping[str, Any] | None, patch: Mapping[str, Any], shape: Shape) -> Tree:
+    """`original` with `patch` merged in, as `shape` says.
+
+    Raises:
+        PatchError: a directive or a list element makes no sense; the message is the server's.
+    """
+    return _merge_map(dict(original or {}), dict(patch), shape)
+
+
+# ------------------------------------------------------------------ maps
+def _merge_map(original: Tree, patch: Tree, shape: Shape) -> Tree:
+    """Merge `patch` into `original`; both are this function's own to change at their first level."""
+    if PATCH in patch:
+        return _directed(patch)
+    _retain_keys(original, patch)
+    _merge_ordered_lists(original, patch, shape)
+    for name, value in patch.items():
+        deleting = name.startswith(_DELETE_FROM)
+        key = name.removeprefix(_DELETE_FROM)
+        if value is None:
+            original.pop(key, None)
+        elif deleting:
+            _delete_from(original, key, value)
+        elif key in original and _same_type(original[key], value):
+            if isinstance(value, dict | list) and shape.topology in _MAPS and not shape.fields:
+                raise PatchError("merging an object in json but data type is not struct, instead is: map")
+            original[key] = _merge_value(original[key], value, shape.field(key))
+        else:
+            _take(original, key, value)
+    return original
+
+
+def _directed(patch: Tree) -> Tree:
+    directive = patch[PATCH]
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != PATCH}
+    if directive == "delete":
+        return {}
+    raise _bad_directive(patch)
+
+
+def _bad_directive(patch: Mapping[str, Any]) -> PatchError:
+    return PatchError(f"unknown patch type: {go_string(patch[PATCH])} in map: {go_value(patch)}")
+
+
+def _take(original: Tree, key: str, value: Any) -> None:
+    """There is nothing to merge with: the patch's value it is, without its nulls and deletions."""
+    kept = _without_directives(value)
+    if kept is _DROPPED:
+        original.pop(key, None)
+    else:
+        original[key] = kept
+
+
+_DROPPED: Final = object()
+
+
+def _without_directives(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.get(PATCH) is not None:
+            return _DROPPED
+        fields = {key: _without_directives(item) for key, item in value.items() if item is not None}
+        return {key: item for key, item in fields.items() if item is not _DROPPED}
+    if isinstance(value, list):
+        return [item for item in map(_without_directives, value) if item is not _DROPPED]
+    return value
+
+
+def _merge_value(original: Any, value: Any, shape: Shape) -> Any:
+    replace = "replace" in shape.patch_strategies
+    if isinstance(value, dict):
+        return value if replace else _merge_map(dict(original), dict(value), shape)
+    if isinstance(value, list) and "merge" in shape.patch_strategies:
+        return _merge_list(original, value, shape)
+    return value
+
+
+def _same_type(a: Any, b: Any) -> bool:
+    return _json_type(a) == _json_type(b)
+
+
+def _json_type(value: Any) -> str:
+    """The Go type that stands for a JSON value."""
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int():
+            return "int64"
+        case float():
+            return "float64"
+        case dict():
+            return "map[string]interface {}"
+        case list():
+            return "[]interface {}"
+    return "<nil>"
+
+
+def _retain_keys(original: Tree, patch: Tree) -> None:
+    if RETAIN_KEYS not in patch:
+        return
+    kept = patch.pop(RETAIN_KEYS)
+    if not isinstance(kept, list):
+        raise PatchError("invalid patch format of retainKeys")
+    for key, value in patch.items():
+        directive = key.startswith((_DELETE_FROM, _SET_ORDER))
+        if value is not None and not directive and key not in kept:
+            raise PatchError("invalid patch format of retainKeys")
+    for key in [key for key in original if key not in kept]:
+        del original[key]
+
+
+def _delete_from(original: Tree, key: str, value: Any) -> None:
+    if isinstance(value, list) and isinstance(original.get(key), list):
+        _of_maps(original[key], value)
+        original[key] = [item for item in original[key] if not _contains(value, item)]
+
+
+def _contains(items: Sequence[Any], wanted: Any) -> bool:
+    return any(deep_equal(item, wanted) for item in items)
+
+
+# ------------------------------------------------------------------ lists
+def _merge_ordered_lists(original: Tree, patch: Tree, shape: Shape) -> None:
+    """Do the lists that come with a `$setElementOrder`, and take them out of the patch."""
+    for directive in [key for key in patch if key.startswith(_SET_ORDER)]:
+        order = patch.pop(directive)
+        key = directive.removeprefix(_SET_ORDER)
+        before, change = original.get(key), patch.get(key)
+        for value in (order, before, change):
+            if value is not None and not isinstance(value, list):
+                raise PatchError(f"expected a []interface {{}}, but received a {_json_type(value)}")
+        element = shape.field(key)
+        _check_order(change or [], order or [], element.patch_merge_key)
+        if before is None and change is None:
+            continue
+        original[key] = _ordered(before, change, order or [], element)
+        patch.pop(key, None)
+
+
+def _ordered(before: list[Any] | None, change: list[Any] | None, order: list[Any], shape: Shape) -> list[Any]:
+    if change is None:
+        merged = before or []
+    elif before is None:
+        merged = _without_directives(change)
+    else:
+        merged = _merge_value(before, change, shape)
+    listed, rest = _partition(merged, order, shape.patch_merge_key)
+    if not before and not change:
+        raise PatchError("no elements in any of the given slices")
+    return _interleave(listed, rest, before or [], shape.patch_merge_key)
+
+
+def _merge_list(original: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
+    if not original and not patch:
+        return original
+    if not _of_maps(original, patch):
+        merged = _distinct([*original, *patch])
+        listed, rest = _partition(merged, patch, "")
+        return _interleave(listed, rest, original, "")
+    key = shape.patch_merge_key
+    if not key:
+        # Only lists of texts are merged without a key.
+        raise PatchError("cannot merge lists without merge key for string")
+    original, patch = _special_elements(original, patch, key)
+    merged = original if not patch else _merge_elements(original, patch, shape)
+    listed, rest = _partition(merged, patch, key)
+    return _interleave(listed, rest, original, key)
+
+
+def _of_maps(original: list[Any], patch: list[Any]) -> bool:
+    """Whether the elements are maps; all must be of one type."""
+    types = {_json_type(item) for item in [*original, *patch]}
+    if len(types) > 1:
+        raise PatchError(f"list element types are not identical: {go_value([original, patch])}")
+    if types == {"[]interface {}"}:
+        raise PatchError("lists of lists are not supported")
+    return types == {"map[string]interface {}"}
+
+
+def _distinct(items: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for item in items:
+        if not _contains(found, item):
+            found.append(item)
+    return found
+
+
+def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
+    """Obey the elements that carry `$patch`, and return what is left to merge."""
+    plain: list[Any] = []
+    replace = False
+    for item in patch:
+        match item.get(PATCH, _DROPPED):
+            case _ if PATCH not in item:
+                plain.append(item)
+            case "delete":
+                wanted = _merge_key(item, key)
+                original = [other for other in original if not _has_key(other, key, wanted)]
+            case "replace":
+                replace = True
+            case "merge":
+                raise PatchError("merging lists cannot yet be specified in the patch")
+            case _:
+                raise _bad_directive(item)
+    return (plain, []) if replace else (original, plain)
+
+
+def _merge_key(item: Mapping[str, Any], key: str) -> Any:
+    if key not in item:
+        raise PatchError(f"map: {go_value(item)} does not contain declared merge key: {key}")
+    return item[key]
+
+
+def _has_key(item: Mapping[str, Any], key: str, wanted: Any) -> bool:
+    return key in item and deep_equal(item[key], wanted)
+
+
+def _merge_elements(original: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
+    merged = list(original)
+    key = shape.patch_merge_key
+    for item in patch:
+        wanted = _merge_key(item, key)
+        at = next((i for i, other in enumerate(merged) if _has_key(other, key, wanted)), None)
+        if at is None:
+            merged.append(item)  # just as it is, with all that only patches say
+        else:
+            merged[at] = _merge_map(dict(merged[at]), dict(item), shape.item())
+    return merged
+
+
+# ------------------------------------------------------------------ the order of list elements
+def _identity(item: Any, key: str) -> Any:
+    return item.get(key) if key and isinstance(item, dict) else item
+
+
+def _position(order: Sequence[Any], item: Any, key: str) -> int:
+    wanted = _identity(item, key)
+    return next((i for i, other in enumerate(order) if deep_equal(_identity(other, key), wanted)), -1)
+
+
+def _partition(merged: list[Any], order: Sequence[Any], key: str) -> tuple[list[Any], list[Any]]:
+    """The elements that `order` names, in its order, and the others, in theirs."""
+    for item in merged if key else ():
+        _merge_key(item, key)
+    placed = [(_position(order, item, key), item) for item in merged]
+    listed = sorted((pair for pair in placed if pair[0] >= 0), key=lambda pair: pair[0])
+    return [item for _, item in listed], [item for at, item in placed if at < 0]
+
+
+def _interleave(listed: list[Any], rest: list[Any], before: list[Any], key: str) -> list[Any]:
+    """One list: `listed` in its order, and of the `rest` each before the elements it stood before."""
+    result: list[Any] = []
+    others = list(rest)
+    for item in listed:
+        at = _position(before, item, key)
+        while others and 0 <= _position(before, others[0], key) < at:
+            result.append(others.pop(0))
+        result.append(item)
+    return result + others
+
+
+def _check_order(patch: list[Any], order: list[Any], key: str) -> None:
+    """The patch's elements must appear in the order list, in the same order; one of them may be empty."""
+    if not patch or not order:
+        return
+    wanted = iter([item for item in patch if not key or _keyed(item).get(PATCH) != "delete"])
+    missing = next(wanted, _DROPPED)
+    for item in order:
+        if missing is _DROPPED:
+            return
+        if deep_equal(_named(missing, key), _named(item, key)):
+            missing = next(wanted, _DROPPED)
+    if missing is not _DROPPED:
+        lists = f"{go_value(patch)}\n doesn't match {SET_ORDER} list:\n{go_value(order)}\n"
+        raise PatchError(f"The order in patch list:\n{lists}")
+
+
+def _named(item: Any, key: str) -> Any:
+    """What an element is known by."""
+    return _merge_key(_keyed(item), key) if key else item
+
+
+def _keyed(item: Any) -> Mapping[str, Any]:
+    if not isinstance(item, dict):
+        raise PatchError(f"expected a map[string]interface {{}}, but received a {_json_type(item)}")
+    return item
+
+
+# ------------------------------------------------------------------ creating
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """A keyed list, by merge key."""
+
+    by_key: Mapping[str, Tree]
+
+    @classmethod
+    def of(cls, items: Sequence[Any], key: str) -> _Elements:
+        """Index `items`; a missing key is an error."""
+        return cls({_key_text(_merge_key(item, key)): item for item in items})
+
+
+def _key_text(value: Any) -> str:
+    return f"{_json_type(value)}:{go_scalar(value)}"
+
+
+def create_strategic(old: Mapping[str, Any], new: Mapping[str, Any], shape: Shape) -> Tree:
+    """The patch that makes `new` of `old`; ``{}`` when they are equal.
+
+    Raises:
+        PatchError: an element of a keyed list has no key.
+    """
+    patch: Tree = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if key not in old:
+            patch[key] = value
+        elif not deep_equal(old[key], value):
+            _diff_field(patch, key, old[key], value, shape.field(key))
+    return patch
+
+
+def _diff_field(patch: Tree, key: str, old: Any, new: Any, shape: Shape) -> None:
+    merge_list = isinstance(new, list) and isinstance(old, list) and "merge" in shape.patch_strategies
+    if isinstance(old, dict) and isinstance(new, dict) and "replace" not in shape.patch_strategies:
+        patch[key] = _diff_map(old, new, shape, retain="retainKeys" in shape.patch_strategies)
+    elif merge_list and _of_maps(old, new):
+        _diff_elements(patch, key, old, new, shape)
+    elif merge_list:
+        _diff_scalars(patch, key, old, new)
+    else:
+        patch[key] = new
+
+
+def _diff_map(old: Tree, new: Tree, shape: Shape, *, retain: bool) -> Tree:
+    found = create_strategic(old, new, shape)
+    return {**found, RETAIN_KEYS: sorted(new)} if retain else found
+
+
+def _diff_scalars(patch: Tree, key: str, old: list[Any], new: list[Any]) -> None:
+    gone = [item for item in old if not _contains(new, item)]
+    added = [item for item in new if not _contains(old, item)]
+    if gone:
+        patch[_DELETE_FROM + key] = gone
+    if added:
+        patch[key] = added
+    if new:
+        patch[_SET_ORDER + key] = list(new)
+
+
+def _diff_elements(patch: Tree, key: str, old: list[Any], new: list[Any], shape: Shape) -> None:
+    merge_key = shape.patch_merge_key
+    before, after = _Elements.of(old, merge_key).by_key, _Elements.of(new, merge_key).by_key
+    retain = "retainKeys" in shape.patch_strategies
+    changes: list[Any] = []
+    for name, item in after.items():
+        if name not in before:
+            changes.append(item)
+        elif not deep_equal(before[name], item):
+            changes.append({**_diff_map(before[name], item, shape.item(), retain=retain), merge_key: item[merge_key]})
+    gone = [{PATCH: "delete", merge_key: item[merge_key]} for name, item in before.items() if name not in after]
+    if changes or gone:
+        patch[key] = changes + gone
+    if after:
+        patch[_SET_ORDER + key] = [{merge_key: item[merge_key]} for item in new]

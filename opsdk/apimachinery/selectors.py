@@ -1,0 +1,321 @@
+"""Label and field selectors: parsed, printed, matched. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Self
+
+from opsdk.apimachinery.meta import LabelSelector
+from opsdk.errors import UsageError
+
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
+
+
+class Operator(Enum):
+    """How a requirement compares."""
+
+    IN = "in"
+    NOT_IN = "notin"
+    EXISTS = "exists"
+    DOES_NOT_EXIST = "!"
+    EQUALS = "="
+    NOT_EQUALS = "!="
+    GREATER_THAN = ">"
+    LESS_THAN = "<"
+
+
+_FROM_OBJECT = {
+    "In": Operator.IN,
+    "NotIn": Operator.NOT_IN,
+    "Exists": Operator.EXISTS,
+    "DoesNotExist": Operator.DOES_NOT_EXIST,
+}
+
+
+def _check_label(key: str, values: tuple[str, ...]) -> None:
+    prefix, slash, name = key.rpartition("/")
+    if not _LABEL_NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _LABEL_PREFIX.fullmatch(prefix))):
+        raise UsageError(f"{key!r} is no label key: letters, digits, '-', '_' and '.', at most 63, after 'prefix/'")
+    for value in values:
+        if value and not _LABEL_NAME.fullmatch(value):
+            raise UsageError(f"{value!r} is no label value: letters, digits, '-', '_' and '.', at most 63")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one key. `values` is sorted for IN and NOT_IN."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether `labels` meet it. Negative operators hold where the key is missing."""
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+            case Operator.IN | Operator.EQUALS:
+                return value is not None and value in self.values
+            case Operator.NOT_IN | Operator.NOT_EQUALS:
+                return value is None or value not in self.values
+            case _:
+                return _compares(value, self.operator, self.values[0])
+
+    def __str__(self) -> str:
+        match self.operator:
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"!{self.key}"
+            case Operator.IN | Operator.NOT_IN:
+                return f"{self.key} {self.operator.value} ({','.join(self.values)})"
+            case _:
+                return f"{self.key}{self.operator.value}{self.values[0]}"
+
+
+def _compares(value: str | None, operator: Operator, bound: str) -> bool:
+    if value is None or not re.fullmatch(r"-?[0-9]+", value):
+        return False
+    return int(value) > int(bound) if operator is Operator.GREATER_THAN else int(value) < int(bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Requirements that must all hold. Empty matches everything.
+
+    >>> s = Selector.parse("app=web,tier notin (cache, db),!legacy")
+    >>> s.matches({"app": "web", "tier": "front"})
+    True
+    >>> str(s)
+    'app=web,tier notin (cache,db),!legacy'
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False
+    """True for a selector that matches no object at all."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text form; `UsageError` says where it goes wrong."""
+        return cls(tuple(_parse_labels(text)))
+
+    @classmethod
+    def equal(cls, labels: Mapping[str, str]) -> Self:
+        """Exactly these labels and values (others may be there too)."""
+        for key, value in labels.items():
+            _check_label(key, (value,))
+        return cls(tuple(Requirement(k, Operator.EQUALS, (v,)) for k, v in sorted(labels.items())))
+
+    @classmethod
+    def none(cls) -> Self:
+        """Matches nothing."""
+        return cls((), nothing=True)
+
+    @classmethod
+    def of(cls, selector: LabelSelector | None) -> Self:
+        """From the form that stands in objects. None matches nothing; an empty one everything, as upstream."""
+        if selector is None:
+            return cls.none()
+        found = list(cls.equal(selector.match_labels).requirements)
+        for part in selector.match_expressions:
+            operator = _FROM_OBJECT.get(part.operator)
+            if operator is None:
+                raise UsageError(f"{part.operator!r} is no operator: use In, NotIn, Exists or DoesNotExist")
+            if (operator in (Operator.IN, Operator.NOT_IN)) != bool(part.values):
+                raise UsageError(f"{part.key}: In and NotIn need values, Exists and DoesNotExist have none")
+            _check_label(part.key, tuple(part.values))
+            found.append(Requirement(part.key, operator, tuple(sorted(part.values))))
+        return cls(tuple(found))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels is selected."""
+        return not self.nothing and all(r.matches(labels) for r in self.requirements)
+
+    def __and__(self, other: Selector) -> Selector:
+        return Selector(self.requirements + other.requirements, nothing=self.nothing or other.nothing)
+
+    def __str__(self) -> str:
+        return ",".join(str(r) for r in self.requirements)
+
+
+def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | None) -> Selector:
+    """A Selector from whatever a caller finds handy. None matches everything (no selector was given)."""
+    match selector:
+        case None:
+            return Selector()
+        case Selector():
+            return selector
+        case str():
+            return Selector.parse(selector)
+        case LabelSelector():
+            return Selector.of(selector)
+        case _:
+            return Selector.equal(selector)
+
+
+# ------------------------------------------------------------------ parsing labels
+class _Tokens:
+    """The tokens of a label selector, with one of look-ahead."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._found = list(self._split(text))
+        self._at = 0
+
+    @staticmethod
+    def _split(text: str) -> Iterator[str]:
+        at = 0
+        while text[at:].strip():
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise UsageError(f"label selector {text!r}: unreadable at {text[at:]!r}")
+            yield match.group(1)
+            at = match.end()
+
+    def peek(self) -> str:
+        return self._found[self._at] if self._at < len(self._found) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self._at += 1
+        return token
+
+    def expect(self, wanted: Callable[[str], bool], what: str) -> str:
+        token = self.take()
+        if not wanted(token):
+            raise UsageError(f"label selector {self.text!r}: found {token or 'the end'!r}, expected {what}")
+        return token
+
+
+_MARKS = {"!=", "==", "=", "!", ",", "(", ")", ">", "<", ""}
+
+
+def _is_word(token: str) -> bool:
+    return token not in _MARKS
+
+
+def _parse_labels(text: str) -> Iterator[Requirement]:
+    tokens = _Tokens(text)
+    while tokens.peek():
+        made = _parse_requirement(tokens)
+        _check_label(made.key, made.values if made.operator not in (Operator.GREATER_THAN, Operator.LESS_THAN) else ())
+        yield made
+        if not tokens.peek():
+            return
+        tokens.expect(lambda t: t == ",", "','")
+        if not tokens.peek():
+            raise UsageError(f"label selector {text!r}: ends with ','")
+
+
+def _parse_requirement(tokens: _Tokens) -> Requirement:
+    if tokens.peek() == "!":
+        tokens.take()
+        return Requirement(tokens.expect(_is_word, "a label key"), Operator.DOES_NOT_EXIST)
+    key = tokens.expect(_is_word, "a label key")
+    match tokens.peek():
+        case "" | ",":
+            return Requirement(key, Operator.EXISTS)
+        case "=" | "==" | "!=" as mark:
+            tokens.take()
+            value = tokens.take() if _is_word(tokens.peek()) else ""
+            return Requirement(key, Operator.NOT_EQUALS if mark == "!=" else Operator.EQUALS, (value,))
+        case ">" | "<" as mark:
+            tokens.take()
+            bound = tokens.expect(lambda t: re.fullmatch(r"-?[0-9]+", t) is not None, "a number")
+            return Requirement(key, Operator(mark), (bound,))
+        case "in" | "notin" as word:
+            tokens.take()
+            return Requirement(key, Operator(word), _parse_values(tokens))
+        case other:
+            raise UsageError(
+                f"label selector {tokens.text!r}: found {other!r} after {key!r}, expected an operator or ','"
+            )
+
+
+def _parse_values(tokens: _Tokens) -> tuple[str, ...]:
+    tokens.expect(lambda t: t == "(", "'('")
+    values: set[str] = set()
+    while True:
+        values.add(tokens.take() if _is_word(tokens.peek()) else "")
+        if tokens.expect(lambda t: t in (",", ")"), "',' or ')'") == ")":
+            return tuple(sorted(values))
+
+
+# ------------------------------------------------------------------ fields
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """One condition on one field: equal, or (`negated`) not equal."""
+
+    field: str
+    value: str
+    negated: bool = False
+
+    def __str__(self) -> str:
+        escaped = re.sub(r"([\\,=])", r"\\\1", self.value)
+        return f"{self.field}{'!=' if self.negated else '='}{escaped}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """Field requirements that must all hold. Which fields can be selected is the server's (or the index's) choice.
+
+    >>> str(FieldSelector.parse("metadata.name=a,status.phase!=Running"))
+    'metadata.name=a,status.phase!=Running'
+    """
+
+    requirements: tuple[FieldRequirement, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        r"""Read the text form; ``\`` escapes ``,``, ``=`` and itself in values."""
+        found = []
+        if re.search(r"(?<!\\)(?:\\\\)*\\$", text):
+            raise UsageError(f"field selector {text!r}: ends with a lone backslash")
+        for part in re.findall(r"(?:\\.|[^,\\])+", text):
+            match = re.fullmatch(r"\s*([^=!]+?)(!=|==|=)((?:\\.|[^\\])*)", part)
+            if match is None:
+                raise UsageError(f"field selector {text!r}: {part!r} is not field=value or field!=value")
+            field, mark, value = match.groups()
+            found.append(FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), mark == "!="))
+        return cls(tuple(found))
+
+    @classmethod
+    def equal(cls, fields: Mapping[str, str]) -> Self:
+        """Exactly these values."""
+        return cls(tuple(FieldRequirement(k, v) for k, v in sorted(fields.items())))
+
+    def matches(self, value_of: Callable[[str], str]) -> bool:
+        """Whether an object is selected; `value_of` gives a field's value, empty where it has none."""
+        return all((value_of(r.field) == r.value) != r.negated for r in self.requirements)
+
+    def exact(self, field: str) -> str | None:
+        """The value that `field` must equal, if the selector says so."""
+        return next((r.value for r in self.requirements if r.field == field and not r.negated), None)
+
+    def without(self, field: str) -> FieldSelector:
+        """The same without exact requirements on `field`."""
+        return FieldSelector(tuple(r for r in self.requirements if r.field != field or r.negated))
+
+    def __str__(self) -> str:
+        return ",".join(str(r) for r in self.requirements)
+
+
+def as_field_selector(selector: str | Mapping[str, str] | FieldSelector | None) -> FieldSelector:
+    """A FieldSelector from whatever a caller finds handy. None matches everything."""
+    match selector:
+        case None:
+            return FieldSelector()
+        case FieldSelector():
+            return selector
+        case str():
+            return FieldSelector.parse(selector)
+        case _:
+            return FieldSelector.equal(selector)

@@ -1,0 +1,83 @@
+"""The attributes of one admission request, as every plugin sees them.
+
+Upstream: k8s.io/apiserver/pkg/admission/attributes.go (v1.36).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+
+
+@dataclass(slots=True, kw_only=True)
+class Review:
+    """One request under review. Objects are of the served version, and nobody changes them in place.
+
+    Attributes:
+        operation: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``.
+        name: empty where the server is still to make one up.
+        obj: the new object (None for DELETE); plugins replace it while mutating. For CONNECT, the options.
+        old: the stored object of UPDATE and DELETE.
+        options: the options object of the request, ``CreateOptions`` and so on; empty for CONNECT.
+        connected: the kind of the options of CONNECT.
+        again: whether this is the second mutating round.
+        reinvoke: set by a plugin during the first round to ask for a second one.
+        notes: what plugins remember from one round to the next, by their names.
+    """
+
+    call: Call
+    served: Installed
+    operation: str
+    namespace: str
+    name: str
+    obj: Tree | None = None
+    old: Tree | None = None
+    options: Tree = field(default_factory=dict)
+    dry_run: bool = False
+    connected: str = ""
+    again: bool = False
+    reinvoke: bool = False
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def user(self) -> User:
+        """Who asks."""
+        return self.call.user
+
+    @property
+    def kind(self) -> GroupVersionKind:
+        """The kind of the body, for scale and the like not that of the resource."""
+        info = self.served.info
+        if self.connected:
+            return GroupVersionKind(info.group, info.version, self.connected)
+        group, _, version = info.kind_api_version.rpartition("/")
+        return GroupVersionKind(group, version, info.kind)
+
+    @property
+    def resource(self) -> GroupVersionResource:
+        """The resource of the path."""
+        info = self.served.info
+        return GroupVersionResource(info.group, info.version, info.resource)
+
+    @property
+    def subresource(self) -> str:
+        """Empty for the resource itself."""
+        return self.served.info.subresource
+
+    @property
+    def shown_name(self) -> str:
+        """What refusals call the object: before it has a name, by what its name will be made of."""
+        if self.name:
+            return self.name
+        meta: Tree = (self.obj or {}).get("metadata") or {}
+        return str(meta.get("name") or meta.get("generateName") or "Unknown")
+
+    def warn(self, text: str) -> None:
+        """Tell the client something."""
+        self.call.warn(text)

@@ -1,0 +1,55 @@
+"""What expressions of admission see of a review."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.versioned_attributes import Invocation
+from opsdk.apiserver.admission.webhooks.admission_review import question
+from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.expressions.admission import request_variable
+from opsdk.apiserver.expressions.authorizer import AuthorizerValue, ResourceCheck
+from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.storage.ports import Tree
+
+_HIDDEN = frozenset({"ownerReferences", "managedFields", "selfLink"})
+
+
+def inputs(
+    review: Review, seen: Invocation, asking: Asking, *, params: Tree | None = None, namespace: Tree | None = None
+) -> dict[str, Any]:
+    """The variables; `namespace` is the object of the namespace that the request is in."""
+    return {
+        "object": seen.obj,
+        "oldObject": seen.old,
+        "namespaceObject": None if namespace is None else _shown(namespace),
+        "request": request_variable(question(review, seen, uid="", version="v1")["request"]),
+        "params": params,
+        "authorizer": AuthorizerValue.of(asking.ask, review.user),
+        "authorizer.requestResource": ResourceCheck.of(asking.ask, _attributes(review)),
+    }
+
+
+def without_authorizer(values: dict[str, Any]) -> dict[str, Any]:
+    """The same for messages and annotations, which may not ask."""
+    return {name: value for name, value in values.items() if not name.startswith("authorizer")}
+
+
+def _shown(namespace: Tree) -> Tree:
+    """Labels and the like, not who owns it."""
+    meta = {key: value for key, value in namespace["metadata"].items() if key not in _HIDDEN}
+    return {"metadata": meta, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
+
+
+def _attributes(review: Review) -> Attributes:
+    return Attributes(
+        user=review.user,
+        verb="",
+        group=review.resource.group,
+        version=review.resource.version,
+        resource=review.resource.resource,
+        subresource=review.subresource,
+        namespace=review.namespace,
+        name=review.name,
+    )

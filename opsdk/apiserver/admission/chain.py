@@ -1,0 +1,106 @@
+"""The admission chain: plugins in kube-apiserver's order, and a second mutating round on request.
+
+Upstream: k8s.io/apiserver/pkg/admission/chain.go, k8s.io/kubernetes/pkg/kubeapiserver/options/plugins.go (v1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from opsdk.apiserver.admission.attributes import Review
+
+PLACES = (
+    "NamespaceLifecycle",
+    "LimitRanger",
+    "ServiceAccount",
+    "NodeRestriction",
+    "TaintNodesByCondition",
+    "PodSecurity",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "PodTolerationRestriction",
+    "ExtendedResourceToleration",
+    "DefaultStorageClass",
+    "StorageObjectInUseProtection",
+    "OwnerReferencesPermissionEnforcement",
+    "PersistentVolumeClaimResize",
+    "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "DefaultIngressClass",
+    "PodTopologyLabels",
+    "NodeDeclaredFeatureValidator",
+    "PodResizeValidator",
+    "",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+    "ResourceQuota",
+)
+"""The order of plugins in both rounds; those with other names stand where the empty one is."""
+
+
+class Admission(Protocol):
+    """Rules across kinds."""
+
+    async def mutate(self, review: Review) -> None:
+        """Replace ``review.obj``, or raise to refuse."""
+        ...
+
+    async def validate(self, review: Review) -> None:
+        """Raise to refuse."""
+        ...
+
+
+class AdmissionChain:
+    """Plugins in the order of `PLACES`; a second mutating round where one asks for it."""
+
+    def __init__(self, plugins: Mapping[str, Admission] | None = None) -> None:
+        self._named: dict[str, Admission] = {}
+        self._ordered: tuple[Admission, ...] = ()
+        for name, plugin in (plugins or {}).items():
+            self.add(name, plugin)
+
+    def __repr__(self) -> str:
+        return f"<AdmissionChain of {', '.join(self._named) or 'nothing'}>"
+
+    @property
+    def plugins(self) -> Mapping[str, Admission]:
+        """By name, in order."""
+        return MappingProxyType(self._named)
+
+    def add(self, name: str, plugin: Admission) -> None:
+        """Put a plugin into its place, instead of the one that has its name."""
+        self._named[name] = plugin
+        self._sort()
+
+    def remove(self, name: str) -> None:
+        """Take a plugin out; fine if there is none."""
+        self._named.pop(name, None)
+        self._sort()
+
+    def _sort(self) -> None:
+        self._named = dict(sorted(self._named.items(), key=lambda item: _place(item[0])))
+        self._ordered = tuple(self._named.values())
+
+    async def mutate(self, review: Review) -> None:
+        """Each in turn."""
+        for plugin in self._ordered:
+            await plugin.mutate(review)
+        if review.reinvoke and not review.again:
+            review.again = True
+            for plugin in self._ordered:
+                await plugin.mutate(review)
+
+    async def validate(self, review: Review) -> None:
+        """Each in turn."""
+        for plugin in self._ordered:
+            await plugin.validate(review)
+
+
+def _place(name: str) -> int:
+    return PLACES.index(name if name in PLACES else "")

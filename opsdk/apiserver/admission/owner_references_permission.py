@@ -1,0 +1,81 @@
+"""``OwnerReferencesPermissionEnforcement``: who makes something go with an owner could have deleted it anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.plugin import Plugin
+from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.storage.ports import Tree
+
+Mapping = Callable[[str, str], Sequence[GroupVersionResource]]
+"""From an apiVersion and a kind to the resources that this may mean; empty where nobody knows it."""
+
+
+class OwnerReferencesPermissionEnforcement(Plugin):
+    """See the module.
+
+    Args:
+        resources: which resources a reference may mean.
+    """
+
+    def __init__(self, authorizer: Authorizer, resources: Mapping) -> None:
+        self._authorizer = authorizer
+        self._resources = resources
+
+    async def validate(self, review: Review) -> None:
+        """Changed owners."""
+        if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
+            return
+        if review.served.info.path == "pods/status" or _owners(review.obj) == _owners(review.old):
+            return
+        info = review.served.info
+        own = GroupVersionResource(info.group, info.version, info.resource)
+        why = await self._refusal(review, "delete", own, info.subresource, review.name)
+        if why is not None:
+            raise refused(review, f"cannot set an ownerRef on a resource you can't delete: {why}, <nil>")
+        for owner in _blocking(review):
+            await self._check_owner(review, owner)
+
+    async def _check_owner(self, review: Review, owner: Tree) -> None:
+        version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
+        found = self._resources(version, kind)
+        if not found:
+            text = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion"
+            raise refused(review, f'{text} {version} Kind {kind}: no matches for kind "{kind}" in version "{version}"')
+        for resource in found:
+            why = await self._refusal(review, "update", resource, "finalizers", owner.get("name", ""))
+            if why is not None:
+                text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set"
+                raise refused(review, f"{text} finalizers on: {why}, <nil>")
+
+    async def _refusal(
+        self, review: Review, verb: str, resource: GroupVersionResource, subresource: str, name: str
+    ) -> str | None:
+        """Why the user may not; None where they may."""
+        asked = Attributes(
+            user=review.user,
+            verb=verb,
+            group=resource.group,
+            version=resource.version,
+            resource=resource.resource,
+            subresource=subresource,
+            namespace=review.namespace,
+            name=name,
+        )
+        decision = await self._authorizer.authorize(asked)
+        return None if decision.allowed else decision.reason
+
+
+def _owners(obj: Tree | None) -> Sequence[Tree]:
+    found: Sequence[Tree] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
+    return found
+
+
+def _blocking(review: Review) -> list[Tree]:
+    """References that block the deletion of the owner, and did not before."""
+    before = {o.get("uid") for o in _owners(review.old) if o.get("blockOwnerDeletion")}
+    return [o for o in _owners(review.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]

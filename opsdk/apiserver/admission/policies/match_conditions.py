@@ -1,0 +1,30 @@
+"""Match conditions of policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsdk.apiserver.admission.policies.policy_source import Policy
+from opsdk.apiserver.expressions.activation import Activation, judge
+from opsdk.apiserver.expressions.admission import MATCH_BUDGET
+from opsdk.apiserver.expressions.authorizer_checks import Asking
+
+
+async def conditions_hold(policy: Policy, asking: Asking, values: dict[str, Any]) -> bool | str:
+    """Whether all conditions hold, or what went wrong where that is not to be ignored.
+
+    One that is false decides, whatever goes wrong in the others.
+    """
+    programs = policy.programs
+    if not programs.conditions:
+        return True
+    activation = Activation(asking, values, programs.variables, budget=MATCH_BUDGET)
+    said = await judge(activation, programs.conditions)
+    if any(outcome is False for outcome in said):
+        return False
+    wrong = [outcome for outcome in said if isinstance(outcome, str)]
+    if not wrong:
+        return True
+    if policy.ignore_failures:
+        return False
+    return wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"

@@ -1,0 +1,114 @@
+"""Which policies, bindings and parameters a request concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.matching import selects_object
+from opsdk.apiserver.admission.policies.params import ConfigurationError, Params, collect, source_of
+from opsdk.apiserver.admission.policies.policy_source import Binding, Bound, Criteria, Policy
+from opsdk.apiserver.admission.versioned_attributes import Equivalents, Namespaces, Views
+from opsdk.apiserver.auth.authorization import Authorizer
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What policies need of the server."""
+
+    equivalents: Equivalents
+    namespace: Namespaces
+    params: Params
+    authorizer: Authorizer
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A policy that a review concerns, by which binding, with which parameters, in which version."""
+
+    policy: Policy
+    binding: Binding
+    params: Tree | None
+    served: Installed
+
+    @property
+    def key(self) -> str:
+        """Tells it from others that one review concerns."""
+        meta = (self.params or {}).get("metadata") or {}
+        return f"{self.policy.name}/{self.binding.name}/{meta.get('namespace', '')}/{meta.get('name', '')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that went wrong with a policy or one of its bindings."""
+
+    policy: Policy
+    binding: Binding | None
+    message: str
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Choice:
+    """What a review concerns, and what could not be found out."""
+
+    chosen: list[Chosen] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+
+async def choose(review: Review, bound: Sequence[Bound], ports: Ports) -> Choice:
+    """Match all policies with the review as it is now; failures are those of policies that do not ignore them."""
+    views, choice = Views(review, ports.equivalents, ports.namespace), Choice()
+    for one in bound:
+        try:
+            served = matched(views, review, one.policy.criteria)
+            if served is None:
+                continue
+            source = source_of(one.policy, ports.params)
+        except (ConfigurationError, ApiError) as error:
+            _fail(choice, one.policy, None, f"failed to configure policy: {error}")
+            continue
+        for binding in one.bindings:
+            try:
+                if matched(views, review, binding.criteria) is None:
+                    continue
+                found = await collect(source, binding, review.namespace)
+            except (ConfigurationError, ApiError) as error:
+                _fail(choice, one.policy, binding, f"failed to configure binding: {error}")
+                continue
+            choice.chosen.extend(Chosen(one.policy, binding, params, served) for params in found)
+    return choice
+
+
+def _fail(choice: Choice, policy: Policy, binding: Binding | None, message: str) -> None:
+    if not policy.ignore_failures:
+        choice.failures.append(Failure(policy, binding, message))
+
+
+def matched(views: Views, review: Review, criteria: Criteria) -> Installed | None:
+    """The version by which the criteria mean the review; None where they do not.
+
+    Raises:
+        ApiError: there is no such namespace.
+    """
+    if not selects_object(criteria.objects, review):
+        return None
+    if views.served(criteria.excluded, equivalent=criteria.equivalent) is not None:
+        return None
+    served = review.served
+    if criteria.rules:
+        found = views.served(criteria.rules, equivalent=criteria.equivalent)
+        if found is None:
+            return None
+        served = found
+    return served if views.selects_namespace(criteria.namespaces) else None
+
+
+def namespace_of(review: Review, ports: Ports) -> Tree | None:
+    """The namespace that the request is in; a namespace itself is in none."""
+    of_namespace = review.kind.kind == "Namespace" and review.kind.version == "v1" and not review.kind.group
+    return ports.namespace(review.namespace) if review.namespace and not of_namespace else None

@@ -1,0 +1,184 @@
+"""The policies that are bound to something, read once for each change of a policy or a binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from opsdk.apimachinery.selectors import Selector
+from opsdk.apiserver.admission.matching import Rule, rules_of, selector_of
+from opsdk.apiserver.storage.ports import Change, Storage, Tree
+
+if TYPE_CHECKING:
+    # CEL takes long to load, and most servers never see a policy.
+    from opsdk.apiserver.admission.policies.compiled_policy import Programs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """``matchConstraints`` of a policy, or ``matchResources`` of a binding.
+
+    Attributes:
+        rules: empty where every resource is meant.
+        excluded: what is not meant whatever `rules` say.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    excluded: tuple[Rule, ...] = ()
+    namespaces: Selector = field(default_factory=Selector)
+    objects: Selector = field(default_factory=Selector)
+    equivalent: bool = True
+
+    @classmethod
+    def of(cls, tree: Tree | None) -> Self:
+        """Read what passed validation; nothing at all means everything."""
+        tree = tree or {}
+        return cls(
+            rules=rules_of(tree.get("resourceRules")),
+            excluded=rules_of(tree.get("excludeResourceRules")),
+            namespaces=selector_of(tree.get("namespaceSelector")),
+            objects=selector_of(tree.get("objectSelector")),
+            equivalent=tree.get("matchPolicy") != "Exact",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamRef:
+    """Which parameters a binding means.
+
+    Attributes:
+        namespace: empty for that of the request.
+        deny: whether there must be some.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    selector: Selector | None = None
+    deny: bool = False
+
+    @classmethod
+    def of(cls, tree: Tree | None) -> Self | None:
+        """Read what passed validation."""
+        if tree is None:
+            return None
+        selector = tree.get("selector")
+        return cls(
+            name=tree.get("name") or "",
+            namespace=tree.get("namespace") or "",
+            selector=None if selector is None else selector_of(selector),
+            deny=tree.get("parameterNotFoundAction") == "Deny",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A binding; `actions` only of validating ones."""
+
+    name: str
+    policy: str
+    criteria: Criteria
+    params: ParamRef | None = None
+    actions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, obj: Tree) -> Self:
+        """Read a binding that passed validation."""
+        spec: Tree = obj.get("spec") or {}
+        return cls(
+            name=obj["metadata"]["name"],
+            policy=spec.get("policyName") or "",
+            criteria=Criteria.of(spec.get("matchResources")),
+            params=ParamRef.of(spec.get("paramRef")),
+            actions=tuple(spec.get("validationActions") or ()),
+        )
+
+
+class Policy:
+    """A policy that passed validation. Its expressions are compiled when a request first concerns it."""
+
+    def __init__(self, obj: Tree) -> None:
+        self.name: str = obj["metadata"]["name"]
+        self.spec: Tree = obj.get("spec") or {}
+        self.criteria = Criteria.of(self.spec.get("matchConstraints"))
+        self.ignore_failures = self.spec.get("failurePolicy") == "Ignore"
+        self.reinvoke = self.spec.get("reinvocationPolicy") == "IfNeeded"
+        kind = self.spec.get("paramKind")
+        self.param_kind: tuple[str, str] | None = (
+            None if kind is None else (str(kind.get("apiVersion") or ""), str(kind.get("kind") or ""))
+        )
+
+    def __repr__(self) -> str:
+        return f"<Policy {self.name}>"
+
+    @cached_property
+    def programs(self) -> Programs:
+        """Its expressions."""
+        from opsdk.apiserver.admission.policies.compiled_policy import Programs  # noqa: PLC0415
+
+        return Programs(self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A policy with its bindings."""
+
+    policy: Policy
+    bindings: tuple[Binding, ...]
+
+
+class Configured:
+    """The policies of one kind, each with its bindings. Read anew when one of them changed, else at hand.
+
+    A policy is compiled once for each of its generations.
+
+    Args:
+        prefixes: where policies and bindings are stored.
+        load: all policies and all bindings as they are now.
+    """
+
+    def __init__(
+        self, storage: Storage, prefixes: tuple[str, str], load: Callable[[], tuple[Sequence[Tree], Sequence[Tree]]]
+    ) -> None:
+        self._prefixes = prefixes
+        self._load = load
+        self._bound: tuple[Bound, ...] | None = None
+        self._known: dict[tuple[str, int], Policy] = {}
+        storage.subscribe(self._changed)
+
+    def __repr__(self) -> str:
+        return f"<Configured policies under {self._prefixes[0]}>"
+
+    def _changed(self, change: Change) -> None:
+        if change.key.startswith(self._prefixes):
+            self._bound = None
+            before, after = change.previous or {}, change.value or {}
+            if before.get("spec") != after.get("spec"):
+                # A storage that went back may give the same generation to another spec.
+                for obj in filter(None, (before, after)):
+                    self._known.pop(_version(obj), None)
+
+    def bound(self) -> tuple[Bound, ...]:
+        """By the names of the policies; those that nothing binds are left out."""
+        if self._bound is None:
+            self._bound = tuple(self._read())
+        return self._bound
+
+    def _read(self) -> list[Bound]:
+        policies, trees = self._load()
+        bindings: dict[str, list[Binding]] = {}
+        for obj in sorted(trees, key=_name):
+            binding = Binding.of(obj)
+            bindings.setdefault(binding.policy, []).append(binding)
+        known = {_version(obj): obj for obj in sorted(policies, key=_name) if _name(obj) in bindings}
+        self._known = {version: self._known.get(version) or Policy(obj) for version, obj in known.items()}
+        return [Bound(policy, tuple(bindings[policy.name])) for policy in self._known.values()]
+
+
+def _name(obj: Tree) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _version(obj: Tree) -> tuple[str, int]:
+    return str(obj["metadata"]["uid"]), int(obj["metadata"].get("generation") or 0)

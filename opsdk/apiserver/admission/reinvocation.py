@@ -1,0 +1,37 @@
+"""What the first mutating round leaves to the second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.equality import deep_equal
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Who was asked, and who is asked again.
+
+    Attributes:
+        last: the object as it was left.
+        invoked: the keys of those that were asked, and want to be asked again after others' changes.
+        again: the keys of those that are asked in the second round.
+    """
+
+    last: Tree | None = None
+    invoked: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, review: Review, plugin: str) -> Rounds:
+        """Those of a plugin; what happened to the object between the rounds counts as a change."""
+        rounds: Rounds = review.notes.setdefault(plugin, cls())
+        if review.again and not deep_equal(rounds.last, review.obj):
+            rounds.changed()
+        return rounds
+
+    def changed(self) -> None:
+        """Somebody changed the object: who was asked before and wants to be asked again, is."""
+        self.again |= self.invoked
+        self.invoked.clear()

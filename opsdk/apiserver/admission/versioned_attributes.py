@@ -1,0 +1,110 @@
+"""Which version of a request somebody sees: the one that its rules mean, with the objects converted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.apimachinery.selectors import Selector
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.matching import Asked, Rule, in_some_namespace, selected_labels
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+
+
+class Equivalents(Protocol):
+    """Other versions in which the same objects are served."""
+
+    def equivalents(self, served: Installed) -> Sequence[Installed]:
+        """The same resource or subresource in other versions and groups."""
+        ...
+
+    async def convert(self, obj: Tree, source: Installed, target: Installed) -> Tree:
+        """The same object in another of them."""
+        ...
+
+
+class Namespaces(Protocol):
+    """Where namespaces are found."""
+
+    def __call__(self, name: str) -> Tree:
+        """A namespace, else `NotFoundError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """How somebody sees a review: of which version, with which objects."""
+
+    kind: GroupVersionKind
+    resource: GroupVersionResource
+    obj: Tree | None
+    old: Tree | None
+
+
+class Views:
+    """The versions of one review."""
+
+    def __init__(self, review: Review, equivalents: Equivalents, namespace: Namespaces) -> None:
+        self._review = review
+        self._equivalents = equivalents
+        self._namespace = namespace
+        self._asked = Asked.of(review)
+        self._others: Sequence[Installed] | None = None
+        self._old: dict[int, Tree | None] = {}
+
+    def served(self, rules: Sequence[Rule], *, equivalent: bool) -> Installed | None:
+        """The version by which a rule means this request; None if none does."""
+        review = self._review
+        if any(rule.means(self._asked, review.name) for rule in rules):
+            return review.served
+        if not equivalent or not rules:
+            return None
+        if self._others is None:
+            self._others = self._equivalents.equivalents(review.served)
+        for rule in rules:
+            for other in self._others:
+                info = other.info
+                resource = review.resource._replace(group=info.group, version=info.version, resource=info.resource)
+                if rule.means(self._asked.instead(resource), review.name):
+                    return other
+        return None
+
+    def selects_namespace(self, selector: Selector) -> bool:
+        """Whether the namespace is selected; what is in none always is."""
+        review = self._review
+        if not selector.requirements or not in_some_namespace(review):
+            return True
+        labels = selected_labels(review)
+        if labels is None:
+            labels = self._namespace(review.namespace)["metadata"].get("labels") or {}
+        return selector.matches(labels)
+
+    async def seen(self, served: Installed) -> Invocation:
+        """The review in the version of `served`, as it is now."""
+        review = self._review
+        if served is review.served:
+            return Invocation(kind=review.kind, resource=review.resource, obj=review.obj, old=review.old)
+        info = served.info
+        group, _, version = info.kind_api_version.rpartition("/")
+        if id(served) not in self._old:
+            self._old[id(served)] = await self._converted(review.old, served)
+        return Invocation(
+            kind=GroupVersionKind(group, version, info.kind),
+            resource=review.resource._replace(group=info.group, version=info.version, resource=info.resource),
+            obj=await self._converted(review.obj, served),
+            old=self._old[id(served)],
+        )
+
+    async def _converted(self, obj: Tree | None, served: Installed) -> Tree | None:
+        if obj is None:
+            return None
+        return await self._equivalents.convert(obj, self._review.served, served)
+
+    async def put(self, obj: Tree, served: Installed) -> None:
+        """Make this, which is of the version of `served`, the object of the review."""
+        if served is not self._review.served:
+            obj = await self._equivalents.convert(obj, served, self._review.served)
+        self._review.obj = obj

@@ -1,0 +1,272 @@
+"""AdmissionReview objects: the question, and what an answer means; pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opsdk.apimachinery.patch.json_patch import apply_json_patch
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.versioned_attributes import Invocation
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.serializer import documents
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.webhook_client.go_errors import go_type
+from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
+from opsdk.errors import ApiError, Cause, Details, PatchError
+from opsdk.structured_merge.go_format import go_quote
+
+GROUP = "admission.k8s.io"
+KNOWN_VERSIONS = ("v1", "v1beta1")
+
+
+class AnswerError(Exception):
+    """An answer that no webhook may give; the text is the server's."""
+
+
+# ------------------------------------------------------------------ the question
+def question(review: Review, seen: Invocation, *, uid: str, version: str) -> Tree:
+    """The AdmissionReview that is sent."""
+    request: Tree = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}
+    sub = {"subResource": review.subresource} if review.subresource else {}
+    request.update(sub)
+    request["requestKind"] = review.kind._asdict()
+    request["requestResource"] = review.resource._asdict()
+    if review.subresource:
+        request["requestSubResource"] = review.subresource
+    for key, value in (("name", review.name), ("namespace", review.namespace)):
+        if value:
+            request[key] = value
+    request["operation"] = review.operation
+    request["userInfo"] = user_info(review.user)
+    request["object"], request["oldObject"] = seen.obj, seen.old
+    request["dryRun"] = review.dry_run
+    request["options"] = review.options or None
+    return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
+
+
+def user_info(user: User) -> Tree:
+    """A user as reviews show it."""
+    found: Tree = {"username": user.name} if user.name else {}
+    if user.uid:
+        found["uid"] = user.uid
+    if user.groups:
+        found["groups"] = list(user.groups)
+    if user.extra:
+        found["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return found
+
+
+# ------------------------------------------------------------------ the answer
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a webhook decided."""
+
+    allowed: bool
+    patch: bytes = b""
+    patch_type: str = ""
+    status: Tree | None = None
+    warnings: Sequence[str] = ()
+
+
+_FIELDS = {
+    "uid": (str, "string"),
+    "allowed": (bool, "bool"),
+    "status": (dict, "v1.Status"),
+    "patch": (str, "[]uint8"),
+    "patchType": (str, "v1.PatchType"),
+    "auditAnnotations": (dict, "map[string]string"),
+    "warnings": (list, "[]string"),
+}
+
+
+def read_answer(answer: Tree, version: str) -> Tree | None:
+    """The ``response`` part, its types checked; `AnswerError` where it is of another version or another shape."""
+    response = answer.get("response")
+    try:
+        check_review(answer, GROUP, version, "AdmissionReview")
+        check_field(response, dict, "AdmissionReview.response", "v1.AdmissionResponse")
+        for key, (kind_of, name) in _FIELDS.items():
+            check_field((response or {}).get(key), kind_of, f"AdmissionResponse.response.{key}", name)
+    except ReviewError as error:
+        raise AnswerError(str(error)) from None
+    if not isinstance(response, dict):
+        return None
+    _decoded(response.get("patch") or "")
+    return response
+
+
+def verdict(answer: Tree, response: Tree | None, *, uid: str, version: str, mutating: bool) -> Verdict:
+    """What the answer decides; `AnswerError` where it breaks the rules."""
+    if response is None:
+        raise AnswerError("webhook response was absent")
+    patch, kind = _decoded(response.get("patch") or ""), response.get("patchType")
+    if version == "v1":
+        _check_v1(answer, response, uid, has_patch=bool(patch), kind=kind, mutating=mutating)
+    return Verdict(
+        allowed=bool(response.get("allowed")),
+        patch=patch if mutating else b"",
+        patch_type=str(kind or ("JSONPatch" if patch else "")),
+        status=response.get("status"),
+        warnings=[str(text) for text in response.get("warnings") or ()],
+    )
+
+
+def _check_v1(answer: Tree, response: Tree, uid: str, *, has_patch: bool, kind: Any, mutating: bool) -> None:
+    if (response.get("uid") or "") != uid:
+        raise AnswerError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+    wanted, got = f"{GROUP}/v1, Kind=AdmissionReview", _kind_text(answer)
+    if got != wanted:
+        raise AnswerError(f"expected webhook response of {wanted}, got {got}")
+    if not mutating:
+        if has_patch:
+            raise AnswerError("validating webhook may not return response.patch")
+        if kind is not None:
+            raise AnswerError("validating webhook may not return response.patchType")
+        return
+    if has_patch and kind is None:
+        raise AnswerError("webhook returned response.patch but not response.patchType")
+    if not has_patch and kind is not None:
+        raise AnswerError("webhook returned response.patchType but not response.patch")
+    if kind == "":
+        raise AnswerError('webhook returned invalid response.patchType of ""')
+
+
+def _kind_text(answer: Tree) -> str:
+    group, _, version = str(answer.get("apiVersion") or "").rpartition("/")
+    return f"{group}/{version}, Kind={answer.get('kind') or ''}"
+
+
+def _decoded(patch: str) -> bytes:
+    try:
+        return base64.b64decode(patch, validate=True)
+    except (binascii.Error, ValueError):
+        raise AnswerError("illegal base64 data at input byte 0") from None
+
+
+# ------------------------------------------------------------------ refusals
+def rejection(name: str, status: Mapping[str, Any] | None) -> ApiError:
+    """The webhook's no, as the client gets it."""
+    found = status or {}
+    said = f'admission webhook "{name}" denied the request'
+    why = found.get("message") or found.get("reason")
+    code = found.get("code")
+    return ApiError(
+        f"{said}: {why}" if why else f"{said} without explanation",
+        code=code if isinstance(code, int) and 400 <= code <= 599 else 400,
+        reason=str(found.get("reason") or ""),
+        details=_details(found.get("details")),
+    )
+
+
+def _details(tree: Any) -> Details:
+    if not isinstance(tree, dict):
+        return api_errors.NONE
+    causes = [
+        Cause(reason=str(c.get("reason") or ""), message=str(c.get("message") or ""), field=str(c.get("field") or ""))
+        for c in tree.get("causes") or ()
+        if isinstance(c, dict)
+    ]
+    after = tree.get("retryAfterSeconds")
+    return Details(
+        name=str(tree.get("name") or ""),
+        group=str(tree.get("group") or ""),
+        kind=str(tree.get("kind") or ""),
+        uid=str(tree.get("uid") or ""),
+        causes=tuple(causes),
+        retry_after_seconds=after if isinstance(after, int) else 0,
+    )
+
+
+# ------------------------------------------------------------------ patches
+def parse_patch(raw: bytes) -> list[Tree]:
+    """The operations; `PatchError` in Go's words."""
+    try:
+        found = documents.parse_json(raw).tree
+    except documents.SyntaxProblemError as error:
+        raise PatchError(str(error)) from None
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise PatchError(f"json: cannot unmarshal {go_type(found)} into Go value of type jsonpatch.Patch")
+    for operation in found:
+        if not isinstance(operation, dict):
+            raise PatchError(f"json: cannot unmarshal {go_type(operation)} into Go value of type jsonpatch.Operation")
+    return found
+
+
+def patched(obj: Tree, operations: Sequence[Tree]) -> Tree:
+    """`obj` after the patch; `PatchError` in Go's words."""
+    try:
+        changed: Any = apply_json_patch(obj, operations)
+    except PatchError:
+        raise _explained(obj, operations) from None
+    if not isinstance(changed, dict):
+        raise PatchError("json: cannot unmarshal patched document into an object")
+    return changed
+
+
+def _explained(obj: Any, operations: Sequence[Tree]) -> PatchError:
+    """Which operation does not fit, said as the server's library does."""
+    for operation in operations:
+        try:
+            obj = apply_json_patch(obj, [operation])
+        except PatchError as error:
+            return PatchError(_why(obj, operation, str(error)))
+    return PatchError("the patch does not apply")
+
+
+def _why(obj: Any, operation: Tree, otherwise: str) -> str:
+    name, path = operation.get("op"), operation.get("path")
+    if name not in ("add", "remove", "replace", "move", "copy", "test"):
+        return f"Unexpected kind: {name or 'unknown'}"
+    if not isinstance(path, str):
+        return f"operation '{name}' has no path: missing value"
+    source = operation.get("from")
+    if name in ("move", "copy") and isinstance(source, str):
+        if not _leads_somewhere(obj, source):
+            return f"{name} operation does not apply: doc is missing from path: {source}: missing value"
+        if name == "move" and _leads_somewhere(obj, path):
+            key = source.rpartition("/")[2]
+            return f"error in move for path: '{key}': Unable to remove nonexistent key: {key}: missing value"
+    if not _leads_somewhere(obj, path):
+        if name == "test":
+            return f"test operation does not apply: is missing path: {path}: missing value"
+        shown = path if name == "replace" else f'"{path}"'
+        return f"{name} operation does not apply: doc is missing path: {shown}: missing value"
+    if name == "test":
+        return f"testing value {path} failed: test failed"
+    if name == "replace":
+        return f"replace operation does not apply: doc is missing key: {path}: missing value"
+    return f"error in {name} for path: '{path}': {_misplaced(obj, name, path) or otherwise}"
+
+
+def _leads_somewhere(obj: Any, path: str) -> bool:
+    """Whether there is a container that would hold what stands at `path`."""
+    parent = path.rpartition("/")[0]
+    try:
+        apply_json_patch(obj, _probe(parent))
+    except PatchError:
+        return False
+    return True
+
+
+def _misplaced(obj: Any, name: str, path: str) -> str:
+    """What is wrong with the last part of a path."""
+    parent, _, key = path.rpartition("/")
+    holder = apply_json_patch(obj, _probe(parent)).get("probe") if parent else obj
+    if not isinstance(holder, list):
+        return f"Unable to remove nonexistent key: {key}: missing value" if name == "remove" else ""
+    if key.lstrip("+-").isdecimal():
+        return f"Unable to access invalid index: {key}: invalid index referenced"
+    syntax = f"strconv.Atoi: parsing {go_quote(key)}: invalid syntax"
+    return syntax if name == "remove" else f"value was not a proper array index: '{key}': {syntax}"
+
+
+def _probe(parent: str) -> list[Tree]:
+    """A patch that fits wherever something stands at `parent`."""
+    return [{"op": "move", "from": parent, "path": "/probe"}] if parent else []

@@ -1,0 +1,98 @@
+"""The configured webhooks, read once for each change of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from opsdk.apimachinery.selectors import Selector
+from opsdk.apiserver.admission.matching import Rule, rules_of, selector_of
+from opsdk.apiserver.storage.ports import Change, Storage, Tree
+from opsdk.apiserver.webhook_client.endpoint import Target, target_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """One webhook of a configuration.
+
+    Attributes:
+        uid: tells webhooks of the same name apart.
+        ignore_failures: ``failurePolicy: Ignore``.
+        timeout: seconds.
+    """
+
+    name: str
+    uid: str
+    client_config: Tree
+    rules: tuple[Rule, ...]
+    namespaces: Selector = field(default_factory=Selector)
+    objects: Selector = field(default_factory=Selector)
+    ignore_failures: bool = False
+    equivalent: bool = True
+    timeout: int = 10
+    side_effects: str = "None"
+    versions: tuple[str, ...] = ("v1",)
+    reinvoke: bool = False
+    conditions: tuple[Tree, ...] = ()
+
+    @classmethod
+    def of(cls, tree: Tree, uid: str) -> Self:
+        """Read a webhook that passed validation and has its defaults."""
+        return cls(
+            name=tree["name"],
+            uid=uid,
+            client_config=tree["clientConfig"],
+            rules=rules_of(tree.get("rules")),
+            namespaces=selector_of(tree.get("namespaceSelector")),
+            objects=selector_of(tree.get("objectSelector")),
+            ignore_failures=tree.get("failurePolicy") == "Ignore",
+            equivalent=tree.get("matchPolicy") != "Exact",
+            timeout=tree.get("timeoutSeconds") or 10,
+            side_effects=tree.get("sideEffects") or "None",
+            versions=tuple(tree.get("admissionReviewVersions") or ()),
+            reinvoke=tree.get("reinvocationPolicy") == "IfNeeded",
+            conditions=tuple(tree.get("matchConditions") or ()),
+        )
+
+    def target(self) -> Target:
+        """Where it is called; `TargetError` where the configuration is of no use."""
+        return target_of(self.client_config)
+
+
+def hooks_of(configurations: Iterable[Tree]) -> tuple[Hook, ...]:
+    """All webhooks, by the names of their configurations, then as listed."""
+    found: list[Hook] = []
+    for obj in sorted(configurations, key=lambda obj: str(obj["metadata"]["name"])):
+        name, seen = obj["metadata"]["name"], dict[str, int]()
+        for tree in obj.get("webhooks") or ():
+            number = seen[tree["name"]] = seen.get(tree["name"], -1) + 1
+            found.append(Hook.of(tree, f"{name}/{tree['name']}/{number}"))
+    return tuple(found)
+
+
+class Configured:
+    """The webhooks of one kind of configuration. Read anew when a configuration changed, else at hand.
+
+    Args:
+        load: all configurations as they are now.
+    """
+
+    def __init__(self, storage: Storage, prefix: str, load: Callable[[], Sequence[Tree]]) -> None:
+        self._prefix = prefix
+        self._load = load
+        self._hooks: tuple[Hook, ...] | None = None
+        storage.subscribe(self._changed)
+
+    def __repr__(self) -> str:
+        return f"<Configured webhooks under {self._prefix}>"
+
+    def _changed(self, change: Change) -> None:
+        if change.key.startswith(self._prefix):
+            self._hooks = None
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """In the order in which they are called."""
+        if self._hooks is None:
+            self._hooks = hooks_of(self._load())
+        return self._hooks

@@ -1,0 +1,30 @@
+"""Match conditions of webhooks, judged by CEL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.versioned_attributes import Invocation
+from opsdk.apiserver.auth.authorization import Authorizer
+from opsdk.apiserver.storage.ports import Tree
+
+
+class Conditions:
+    """An `Evaluate` that asks this authorizer."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    async def __call__(self, review: Review, seen: Invocation, conditions: Sequence[Tree]) -> Sequence[bool | str]:
+        """See `opsdk.apiserver.admission.webhooks.plugins.Evaluate`."""
+        # CEL takes long to load, and most servers never see a condition.
+        from opsdk.apiserver.admission.cel_inputs import inputs  # noqa: PLC0415
+        from opsdk.apiserver.expressions.activation import Activation, Compiled, judge  # noqa: PLC0415
+        from opsdk.apiserver.expressions.admission import MATCH_BUDGET, compile_condition  # noqa: PLC0415
+        from opsdk.apiserver.expressions.authorizer_checks import Asking  # noqa: PLC0415
+
+        asking = Asking(self._authorizer)
+        activation = Activation(asking, inputs(review, seen, asking), budget=MATCH_BUDGET)
+        texts = [str(condition.get("expression") or "").strip() for condition in conditions]
+        return await judge(activation, [Compiled(text, compile_condition(text)) for text in texts])

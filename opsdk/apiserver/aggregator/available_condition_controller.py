@@ -1,0 +1,85 @@
+"""Keeps the ``Available`` condition of each remote ``APIService``: a task for each, and none without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from opsdk.aio.alarm import Alarm
+from opsdk.aio.clock import Clock
+from opsdk.aio.closing import Closing
+from opsdk.aio.tasks import TaskOwner
+from opsdk.apiserver.aggregator.api_services import Remote, Verdict
+
+REFRESH: Final = 30.0
+"""Seconds until somebody looks again though nothing changed: servers go without a word."""
+_FIRST_RETRY: Final = 0.005
+
+
+class Rounds(Protocol):
+    """What is done for one server."""
+
+    def find(self, name: str) -> Remote | None:
+        """As its object is now; None where it is gone, or local."""
+        ...
+
+    async def judge(self, remote: Remote) -> tuple[Verdict, bool]:
+        """Whether it can be reached, and whether it was tried: then it makes sense to try again soon."""
+        ...
+
+    async def write(self, remote: Remote, verdict: Verdict) -> None:
+        """Write that into its status."""
+        ...
+
+
+class Keeper(Closing):
+    """See the module."""
+
+    def __init__(self, rounds: Rounds, clock: Clock, on_error: Callable[[str, BaseException], None]) -> None:
+        self._rounds = rounds
+        self._clock = clock
+        self._tasks = TaskOwner("aggregator", on_error=on_error)
+        self._touched: dict[str, asyncio.Event] = {}
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Keeper of {', '.join(sorted(self._touched)) or 'nothing'}>"
+
+    def touch(self, name: str) -> None:
+        """Something about this ``APIService`` changed: look at it soon."""
+        event = self._touched.get(name)
+        if event is not None:
+            event.set()
+        elif not self._closed:
+            event = self._touched[name] = asyncio.Event()
+            self._tasks.start(self._keep(name, event), name=name)
+
+    async def _keep(self, name: str, touched: asyncio.Event) -> None:
+        wait = _FIRST_RETRY
+        try:
+            while (remote := self._rounds.find(name)) is not None:
+                touched.clear()
+                verdict, tried = await self._rounds.judge(remote)
+                if self._rounds.find(name) is not None:
+                    await self._rounds.write(remote, verdict)
+                failing = tried and not verdict.good
+                await self._pause(touched, wait if failing else REFRESH)
+                wait = min(wait * 2, REFRESH) if failing else _FIRST_RETRY
+        finally:
+            del self._touched[name]
+
+    async def _pause(self, touched: asyncio.Event, seconds: float) -> None:
+        alarm = Alarm(self._clock, self._clock.now() + seconds)
+        waiting = asyncio.ensure_future(touched.wait())
+        try:
+            await asyncio.wait((waiting, alarm.future), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        """End; idempotent."""
+        self._closed = True
+        await self._tasks.aclose()

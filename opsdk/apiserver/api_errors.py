@@ -1,0 +1,205 @@
+"""The answers "no" of an API server, in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.apiserver.field_errors import plural
+from opsdk.apiserver.resources import ResourceInfo
+from opsdk.errors import (
+    AlreadyExistsError,
+    ApiError,
+    BadRequestError,
+    Cause,
+    ConflictError,
+    Details,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    MethodNotAllowedError,
+    NotFoundError,
+    ServerTimeoutError,
+)
+from opsdk.structured_merge.go_format import go_json, go_quote
+
+EMPTY = Details()
+"""Details that are shown although nothing stands in them; clients' libraries put them there."""
+
+NONE = Details()
+"""Details that are left out, whatever the reason."""
+
+
+def _qualified(info: ResourceInfo) -> str:
+    return f"{info.resource}.{info.group}" if info.group else info.resource
+
+
+def _details(info: ResourceInfo, name: str) -> Details:
+    return Details(name=name, group=info.group, kind=info.resource)
+
+
+def not_found(info: ResourceInfo, name: str) -> NotFoundError:
+    """No such object."""
+    return NotFoundError(f"{_qualified(info)} {go_quote(name)} not found", details=_details(info, name))
+
+
+def already_exists(info: ResourceInfo, name: str) -> AlreadyExistsError:
+    """The name is taken."""
+    return AlreadyExistsError(f"{_qualified(info)} {go_quote(name)} already exists", details=_details(info, name))
+
+
+def generated_name_taken(info: ResourceInfo, name: str) -> AlreadyExistsError:
+    """Eight generated names were all taken."""
+    what = f"{_qualified(info)} {go_quote(name)}"
+    text = f"{what} already exists, the server was not able to generate a unique name for the object"
+    details = Details(name=name, group=info.group, kind=info.resource, retry_after_seconds=1)
+    return AlreadyExistsError(text, details=details)
+
+
+def precondition_failed(info: ResourceInfo, name: str, why: str) -> ConflictError:
+    """The object is not the one that was meant; named by its kind."""
+    what = f"{info.kind}.{info.group}" if info.group else info.kind
+    details = Details(name=name, group=info.group, kind=info.kind)
+    return ConflictError(f"Operation cannot be fulfilled on {what} {go_quote(name)}: {why}", details=details)
+
+
+def conflict(info: ResourceInfo, name: str, why: str) -> ConflictError:
+    """The write lost against another one."""
+    text = f"Operation cannot be fulfilled on {_qualified(info)} {go_quote(name)}: {why}"
+    return ConflictError(text, details=_details(info, name))
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def modified(info: ResourceInfo, name: str) -> ConflictError:
+    """The object changed since the client read it."""
+    return conflict(info, name, MODIFIED)
+
+
+def forbidden(info: ResourceInfo, name: str, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
+    """Admission or authorization said no."""
+    what = f"{_qualified(info)} {go_quote(name)}" if name else _qualified(info)
+    details = Details(name=name, group=info.group, kind=info.resource, causes=causes)
+    return ForbiddenError(f"{what} is forbidden: {why}", details=details)
+
+
+def plain(text: str) -> ApiError:
+    """An error without a reason: the server's own failure, told as it is."""
+    return ApiError(text, code=500, reason="")
+
+
+def internal(text: str) -> ApiError:
+    """Something that should work did not."""
+    return ApiError(
+        f"Internal error occurred: {text}",
+        code=500,
+        reason="InternalError",
+        details=Details(causes=(Cause(message=text),)),
+    )
+
+
+def method_not_allowed() -> MethodNotAllowedError:
+    """The route knows no such method."""
+    return MethodNotAllowedError("the server does not allow this method on the requested resource", details=EMPTY)
+
+
+def method_not_supported(info: ResourceInfo, verb: str) -> MethodNotAllowedError:
+    """The resource cannot do that."""
+    text = f'{verb} is not supported on resources of kind "{_qualified(info)}"'
+    return MethodNotAllowedError(text, details=Details(group=info.group, kind=info.resource))
+
+
+def no_such_resource() -> NotFoundError:
+    """The path names no resource of this group and version."""
+    return NotFoundError("the server could not find the requested resource", details=EMPTY)
+
+
+def bad_request(text: str) -> BadRequestError:
+    """The request makes no sense."""
+    return BadRequestError(text)
+
+
+def foreign_namespace() -> BadRequestError:
+    """400: the object says another namespace than the request."""
+    return bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def expired(text: str) -> GoneError:
+    """Too old."""
+    return GoneError(text, code=410, reason="Expired")
+
+
+def invalid_options(kind: str, causes: tuple[Cause, ...]) -> InvalidError:
+    """Options of a request that do not go together."""
+    listed = [f"{c.field}: {c.message}" for c in causes]
+    text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    details = Details(group="meta.k8s.io", kind=kind, causes=causes)
+    return InvalidError(f'{kind}.meta.k8s.io "" is invalid: {text}', details=details)
+
+
+def too_large_resource_version(asked: int, current: int) -> ServerTimeoutError:
+    """The client has seen a revision that this server has not reached."""
+    text = f"Too large resource version: {asked}, current: {current}"
+    causes = (Cause(reason="ResourceVersionTooLarge", message="Too large resource version"),)
+    return ServerTimeoutError(
+        f"Timeout: {text}", reason="Timeout", details=Details(causes=causes, retry_after_seconds=1)
+    )
+
+
+# ------------------------------------------------------------------ invalid objects
+def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> InvalidError:
+    """The object breaks rules; one cause each."""
+    listed = list(dict.fromkeys(f"{c.field}: {c.message}" for c in causes))
+    text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    what = f"{kind}.{group}" if group else kind
+    details = Details(name=name, group=group, kind=kind, causes=tuple(causes))
+    return InvalidError(f"{what} {go_quote(name)} is invalid: {text}", details=details)
+
+
+def quoted(value: object) -> str:
+    r"""A value as error messages show it: strings in Go's quotes, the rest as its JSON.
+
+    >>> quoted("a\tb<"), quoted({"a": "<"})
+    ('"a\\tb<"', '{"a":"\\u003c"}')
+    """
+    return go_quote(value) if isinstance(value, str) else go_json(value, ordered=True)
+
+
+def required(field: str, why: str = "") -> Cause:
+    """The field must be there."""
+    return Cause(reason="FieldValueRequired", message=f"Required value{f': {why}' if why else ''}", field=field)
+
+
+def invalid_value(field: str, value: object, why: str) -> Cause:
+    """The field's value breaks a rule."""
+    return Cause(reason="FieldValueInvalid", message=f"Invalid value: {quoted(value)}: {why}", field=field)
+
+
+def unsupported(field: str, value: object, allowed: Sequence[str]) -> Cause:
+    """The value is not one of a few."""
+    names = ", ".join(quoted(v) for v in allowed)
+    text = f"Unsupported value: {quoted(value)}: supported values: {names}"
+    return Cause(reason="FieldValueNotSupported", message=text, field=field)
+
+
+def not_allowed(field: str, why: str) -> Cause:
+    """The field must not be there, or must not change so."""
+    return Cause(reason="FieldValueForbidden", message=f"Forbidden: {why}", field=field)
+
+
+def duplicate(field: str, value: object) -> Cause:
+    """The value is there already."""
+    return Cause(reason="FieldValueDuplicate", message=f"Duplicate value: {quoted(value)}", field=field)
+
+
+def too_many(field: str, found: int, limit: int) -> Cause:
+    """More elements than allowed."""
+    text = f"Too many: {found}: must have at most {limit} item{plural(limit)}"
+    return Cause(reason="FieldValueTooMany", message=text, field=field)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    """More bytes than allowed."""
+    return Cause(
+        reason="FieldValueTooLong", message=f"Too long: may not be more than {limit} byte{plural(limit)}", field=field
+    )

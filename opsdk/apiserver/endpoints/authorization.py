@@ -1,0 +1,110 @@
+"""Authorization of calls: what they want in an authorizer's words, and the answer to those who may not."""
+
+from __future__ import annotations
+
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.selectors import FieldSelector
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.request_info import RequestInfo
+from opsdk.apiserver.endpoints.response import negotiated_error
+from opsdk.apiserver.endpoints.status import error_response
+from opsdk.errors import Details, ForbiddenError, UsageError
+from opsdk.http.server.response import Response
+
+_SELECTING = frozenset({"list", "watch", "deletecollection"})
+
+
+def attributes_of(call: Call) -> Attributes:
+    """What the call wants."""
+    info, query = call.info, call.http.query
+    selecting = info.is_resource and info.verb in _SELECTING
+    fields = query.get("fieldSelector") if selecting else ""
+    return Attributes(
+        user=call.user,
+        verb=info.verb,
+        resource_request=info.is_resource,
+        group=info.group,
+        version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name or _selected_name(info, fields),
+        path=info.path,
+        field_selector=fields,
+        label_selector=query.get("labelSelector") if selecting else "",
+    )
+
+
+def _selected_name(info: RequestInfo, fields: str) -> str:
+    """The one name that a list or watch asks for: who may read this object may read it in this way too."""
+    if not fields or info.verb not in ("list", "watch") or info.deprecated_watch:
+        return ""
+    try:
+        name = FieldSelector.parse(fields).exact("metadata.name") or ""
+    except UsageError:
+        return ""
+    return "" if validation.path_segment(name) else name
+
+
+def denial(asked: Attributes, reason: str = "") -> ForbiddenError:
+    """The 403 for a request that is not allowed."""
+    user = asked.user.name
+    if not asked.resource_request:
+        text = f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"'
+        return ForbiddenError(f"{text}: {reason}" if reason else text, details=api_errors.EMPTY)
+    path = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = f'User "{user}" cannot {asked.verb} resource "{path}" in API group "{asked.group}" {where}'
+    return refusal(asked, f"{why}: {reason}" if reason else why)
+
+
+def refusal(asked: Attributes, why: str) -> ForbiddenError:
+    """The 403 that names the object; `why` is what follows."""
+    what = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+    named = f'{what} "{asked.name}"' if asked.name else what
+    details = Details(name=asked.name, group=asked.group, kind=asked.resource)
+    return ForbiddenError(f"{named} is forbidden: {why}", details=details)
+
+
+def denied(call: Call, asked: Attributes, reason: str = "") -> Response:
+    """The answer with that 403."""
+    response = negotiated_error(call, denial(asked, reason))
+    response.add_header("x-content-type-options", "nosniff")
+    return response
+
+
+async def check(call: Call, authorizer: Authorizer) -> Response | None:
+    """The answer to a call that may not go on; None where it may."""
+    asked = attributes_of(call)
+    decision = await authorizer.authorize(asked)
+    if decision.allowed:
+        return None
+    if decision.error:
+        return error_response(api_errors.internal(decision.error))
+    return denied(call, asked, decision.reason)
+
+
+async def check_create(call: Call) -> None:
+    """Raise where an update or a patch turns out to create, and the user may not do that."""
+    if call.authorizer is None:
+        return
+    info = call.info
+    asked = Attributes(
+        user=call.user,
+        verb="create",
+        group=info.group,
+        version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name,
+        path=info.path,
+    )
+    decision = await call.authorizer.authorize(asked)
+    if decision.allowed:
+        return
+    if decision.error:
+        raise api_errors.internal(decision.error)
+    raise refusal(asked, decision.reason)

@@ -1,0 +1,116 @@
+"""Admission between decoding and storing: the port, the ordered chain, and how the verbs call it."""
+
+from __future__ import annotations
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.endpoints.authorization import check_create
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.fieldmanager.managed_fields import decode_entries, entries_of, keep_times, with_entries
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import DecodeError
+
+
+class Gate:
+    """Admission for one request; makes the reviews.
+
+    Args:
+        options: the options object of the request.
+    """
+
+    def __init__(self, admission: Admission, call: Call, served: Installed, options: Tree, *, dry_run: bool) -> None:
+        self._admission = admission
+        self._call = call
+        self._served = served
+        self._options = options
+        self._dry_run = dry_run
+
+    def __repr__(self) -> str:
+        return f"<Gate before {self._served.info.path}>"
+
+    async def mutate(self, obj: Tree, old: Tree | None) -> Tree:
+        """The object as admission wants it; both are of the served version, and the outcome is the caller's."""
+        review = self._review("CREATE" if old is None else "UPDATE", obj, old)
+        await self._admission.mutate(review)
+        if review.obj is None or review.obj is obj:
+            return obj
+        self._check_namespace(review.obj)
+        changed = self._keep_owners(obj, review.obj)
+        # Admission may have undone what was asked for: then nothing is written, not even a time.
+        return changed if old is None else keep_times(old, changed)
+
+    async def validate(self, obj: Tree, old: Tree | None) -> None:
+        """What a store calls before it creates or updates (see `Validate`)."""
+        if old is None and self._call.info.verb != "create":
+            await check_create(self._call)
+        model = self._served.model
+        before = None if old is None else model.from_storage(old)
+        operation = "CREATE" if old is None else "UPDATE"
+        await self._admission.validate(self._review(operation, model.from_storage(obj), before))
+
+    async def remove(self, obj: Tree, _: Tree | None) -> None:
+        """What a store calls before it deletes: both rounds see the object as it is."""
+        old = self._served.model.from_storage(obj)
+        await self._admission.mutate(self._review("DELETE", None, old))
+        await self._admission.validate(self._review("DELETE", None, old))
+
+    async def connect(self, kind: str, options: Tree) -> None:
+        """Before a subresource takes the connection; `options` is an object of `kind`."""
+        for judge in (self._admission.mutate, self._admission.validate):
+            review = self._review("CONNECT", options, None)
+            review.connected = kind
+            await judge(review)
+
+    def _review(self, operation: str, obj: Tree | None, old: Tree | None) -> Review:
+        call, body = self._call, obj if obj is not None else old
+        meta: Tree = (body or {}).get("metadata") or {}
+        return Review(
+            call=call,
+            served=self._served,
+            operation=operation,
+            namespace=self._namespace(meta),
+            name=call.info.name or ("" if operation == "DELETE" else meta.get("name", "")),
+            obj=obj,
+            old=old,
+            options=_for_operation(self._options, operation),
+            dry_run=self._dry_run,
+        )
+
+    def _namespace(self, meta: Tree) -> str:
+        """That of the path; a namespace is in itself."""
+        info = self._served.info
+        if info.resource == "namespaces" and not info.group:
+            return self._call.info.name or str(meta.get("name", ""))
+        return self._call.info.namespace
+
+    def _check_namespace(self, obj: Tree) -> None:
+        """Admission may not move an object."""
+        info = self._served.info
+        found = (obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
+        if info.namespaced and not info.subresource and found != self._call.info.namespace:
+            raise api_errors.foreign_namespace()
+
+    def _keep_owners(self, before: Tree, after: Tree) -> Tree:
+        """`after`, with the owners of `before` where its own cannot be read."""
+        try:
+            decode_entries(entries_of(after))
+        except DecodeError as error:
+            self._call.warn(_BAD_OWNERS.format(error))
+            return with_entries(after, decode_entries(entries_of(before)))
+        return after
+
+
+_BAD_OWNERS = (
+    ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating"
+    " admission controller; please fix your requests: {}"
+)
+
+
+def _for_operation(options: Tree, operation: str) -> Tree:
+    """Where a PUT turns out to create, or a patch to update, the options become those of that operation."""
+    kind = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}.get(operation)
+    if kind is None or options.get("kind") == kind:
+        return options
+    return {**{key: value for key, value in options.items() if key != "force"}, "kind": kind}

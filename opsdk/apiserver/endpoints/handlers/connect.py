@@ -1,0 +1,26 @@
+"""Subresources that speak HTTP themselves: logs, proxies."""
+
+from __future__ import annotations
+
+from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.registry.rest import Connected
+from opsdk.apiserver.resources import Installed
+from opsdk.http.server.response import Response
+
+
+async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+    """Hand the request over, once admission has nothing against it."""
+    rest = "/".join(call.info.parts[3:])
+    if isinstance(served.storage, Connected):
+        options = served.storage.connect_options(_path(call, rest), call.http)
+        await Gate(admission, call, served, {}, dry_run=False).connect(options["kind"], options)
+    response: Response = await served.storage.connect(call.context(), call.info.name, rest, call.http)
+    return response
+
+
+def _path(call: Call, rest: str) -> str:
+    """What follows the subresource, with its slashes."""
+    path = f"/{rest}" if rest else ""
+    return f"{path}/" if call.http.path.endswith("/") and not path.endswith("/") else path

@@ -1,0 +1,57 @@
+"""POST of an object, or to a subresource that creates."""
+
+from __future__ import annotations
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.endpoints import managed_fields
+from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.options import write_options
+from opsdk.apiserver.endpoints.response import accepted_for, object_response
+from opsdk.apiserver.registry import metadata
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.http.server.response import Response
+
+
+async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+    """Create it; 201 with the stored object."""
+    accepted = accepted_for(call, served)
+    options = write_options(call.http.query, "CreateOptions")
+    parsed = await read_tree(call, served)
+    check_kind(served, parsed)
+    obj = decode(call, served, parsed, validation=options.validation)
+    check_namespace(call, served, obj)
+    meta = obj.setdefault("metadata", {})
+    warn_of_owners(call, obj)
+    if not (served.info.subresource and getattr(served.storage, "keeps_identity", False)):
+        metadata.wipe(meta)
+    if not meta.get("managedFields"):
+        meta.pop("managedFields", None)
+    obj = served.model.default(obj)
+    obj = await managed_fields.record_update(call, served, None, obj, options.field_manager)
+    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
+    obj = await gate.mutate(obj, None)
+    context = call.context(dry_run=options.dry_run)
+    stored = await served.storage.create(context, call.info.name, served.model.to_storage(obj), gate.validate)
+    return object_response(call, served, stored, accepted, status=201)
+
+
+def warn_of_owners(call: Call, obj: Tree) -> None:
+    """Drop owners that are there twice."""
+    for warning in metadata.duplicate_owners(obj["metadata"], admitted=False):
+        call.warn(warning)
+
+
+def check_namespace(call: Call, served: Installed, obj: Tree) -> None:
+    """The body's namespace is that of the path; an empty one is filled in."""
+    meta = obj.setdefault("metadata", {})
+    if not served.info.namespaced:
+        meta.pop("namespace", None)
+        return
+    found = meta.get("namespace") or call.info.namespace
+    if found != call.info.namespace:
+        raise api_errors.foreign_namespace()
+    meta["namespace"] = found

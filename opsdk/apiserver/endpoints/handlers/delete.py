@@ -1,0 +1,178 @@
+"""DELETE of one object and of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.endpoints import body
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.handlers.list import list_meta, list_query, out_of_reach
+from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
+from opsdk.apiserver.endpoints.options import check_list, dry_run_problems, list_options, number
+from opsdk.apiserver.endpoints.request_info import is_true
+from opsdk.apiserver.endpoints.response import accepted_for, body_response, list_response, object_response, wants_pretty
+from opsdk.apiserver.endpoints.status import success
+from opsdk.apiserver.registry.rest import DeleteOptions
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
+from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Preconditions, Tree
+from opsdk.errors import ApiError, Cause
+from opsdk.http.server.response import Response
+
+_UNKNOWN = (
+    'no kind "{kind}" is registered for version "{version}" in scheme'
+    ' "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
+)
+_POLICIES = ("Foreground", "Background", "Orphan")
+
+
+async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+    """Delete it: a Status, or the object where it is only marked or its kind says so."""
+    accepted = accepted_for(call, served)
+    options, tree, dry_run = await delete_options(call, served)
+    name = call.info.name
+    gate = Gate(admission, call, served, tree, dry_run=dry_run)
+    deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, gate.remove)
+    if not deleted.gone or served.storage.strategy.returns_deleted:
+        status = 202 if not deleted.gone and tree.get("orphanDependents") is False else 200
+        return object_response(call, served, deleted.obj, accepted, status=status)
+    meta = deleted.obj["metadata"]
+    told = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
+    return body_response(told, accepted, pretty=wants_pretty(call))
+
+
+async def handle_collection(call: Call, served: Installed, admission: Admission) -> Response:
+    """Delete the selected ones; answers with the list of what was deleted."""
+    accepted = accepted_for(call, served)
+    selected = list_options(call.http.query)
+    check_list(selected)
+    options, tree, dry_run = await delete_options(call, served)
+    if selected.version and not selected.match:
+        selected = replace(selected, match="Exact")  # as of all that is taken page by page
+    query = await list_query(call, served, selected)
+    gate = Gate(admission, call, served, tree, dry_run=dry_run)
+    try:
+        listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, gate.remove)
+    except (CompactedError, FutureRevisionError) as error:
+        raise out_of_reach(error, selected, query) from None
+    return list_response(call, served, listed.items, list_meta(listed), accepted)
+
+
+async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, Tree, bool]:
+    """The options from the body, else from the query, also as an object, and whether it is a dry run."""
+    raw = await call.http.body(body.LIMIT)
+    found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
+    causes = _problems(found)
+    if causes:
+        raise api_errors.invalid_options("DeleteOptions", tuple(causes))
+    asked = found.get("preconditions") or {}
+    orphan = found.get("orphanDependents")
+    propagation = found.get("propagationPolicy") or ""
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
+    options = DeleteOptions(
+        grace=found.get("gracePeriodSeconds"),
+        propagation=propagation,
+        preconditions=Preconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
+    )
+    tree = {**found, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    return options, tree, bool(found.get("dryRun"))
+
+
+def _from_body(call: Call, served: Installed, raw: bytes) -> Tree:
+    media = body.media_type(call)
+    if media == PROTOBUF:
+        return body.read_protobuf(served, raw)
+    if media not in (JSON, YAML):
+        raise body.unsupported_media()
+    try:
+        parsed: Any = parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
+    except SyntaxProblemError as error:
+        prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
+        raise api_errors.bad_request(f"{prefix}{error}") from None
+    found = {} if parsed is None else parsed
+    version, kind = body.type_named(found)
+    if version == "v1" and kind in _WITHOUT_VERSION:
+        raise api_errors.bad_request(f"converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion")
+    if kind not in ("", "DeleteOptions"):
+        raise api_errors.bad_request(_UNKNOWN.format(kind=kind, version=version))
+    _check_types(found, _TYPES, "DeleteOptions", "")
+    return dict(found)
+
+
+_WITHOUT_VERSION = ("Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
+"""Types that belong to every group."""
+
+
+_TYPES: Mapping[str, str] = {
+    "gracePeriodSeconds": "int64",
+    "propagationPolicy": "v1.DeletionPropagation",
+    "orphanDependents": "bool",
+    "dryRun": "[]string",
+    "preconditions": "v1.Preconditions",
+    "ignoreStoreReadErrorWithClusterBreakingPotential": "bool",
+}
+_PRECONDITION_TYPES: Mapping[str, str] = {"uid": "types.UID", "resourceVersion": "string"}
+_JSON_TYPES: Mapping[str, type] = {
+    "int64": int,
+    "string": str,
+    "types.UID": str,
+    "v1.DeletionPropagation": str,
+    "bool": bool,
+    "[]string": list,
+}
+
+
+def _check_types(found: Any, types: Mapping[str, str], struct: str, path: str) -> None:
+    """Refuse values of other types, as Go's decoder does."""
+    for key, wanted in types.items():
+        value: Any = found.get(key)
+        if value is None:
+            continue
+        at = f"{struct}.{path}{key}"
+        if type(value) is not _JSON_TYPES.get(wanted, dict):
+            raise _wrong_type(value, at, wanted)
+        if wanted == "[]string":
+            for part in found[key]:
+                if not isinstance(part, str):
+                    raise _wrong_type(part, at, "string")
+        if key == "preconditions":
+            _check_types(value, _PRECONDITION_TYPES, "Preconditions", "preconditions.")
+
+
+def _wrong_type(value: object, at: str, wanted: str) -> ApiError:
+    what = f"number {value}" if isinstance(value, float) else json_kind(value)
+    return api_errors.bad_request(f"json: cannot unmarshal {what} into Go struct field {at} of type {wanted}")
+
+
+def _from_query(call: Call) -> Tree:
+    query = call.http.query
+    found: Tree = {}
+    grace = number(query, "gracePeriodSeconds")
+    if grace is not None:
+        found["gracePeriodSeconds"] = grace
+    if "propagationPolicy" in query:
+        found["propagationPolicy"] = query.get("propagationPolicy")
+    if "orphanDependents" in query:
+        found["orphanDependents"] = is_true(query.get("orphanDependents"))
+    if "dryRun" in query:
+        found["dryRun"] = query.all("dryRun")
+    asked = {key: query.get(key) for key in _PRECONDITION_TYPES if key in query}
+    return {**found, "preconditions": asked} if asked else found
+
+
+def _problems(found: Tree) -> list[Cause]:
+    causes: list[Cause] = []
+    policy = found.get("propagationPolicy")
+    if policy is not None and found.get("orphanDependents") is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(api_errors.invalid_value("propagationPolicy", policy, text))
+    if policy is not None and policy not in _POLICIES:
+        causes.append(api_errors.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+    causes.extend(dry_run_problems(found.get("dryRun") or []))
+    return causes

@@ -1,0 +1,35 @@
+"""GET of one object."""
+
+from __future__ import annotations
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.options import resource_version
+from opsdk.apiserver.endpoints.response import accepted_for, object_response
+from opsdk.apiserver.resources import Installed
+from opsdk.http.server.response import Response
+
+_PATIENCE = 3.0
+
+
+async def handle(call: Call, served: Installed) -> Response:
+    """Answer with the object."""
+    accepted = accepted_for(call, served)
+    await wait_for_revision(call, served, call.http.query.get("resourceVersion"))
+    obj = await served.storage.get(call.context(), call.info.name)
+    return object_response(call, served, obj, accepted)
+
+
+async def wait_for_revision(call: Call, served: Installed, text: str) -> None:
+    """A client may ask for a revision that it has seen elsewhere; one that never comes is a timeout."""
+    if not text or text == "0":
+        return
+    wanted = resource_version(text)
+    storage = getattr(getattr(served.storage, "main", served.storage), "storage", None)
+    if storage is None:
+        return
+    until = call.clock.now() + _PATIENCE
+    while storage.current_rv < wanted:
+        if call.clock.now() >= until:
+            raise api_errors.too_large_resource_version(wanted, storage.current_rv)
+        await call.clock.sleep(0.1)

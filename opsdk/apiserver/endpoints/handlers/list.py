@@ -1,0 +1,95 @@
+"""GET of a collection."""
+
+from __future__ import annotations
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
+from opsdk.apiserver.endpoints.options import Continue, ListOptions, check_list, list_options, resource_version
+from opsdk.apiserver.endpoints.response import accepted_for, list_response
+from opsdk.apiserver.registry.rest import Listed, ListQuery
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Tree
+from opsdk.errors import ApiError, Details, GoneError
+from opsdk.http.server.response import Response
+
+_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+class ExpiredListError(GoneError):
+    """A token too old; `token` goes on without the snapshot."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(_TOO_OLD, code=410, reason="Expired", details=Details())
+        self.token = token
+
+
+async def handle(call: Call, served: Installed) -> Response:
+    """Answer with the list."""
+    accepted = accepted_for(call, served)
+    options = list_options(call.http.query)
+    check_list(options)
+    listed = await fetch(call, served, options)
+    return list_response(call, served, listed.items, list_meta(listed), accepted)
+
+
+async def fetch(call: Call, served: Installed, options: ListOptions) -> Listed:
+    """The listed objects, as stored."""
+    query = await list_query(call, served, options)
+    try:
+        return await served.storage.list(call.context(), query)  # type: ignore[no-any-return]
+    except (CompactedError, FutureRevisionError) as error:
+        raise out_of_reach(error, options, query) from None
+
+
+def out_of_reach(error: CompactedError | FutureRevisionError, options: ListOptions, query: ListQuery) -> ApiError:
+    """The answer where the snapshot that is asked for is not there any more, or not yet."""
+    if isinstance(error, FutureRevisionError):
+        return api_errors.too_large_resource_version(error.asked, error.current)
+    if options.token:
+        return ExpiredListError(Continue(-1, query.start).encode())
+    return api_errors.expired("The resourceVersion for the provided list is too old.")
+
+
+def list_meta(listed: Listed) -> Tree:
+    """The metadata of a list."""
+    meta: Tree = {"resourceVersion": str(listed.revision)}
+    if listed.next_key:
+        meta["continue"] = Continue(listed.revision, listed.next_key).encode()
+        if listed.remaining:
+            meta["remainingItemCount"] = listed.remaining
+    return meta
+
+
+def _revision(text: str) -> int:
+    try:
+        return resource_version(text)
+    except ApiError as error:
+        raise api_errors.bad_request(f"invalid resource version: {error.message}") from None
+
+
+async def list_query(call: Call, served: Installed, options: ListOptions) -> ListQuery:
+    """Which snapshot, from where, how many."""
+    if options.token:
+        at = Continue.decode(options.token)
+        if options.version and options.version != "0":
+            raise api_errors.bad_request("specifying resource version is not allowed when using continue")
+        if options.version == "0":
+            return ListQuery(selection=options.selection, start=at.start)
+        revision = None if at.revision < 0 else at.revision
+        return ListQuery(selection=options.selection, revision=revision, start=at.start, limit=options.limit)
+    revision = None
+    if options.version:
+        wanted = _revision(options.version)
+        await wait_for_revision(call, served, options.version)
+        exact = options.match == "Exact" or (not options.match and options.limit > 0)
+        revision = wanted if exact and wanted else None
+        if not wanted:
+            # "Any revision" is answered from a cache that knows no pages.
+            return ListQuery(selection=options.selection)
+    return ListQuery(selection=options.selection, revision=revision, limit=options.limit)

@@ -1,0 +1,293 @@
+"""PATCH: JSON patch, merge patch, strategic merge patch, apply.
+
+All four are functions from the current object to the wanted one; the store runs them in its one update path, again
+when somebody else was faster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from opsdk.apimachinery.patch.json_patch import apply_json_patch
+from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
+from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.endpoints import body, managed_fields
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.handlers.update import check_name, finish
+from opsdk.apiserver.endpoints.options import WriteOptions, write_options
+from opsdk.apiserver.endpoints.response import accepted_for, object_response
+from opsdk.apiserver.fieldmanager.field_manager import describe_object
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.serializer.documents import Parsed, SyntaxProblemError, json_kind, parse_json, parse_yaml
+from opsdk.apiserver.serializer.raw import forget_text
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
+from opsdk.http.server.response import Response
+from opsdk.structured_merge.go_format import go_json, go_value
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+_MAX_OPERATIONS = 10_000
+_MAP = "map[string]interface {}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch, and how it is refused where it does not fit.
+
+    Attributes:
+        document: the patch itself, for strategic merges: their messages show it, the others show the outcome.
+        complaints: what there is to say against its text.
+    """
+
+    apply: Callable[[Tree], Any]
+    document: Tree | None = None
+    complaints: tuple[str, ...] = ()
+
+    def refused(self, error: PatchError) -> ApiError:
+        """Strategic merges fail in their own words, the others in none."""
+        if self.document is not None:
+            return api_errors.plain(str(error))
+        return InvalidError("the server rejected our request due to an error in our request")
+
+    def undecodable(self, patched: Tree, why: str, *, custom: bool = False) -> ApiError:
+        """The outcome is no object of the kind; `custom` ones have no order of their fields."""
+        if self.document is not None:
+            shown = go_value(self.document)
+        else:
+            shown = go_json(patched) if custom else json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
+        return api_errors.invalid("", "", "", [api_errors.invalid_value("patch", shown, why)])
+
+
+def patch_types(served: Installed) -> tuple[str, ...]:
+    """The content types that a resource takes; custom ones have no strategic merge."""
+    return (JSON_PATCH, MERGE_PATCH, APPLY) if served.custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY)
+
+
+async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+    """Patch it; 200, or 201 where apply created it."""
+    accepted = accepted_for(call, served)
+    # Unlike with other verbs, the type is compared as it stands.
+    media = call.http.header("content-type").partition(";")[0]
+    if media not in patch_types(served):
+        raise _unsupported(served)
+    options = _options(call, apply=media == APPLY)
+    raw = await call.http.body(body.LIMIT)
+    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
+    if media == APPLY:
+        stored, created = await _apply(call, served, gate, options, raw)
+    else:
+        stored, created = await _patch(call, served, gate, options, cache(partial(_reader, media, served, raw)))
+    return object_response(call, served, stored, accepted, status=201 if created else 200)
+
+
+def _unsupported(served: Installed) -> ApiError:
+    """Requests for built-in types do not get as far as a handler that could say more."""
+    if not served.custom:
+        return UnsupportedMediaTypeError("415: Unsupported Media Type")
+    return body.unsupported_media(", ".join(patch_types(served)))
+
+
+def _options(call: Call, *, apply: bool) -> WriteOptions:
+    query = call.http.query
+    wrong = []
+    if apply and not query.get("fieldManager"):
+        wrong.append(api_errors.required("fieldManager", "is required for apply patch"))
+    if not apply and query.get("force"):
+        wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
+    return write_options(query, "PatchOptions", wrong=wrong)
+
+
+def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> Parsed:
+    try:
+        parsed = parse_json(raw)
+    except SyntaxProblemError as error:
+        raise api_errors.bad_request(f"{prefix}{error}") from None
+    _check_type(parsed.tree, list if go_type.startswith("[]") else dict, f"{prefix}json: cannot unmarshal", go_type)
+    return parsed
+
+
+def _check_type(value: Any, wanted: type, prefix: str, go_type: str) -> None:
+    if value is not None and not isinstance(value, wanted):
+        raise api_errors.bad_request(f"{prefix} {json_kind(value)} into Go value of type {go_type}")
+
+
+def _reader(media: str, served: Installed, raw: bytes) -> Patch:
+    """The patch as a function on trees."""
+    if media == JSON_PATCH:
+        parsed = _parse(raw, go_type="[]handlers.jsonPatchOp")
+        operations = parsed.tree or []
+        for operation in operations:
+            _check_type(operation, dict, "error decoding patch: json: cannot unmarshal", "handlers.jsonPatchOp")
+        if len(operations) > _MAX_OPERATIONS:
+            raise TooLargeError(
+                f"Request entity too large: The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS},"
+                f" got {len(operations)}"
+            )
+        changes = [operation or {} for operation in operations]
+        return Patch(lambda doc: apply_json_patch(doc, changes), complaints=parsed.complaints)
+    if media == MERGE_PATCH:
+        parsed = _parse(raw, go_type=_MAP)
+        if parsed.tree is None:
+            raise api_errors.bad_request("Invalid JSON Patch")
+        return Patch(lambda doc: apply_merge_patch(doc, parsed.tree), complaints=parsed.complaints)
+    parsed = _parse(raw, go_type=_MAP, prefix="")
+    patch = parsed.tree or {}
+    merge = partial(apply_strategic, patch=patch, shape=served.model.shape)
+    return Patch(merge, document=patch, complaints=parsed.complaints)
+
+
+async def _patch(
+    call: Call, served: Installed, gate: Gate, options: WriteOptions, read: Callable[[], Patch]
+) -> tuple[Tree, bool]:
+    async def transform(current: Tree | None) -> Tree:
+        if current is None:
+            raise api_errors.not_found(served.info, call.info.name)
+        patch = read()
+        live = served.model.from_storage(current)
+        # Patches change nothing in place, and decoding makes what the store may change anew.
+        wanted = _decoded(call, served, options, patch, _run(patch, live))
+        if served.info.raw_field:
+            forget_text(wanted, served.info.raw_field, live)
+        wanted = served.model.default(wanted)
+        return await finish(call, served, gate, current, wanted, manager=options.field_manager)
+
+    return await _update(call, served, gate, options, transform)
+
+
+def _run(patch: Patch, doc: Tree) -> Tree:
+    try:
+        patched = patch.apply(doc)
+    except PatchError as error:
+        raise patch.refused(error) from None
+    if not isinstance(patched, dict):
+        raise InvalidError("the server rejected our request due to an error in our request")
+    return patched
+
+
+def _checked_kind(served: Installed, patch: Patch, patched: Tree) -> Tree:
+    """The patched object, if it is of the kind still; a built-in one may have lost the name of its kind."""
+    info = served.info
+    wanted = {"apiVersion": info.kind_api_version, "kind": info.kind}
+    for key in wanted if patch.document is None else ():
+        if patched.get(key) is not None and not isinstance(patched[key], str):
+            why = f"json: cannot unmarshal {json_kind(patched[key])} into Go struct field .{key} of type string"
+            why = f"couldn't get version/kind; json parse error: {why}"
+            raise patch.undecodable(patched, why, custom=not served.model.typed)
+    if served.model.typed:
+        patched = {**patched, **{key: value for key, value in wanted.items() if patched.get(key) in (None, "")}}
+        version, kind = patched["apiVersion"], patched["kind"]
+        if patch.document is None and (version, kind) != (info.kind_api_version, info.kind):
+            raise patch.undecodable(patched, body.unregistered(served, version, kind))
+        return {**patched, **wanted}
+    if not patched.get("kind"):
+        raise patch.undecodable(patched, f"Object 'Kind' is missing in '{go_json(patched)}'", custom=True)
+    if not patched.get("apiVersion"):
+        raise api_errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+    return patched
+
+
+def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch, patched: Tree) -> Tree:
+    info = served.info
+    patched = _checked_kind(served, patch, patched)
+    try:
+        decoded = served.model.decode(patched, memory=patch.document is not None)
+        if len(decoded.problems) > 1 and patch.document is None:
+            # The patched text, whose keys are sorted, is what is decoded: problems come in that order.
+            decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
+    except DecodeError as error:
+        raise patch.undecodable(patched, str(error), custom=not served.model.typed) from None
+    found = [*patch.complaints, *decoded.problems]
+    if found and options.validation == "Strict":
+        why = f"strict decoding error: {', '.join(found)}"
+        raise patch.undecodable(patched, why, custom=not served.model.typed)
+    check_identity(call, served, decoded.obj)
+    body.report(call, info, found, options.validation)
+    return decoded.obj
+
+
+def check_identity(call: Call, served: Installed, obj: Tree) -> None:
+    """A patch changes neither name nor namespace; what is in none cannot be moved to one."""
+    meta = obj.setdefault("metadata", {})
+    if not served.info.namespaced:
+        meta.pop("namespace", None)
+    elif meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
+        raise api_errors.foreign_namespace()
+    check_name(call, obj)
+
+
+async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOptions, raw: bytes) -> tuple[Tree, bool]:
+    config = _configuration(call, served, options, raw)
+
+    async def transform(current: Tree | None) -> Tree:
+        live = None if current is None else served.model.from_storage(current)
+        force, now = bool(options.force), managed_fields.stamp(call)
+        wanted = await managed_fields.owned(
+            served,
+            lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
+        )
+        wanted = _converted(served, wanted)
+        if served.info.raw_field:
+            forget_text(wanted, served.info.raw_field, live)
+        check_identity(call, served, wanted)
+        wanted = served.model.default(wanted, nulls=True)
+        return served.model.to_storage(await gate.mutate(wanted, live))
+
+    return await _update(call, served, gate, options, transform, create=not served.info.subresource)
+
+
+def _converted(served: Installed, applied: Tree) -> Tree:
+    """The applied object as its type has it: what fields may hold says more than who owns them."""
+    try:
+        return served.model.decode(applied, memory=True).obj
+    except DecodeError as error:
+        gvk = _gvk_text(served.info.kind_api_version, served.info.kind)
+        text = f"failed to convert new object ({describe_object(applied)}) to proper version"
+        raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
+
+
+def _configuration(call: Call, served: Installed, options: WriteOptions, raw: bytes) -> Tree:
+    info = served.info
+    try:
+        parsed = parse_yaml(raw)
+    except SyntaxProblemError as error:
+        raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+    config: Any = {} if parsed.tree is None else parsed.tree
+    if not isinstance(config, dict):
+        raise api_errors.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON:"
+            f" json: cannot unmarshal {json_kind(config)} into Go value of type {_MAP}"
+        )
+    if parsed.complaints and options.validation == "Strict":
+        text = f"error strict decoding YAML: error converting YAML to JSON: {', '.join(parsed.strict)}"
+        raise api_errors.bad_request(text)
+    body.report(call, info, parsed.complaints, options.validation)
+    version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+    if (version, kind) != (info.kind_api_version, info.kind):
+        raise api_errors.bad_request(f"invalid object type: {_gvk_text(str(version), str(kind))}")
+    return config
+
+
+def _gvk_text(version: str, kind: str) -> str:
+    group, _, name = version.rpartition("/")
+    return f"{group}/{name}, Kind={kind}"
+
+
+async def _update(
+    call: Call, served: Installed, gate: Gate, options: WriteOptions, transform: Any, *, create: bool = False
+) -> tuple[Tree, bool]:
+    context = call.context(dry_run=options.dry_run)
+    stored, created = await served.storage.update(
+        context, call.info.name, transform, gate.validate, force_create=create
+    )
+    return stored, created

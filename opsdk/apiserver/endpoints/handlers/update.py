@@ -1,0 +1,68 @@
+"""PUT."""
+
+from __future__ import annotations
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.endpoints import managed_fields
+from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.handlers.create import check_namespace, warn_of_owners
+from opsdk.apiserver.endpoints.options import write_options
+from opsdk.apiserver.endpoints.response import accepted_for, object_response
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.http.server.response import Response
+
+
+async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+    """Replace it; 200, or 201 where it was created."""
+    accepted = accepted_for(call, served)
+    options = write_options(call.http.query, "UpdateOptions")
+    parsed = await read_tree(call, served)
+    check_kind(served, parsed)
+    wanted = decode(call, served, parsed, validation=options.validation)
+    check_name(call, wanted)
+    check_namespace(call, served, wanted)
+    warn_of_owners(call, wanted)
+    first: list[Tree] = [served.model.default(wanted)]
+    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
+
+    async def transform(current: Tree | None) -> Tree:
+        # Whoever writes may change what it gets, so each further try, which is rare, reads the body anew.
+        mine = first.pop() if first else again()
+        return await finish(call, served, gate, current, mine, manager=options.field_manager)
+
+    def again() -> Tree:
+        obj = served.model.decode(parsed.tree).obj
+        check_name(call, obj)
+        check_namespace(call, served, obj)
+        return served.model.default(obj)
+
+    context = call.context(dry_run=options.dry_run)
+    uid = wanted["metadata"].get("uid") or ""
+    stored, created = await served.storage.update(context, call.info.name, transform, gate.validate, uid=uid)
+    return object_response(call, served, stored, accepted, status=201 if created else 200)
+
+
+def check_name(call: Call, obj: Tree) -> None:
+    """The body's name is that of the path."""
+    name = obj.setdefault("metadata", {}).get("name")
+    if not name:
+        text = f"the name of the object ({call.info.name} based on URL) was undeterminable: name must be provided"
+        raise api_errors.bad_request(text)
+    if name != call.info.name:
+        raise api_errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
+        )
+
+
+async def finish(
+    call: Call, served: Installed, gate: Gate, current: Tree | None, wanted: Tree, *, manager: str
+) -> Tree:
+    """From the wanted object of the served version to the one to store: owners of fields, admission."""
+    model = served.model
+    live = None if current is None else model.from_storage(current)
+    obj = await managed_fields.record_update(call, served, live, wanted, manager)
+    return model.to_storage(await gate.mutate(obj, live))

@@ -1,0 +1,271 @@
+"""GET with ``watch``: a stream of events, one JSON object on each line, or frames of protobuf."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opsdk.aio.alarm import Alarm
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
+from opsdk.apiserver.endpoints.handlers.watch_websocket import watch_socket
+from opsdk.apiserver.endpoints.negotiation import Accepted
+from opsdk.apiserver.endpoints.options import ListOptions, check_watch, list_options, resource_version
+from opsdk.apiserver.endpoints.response import accepted_for, compact, in_order, partial, table
+from opsdk.apiserver.endpoints.status import status_of
+from opsdk.apiserver.registry.rest import ListQuery
+from opsdk.apiserver.registry.storage_codec import UnreadableError
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.serializer.protobuf_writer import watch_frame
+from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
+from opsdk.errors import ApiError, ServerTimeoutError
+from opsdk.http.server.response import Response, StreamResponse
+from opsdk.http.server.websocket import wants_websocket
+from opsdk.structured_merge.identity_cache import IdentityCache
+
+BOOKMARK_INTERVAL = 60.0
+"""Seconds between bookmarks where nothing happens."""
+_AT_ONCE = 64
+_BEFORE_END = 2.0
+_AGAIN = 1.0
+"""Seconds until an object that cannot be converted is tried again."""
+_INITIAL_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the stream, before it is transformed and encoded."""
+
+    type: str
+    obj: Tree
+
+
+async def handle(call: Call, served: Installed) -> Response:
+    """Begin the stream; what can be refused is refused before."""
+    accepted = accepted_for(call, served)
+    options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")
+    check_watch(options)
+    served.storage.check_fields(options.selection)
+    if options.timeout is not None and options.timeout < 0:
+        opened = _Opened([])  # it is over already
+    else:
+        opened = await _open(call, served, options)
+    watch = opened.watch
+    stream = _Stream(call, served, options, accepted, since=opened.since)
+    release = None if watch is None else watch.close
+    if wants_websocket(call.http):
+        chunks = stream.chunks(opened.initial, watch)
+        return watch_socket(call.http, chunks, framed=accepted.write is not None, release=release)
+    media = ("content-type", accepted.media if accepted.write is None else f"{accepted.media};stream=watch")
+    return StreamResponse(200, [media], chunks=stream.chunks(opened.initial, watch), release=release)
+
+
+class _Opened(NamedTuple):
+    """What is sent at once, and the watch that follows (none where there is nothing to wait for).
+
+    `since` is the revision that the client knows then.
+    """
+
+    initial: list[Event]
+    watch: Watch | None = None
+    since: int = 0
+
+
+async def _open(call: Call, served: Installed, options: ListOptions) -> _Opened:
+    storage = served.storage
+    context = call.context()
+    revision = resource_version(options.version) if options.version else 0
+    synthetic = revision == 0 if options.initial_events is None else options.initial_events
+    if synthetic:
+        try:
+            await wait_for_revision(call, served, options.version)
+        except ServerTimeoutError as error:
+            return _Opened([_told(error)])
+        listed = await storage.list(context, ListQuery(selection=options.selection))
+        initial = [Event("ADDED", obj) for obj in listed.items]
+        if options.initial_events or options.version in ("", "0"):
+            initial.append(Event("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
+        return _Opened(initial, storage.watch(context, "", listed.revision), listed.revision)
+    try:
+        return _Opened([], storage.watch(context, "", revision or None), revision)
+    except CompactedError as error:
+        return _Opened([_told(error)])
+
+
+def _told(error: ApiError | CompactedError) -> Event:
+    if isinstance(error, CompactedError):
+        error = api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")
+    return Event("ERROR", status_of(error))
+
+
+def select(change: Change, *, now: bool, before: bool) -> Event | None:
+    """The event that a watcher with a selector sees: `now` and `before` say whether the object is, was selected."""
+    value, previous = change.value, change.previous
+    if value is None:
+        return None
+    if change.kind is Kind.DELETE:
+        return Event("DELETED", value) if before or (previous is None and now) else None
+    if now:
+        return Event("MODIFIED" if before else "ADDED", value)
+    if before and previous is not None:
+        # The watcher gets the state that it knows, with the revision at which it lost sight of it.
+        meta = {**previous["metadata"], "resourceVersion": value["metadata"]["resourceVersion"]}
+        return Event("DELETED", {**previous, "metadata": meta})
+    return None
+
+
+class _Stream:
+    """Lines for one watcher: each chunk is one or more whole lines, as many as were there at once."""
+
+    def __init__(self, call: Call, served: Installed, options: ListOptions, accepted: Accepted, *, since: int) -> None:
+        self._call = call
+        self._served = served
+        self._options = options
+        self._accepted = accepted
+        self._headless = False
+        self._since = since
+        self._clock = call.clock
+        seconds = options.timeout or random.uniform(1800, 3600)  # noqa: S311 - spreads reconnects, no secret
+        self._end = self._clock.now() + seconds
+
+    async def chunks(self, initial: list[Event], watch: Watch | None) -> AsyncGenerator[bytes, None]:
+        """Every line in order; ends at the deadline, or when the watch ends."""
+        try:
+            for start in range(0, len(initial), _AT_ONCE):
+                if lines := b"".join(map(self._line, initial[start : start + _AT_ONCE])):
+                    yield lines
+            if watch is None:
+                return
+            async for line in self._live(watch):
+                yield line
+        finally:
+            if watch is not None:
+                watch.close()
+
+    async def _live(self, watch: Watch) -> AsyncGenerator[bytes, None]:
+        pending = asyncio.ensure_future(_next(watch))
+        bookmark = self._first_bookmark()
+        alarm = Alarm(self._clock, min(bookmark, self._end))
+        try:
+            while self._clock.now() < self._end:
+                if not pending.done():
+                    await asyncio.wait((pending, alarm.future), return_when=asyncio.FIRST_COMPLETED)
+                if alarm.rang:
+                    # A change that is in hand counts as read, so no bookmark may overtake it.
+                    due = self._clock.now() >= bookmark and not pending.done()
+                    if due and (line := self._bookmark(watch)):
+                        yield line
+                    bookmark = self._next_bookmark() if due else bookmark
+                    alarm.set(min(bookmark, self._end))
+                if not pending.done():
+                    continue
+                try:
+                    change = pending.result()
+                except UnreadableError:
+                    # Nothing may be passed over: the stream waits until the object can be read.
+                    await self._pause()
+                    pending = asyncio.ensure_future(_next(watch))
+                    continue
+                except (ApiError, CompactedError) as error:
+                    yield self._line(_told(error))
+                    return
+                if change is None:
+                    return
+                # A burst goes out in pieces, not line by line: a task and a system call for each would cost more.
+                if lines := b"".join(map(self._changed, (change, *watch.ready(_AT_ONCE)))):
+                    yield lines
+                pending = asyncio.ensure_future(_next(watch))
+        finally:
+            alarm.cancel()
+            pending.cancel()
+            await asyncio.gather(pending, return_exceptions=True)
+
+    async def _pause(self) -> None:
+        alarm = Alarm(self._clock, min(self._clock.now() + _AGAIN, self._end))
+        try:
+            await alarm.future
+        finally:
+            alarm.cancel()
+
+    def _first_bookmark(self) -> float:
+        return self._next_bookmark() if self._options.bookmarks else self._end + 1
+
+    def _next_bookmark(self) -> float:
+        now = self._clock.now()
+        last = self._end - _BEFORE_END
+        return min(now + BOOKMARK_INTERVAL, last) if now < last else self._end + 1
+
+    def _bookmark(self, watch: Watch) -> bytes:
+        revision = watch.progress()
+        return b"" if revision is None or revision <= self._since else self._line(Event("BOOKMARK", _mark(revision)))
+
+    def _changed(self, change: Change) -> bytes:
+        selection, storage = self._options.selection, self._served.storage
+        now = change.value is not None and storage.matches(selection, change.value)
+        before = change.previous is not None and storage.matches(selection, change.previous)
+        event = select(change, now=now, before=before)
+        return b"" if event is None else self._line(event)
+
+    def _line(self, event: Event) -> bytes:
+        if event.type == "ERROR":
+            return self._framed("ERROR", event.obj)
+        if event.type == "INITIAL_END":
+            if not self._options.bookmarks:
+                return b""
+            meta = {**event.obj["metadata"], "annotations": {_INITIAL_END: "true"}}
+            return self._encode("BOOKMARK", self._bare(meta))
+        if event.type == "BOOKMARK":
+            return self._encode("BOOKMARK", self._bare(event.obj["metadata"]))
+        return self._encode(event.type, self._served.model.from_storage(event.obj))
+
+    def _bare(self, meta: Tree) -> Tree:
+        info = self._served.info
+        # A typed object shows its empty parts; only the metadata means something.
+        return {"kind": info.kind, "apiVersion": info.kind_api_version, "metadata": meta, **self._served.model.blank}
+
+    def _encode(self, kind: str, obj: Tree) -> bytes:
+        shaped = self._shaped(obj)
+        return self._framed(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
+
+    def _framed(self, kind: str, obj: Tree, *, once: bool = False) -> bytes:
+        write = self._accepted.write
+        if write is not None:
+            return watch_frame(kind, _FRAMES.once(obj, write) if once else write(obj))
+        made = _BODIES.once(obj, self._plain) if once else self._plain(obj)
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), made)
+
+    def _plain(self, obj: Tree) -> bytes:
+        return compact(obj, ordered=in_order(self._served, self._accepted))
+
+    def _shaped(self, obj: Tree) -> Tree:
+        accepted = self._accepted
+        if accepted.kind == "PartialObjectMetadata":
+            return partial(obj, version=accepted.version)
+        if accepted.kind != "Table":
+            return obj
+        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        made = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
+        self._headless = True
+        return made
+
+
+_LIMIT = 256
+"""As many objects as may change before the slowest of those who keep up has heard of it; some KB each."""
+_BODIES = IdentityCache[bytes](limit=_LIMIT)
+_FRAMES = IdentityCache[bytes](limit=_LIMIT)
+"""Objects as JSON and as protobuf: made for the first watcher and shared by all."""
+
+
+async def _next(watch: Watch) -> Change | None:
+    try:
+        return await anext(watch)
+    except StopAsyncIteration:
+        return None
+
+
+def _mark(revision: int) -> Tree:
+    return {"metadata": {"resourceVersion": str(revision)}}

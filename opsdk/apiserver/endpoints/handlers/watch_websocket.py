@@ -1,0 +1,66 @@
+"""A watch over a WebSocket: each event is a message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+
+from opsdk.errors import ApiError
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import Response
+from opsdk.http.server.websocket import WebSocket, accept_websocket
+
+
+def events_of(chunk: bytes, *, framed: bool) -> Iterator[bytes | str]:
+    r"""The messages for a piece of the stream, which holds whole lines, or whole frames with their lengths.
+
+    >>> list(events_of(b'{"a":1}\n{"b":2}\n', framed=False))
+    ['{"a":1}', '{"b":2}']
+    >>> list(events_of(b"\x00\x00\x00\x01a\x00\x00\x00\x02bc", framed=True))
+    [b'a', b'bc']
+    """
+    if not framed:
+        yield from (line.decode() for line in chunk.split(b"\n") if line)
+        return
+    at = 0
+    while at < len(chunk):
+        end = at + 4 + int.from_bytes(chunk[at : at + 4], "big")
+        yield chunk[at + 4 : end]
+        at = end
+
+
+def watch_socket(
+    request: Request, chunks: AsyncGenerator[bytes, None], *, framed: bool, release: Callable[[], None] | None
+) -> Response:
+    """The answer that goes on with the stream as messages; what the client says means nothing.
+
+    `release` is called in the end, also where it never began.
+    """
+
+    async def send(socket: WebSocket) -> None:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                for event in events_of(chunk, framed=framed):
+                    await socket.send(event)
+        await socket.close()
+
+    async def listen(socket: WebSocket) -> None:
+        while await socket.receive() is not None:
+            continue
+
+    async def run(socket: WebSocket, _protocol: str) -> None:
+        tasks = [asyncio.ensure_future(send(socket)), asyncio.ensure_future(listen(socket))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    try:
+        return accept_websocket(request, ("",), run, release=release)
+    except ApiError:
+        if release is not None:
+            release()
+        raise

@@ -1,0 +1,105 @@
+"""Who owns which field: managedFields on every write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.fieldmanager.field_manager import FieldManager
+from opsdk.apiserver.fieldmanager.version_converter import Convert
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError
+from opsdk.http.server.response import encode_json
+from opsdk.structured_merge.fieldpath import FieldSet, field_element
+
+
+def manager_name(call: Call, asked: str) -> str:
+    """The field manager of a write: what the client says, else the program's name from its User-Agent."""
+    name = asked or call.http.header("user-agent").partition("/")[0]
+    return name[:128] or "unknown"
+
+
+def stamp(call: Call) -> str:
+    """The time of a write."""
+    return call.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def field_manager(served: Installed, convert: Convert | None = None) -> FieldManager:
+    """The field manager of a resource or subresource."""
+    versions = served.versions
+    return FieldManager(
+        shape=served.model.shape,
+        api_version=served.info.kind_api_version,
+        subresource=served.info.subresource,
+        reset_fields=reset_fields(served),
+        reset_in=_reset_in(served),
+        convert=convert,
+        shapes=None if versions is None else versions.shapes,
+        loose=not served.model.typed,
+        unconvertible=served.custom and served.info.subresource == "scale",
+    )
+
+
+def _reset_in(served: Installed) -> str | None:
+    """Custom objects, but not their status, name those fields for the version of the request only."""
+    return None if served.model.typed or served.info.subresource else served.info.kind_api_version
+
+
+def reset_fields(served: Installed) -> FieldSet | None:
+    """The fields that writes through this resource cannot own: other subresources write them."""
+    strategy = getattr(served.storage, "strategy", None)
+    names: Sequence[str] = getattr(strategy, "reset_fields", ())
+    return _fields_named(tuple(names)) if names else None
+
+
+@cache
+def _fields_named(names: tuple[str, ...]) -> FieldSet:
+    """There are but a handful: status, spec, metadata."""
+    return FieldSet.of(*(tuple(map(field_element, name.split("."))) for name in names))
+
+
+async def owned(served: Installed, write: Callable[[FieldManager], Tree]) -> Tree:
+    """What `write` makes of a field manager.
+
+    `write` runs again for each conversion that it turns out to need and that takes waiting.
+    """
+    versions = served.versions
+    if versions is None or not versions.remote:
+        return write(field_manager(served))
+    known: dict[tuple[bytes, str], Tree | ApiError] = {}
+
+    def convert(obj: Mapping[str, Any], wanted: str) -> Mapping[str, Any]:
+        key = (encode_json(obj), wanted)
+        if key not in known:
+            raise _NeededError(key, dict(obj))
+        found = known[key]
+        if isinstance(found, ApiError):
+            raise ApiError(found.message, code=found.code, reason=found.reason, details=found.details)
+        return found
+
+    manager = field_manager(served, convert)
+    while True:
+        try:
+            return write(manager)
+        except _NeededError as needed:
+            try:
+                known[needed.key] = await versions.convert(needed.obj, needed.key[1])
+            except ApiError as error:
+                known[needed.key] = error
+
+
+class _NeededError(Exception):
+    """A conversion that nobody has done yet."""
+
+    def __init__(self, key: tuple[bytes, str], obj: Tree) -> None:
+        self.key = key
+        self.obj = obj
+
+
+async def record_update(call: Call, served: Installed, live: Tree | None, new: Tree, asked: str) -> Tree:
+    """The new object with its managedFields brought up to date."""
+    who, now = manager_name(call, asked), stamp(call)
+    return await owned(served, lambda manager: manager.update(live, new, manager=who, now=now))

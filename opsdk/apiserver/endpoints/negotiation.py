@@ -1,0 +1,142 @@
+"""Which form of answer a client accepts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from opsdk.apiserver.api_errors import EMPTY
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import NotAcceptableError
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_SERVED = f"{JSON}, {YAML}, {PROTOBUF}"
+_STREAMED = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
+META_GROUP = "meta.k8s.io"
+_ANYTHING = ("*/*", "application/*")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One clause of an Accept header."""
+
+    media: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    quality: float = 1.0
+    write: Callable[[Tree], bytes] | None = field(default=None, compare=False)
+    """How a body is written, where it is neither JSON nor YAML."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the transformation asked for, e.g. ``Table``; empty for the object as it is."""
+        return self.params.get("as", "")
+
+    @property
+    def group(self) -> str:
+        """The group of that kind."""
+        return self.params.get("g", "")
+
+    @property
+    def version(self) -> str:
+        """The version of that kind."""
+        return self.params.get("v", "")
+
+
+def clauses(header: str) -> list[Accepted]:
+    """The clauses, best first; equal ones in the client's order."""
+    return sorted(_clauses(header), key=lambda c: -c.quality)
+
+
+def _clauses(header: str) -> Iterator[Accepted]:
+    for part in header.split(","):
+        media, *raw = (p.strip() for p in part.split(";"))
+        params = dict(p.split("=", 1) for p in raw if "=" in p)
+        try:
+            quality = float(params.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        if media:
+            yield Accepted(media.lower(), params, quality)
+
+
+def nothing_fits(*, streams: bool = False) -> NotAcceptableError:
+    """The answer where the encoding is known and the rest of the clause is not; not all of them make `streams`."""
+    return NotAcceptableError(f"only the following media types are accepted: {_STREAMED if streams else _SERVED}")
+
+
+def not_acceptable(header: str, *, streams: bool = False, served: str = _SERVED) -> NotAcceptableError:
+    """The answer where nothing fits: no known encoding, or none with these parameters."""
+    listed = served
+    if streams:
+        listed = f"{listed}, {_STREAMED}"
+    if any(c.media in (JSON, YAML, PROTOBUF, "*/*") for c in clauses(header)):
+        return nothing_fits(streams=streams)
+    return NotAcceptableError(f"406: Not Acceptable\n\nAvailable representations: {listed}", details=EMPTY)
+
+
+Kinds = Mapping[str, tuple[str, tuple[str, ...]]]
+"""The group and the versions of each transformation."""
+
+
+def check_media(header: str) -> None:
+    """Built-in kinds know no half of a wildcard, unless there is more."""
+    if all(c.media == "application/*" for c in clauses(header)):
+        raise not_acceptable(header)
+
+
+def _serves(clause: Accepted, kinds: Kinds, binary: frozenset[str]) -> bool:
+    if clause.media == PROTOBUF and clause.kind not in binary:
+        return False
+    if clause.media not in (JSON, YAML, PROTOBUF, *_ANYTHING):
+        return False
+    if clause.params.get("stream", "watch") != "watch":
+        return False
+    if not clause.kind:
+        return not clause.group and not clause.version
+    known = kinds.get(clause.kind)
+    return known is not None and clause.group == known[0] and clause.version in known[1]
+
+
+NOTHING: frozenset[str] = frozenset()
+"""Protobuf is not served."""
+
+
+def negotiate(
+    header: str,
+    kinds: Kinds | None = None,
+    *,
+    binary: frozenset[str] = NOTHING,
+    streams: bool = False,
+) -> Accepted:
+    """The best clause that can be served.
+
+    `binary` are the transformations that have a protobuf form, with an empty text for the object as it is. `streams`
+    matters for the words of a refusal only.
+
+    >>> negotiate("application/yaml;q=0.5, application/json").media
+    'application/json'
+    """
+    if not header.strip():
+        return Accepted(JSON)
+    for clause in clauses(header):
+        if _serves(clause, kinds or {}, binary):
+            return Accepted(JSON, clause.params) if clause.media in _ANYTHING else clause
+    raise not_acceptable(header, streams=streams)
+
+
+OBJECT_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadata": (META_GROUP, ("v1", "v1beta1"))}
+"""Transformations of objects and lists."""
+
+OBJECT_KINDS["PartialObjectMetadataList"] = OBJECT_KINDS["PartialObjectMetadata"]
+"""The wrong one of the two is understood, and refused in other words."""
+
+METADATA = frozenset({"PartialObjectMetadata", "PartialObjectMetadataList"})
+"""What every kind has as protobuf. Tables have no such form."""
+
+TYPED = METADATA | {""}
+"""What built-in kinds have as protobuf."""
+
+WHOLE = frozenset({""})
+"""Errors are never transformed."""

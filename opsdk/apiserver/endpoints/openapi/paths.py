@@ -1,0 +1,191 @@
+"""The paths of a resource and what can be done at them, as OpenAPI 3 says it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from opsdk.apiserver.endpoints.handlers.patch import patch_types
+from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+
+REF = "#/components/schemas/"
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+STATUS, DELETE_OPTIONS, PATCH = f"{META}.Status", f"{META}.DeleteOptions", f"{META}.Patch"
+_MANY = ("list", "create", "deletecollection")
+_WRITTEN = ("dryRun", "fieldManager", "fieldValidation")
+_LISTED = (
+    "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
+    "resourceVersionMatch", "sendInitialEvents", "timeoutSeconds",
+)  # fmt: skip
+_DELETED = (
+    "dryRun", "gracePeriodSeconds", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents",
+    "propagationPolicy",
+)  # fmt: skip
+_BOOLEANS = frozenset(
+    {
+        "allowWatchBookmarks",
+        "watch",
+        "force",
+        "orphanDependents",
+        "sendInitialEvents",
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+    }
+)
+_NUMBERS = frozenset({"limit", "timeoutSeconds", "gracePeriodSeconds"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    method: str
+    word: str
+    """How the names of operations begin."""
+    action: str
+    query: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ("200",)
+
+
+_VERBS = {
+    "get": _Verb("get", "read", "get", ("resourceVersion",)),
+    "list": _Verb("get", "list", "list", (*_LISTED, "watch")),
+    "create": _Verb("post", "create", "post", _WRITTEN, ("200", "201", "202")),
+    "update": _Verb("put", "replace", "put", _WRITTEN, ("200", "201")),
+    "patch": _Verb("patch", "patch", "patch", (*_WRITTEN, "force")),
+    "delete": _Verb("delete", "delete", "delete", _DELETED, ("200", "202")),
+    "deletecollection": _Verb("delete", "delete", "deletecollection", (*_LISTED, *_DELETED)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The schemas of a resource, and the kind of the objects in its paths.
+
+    Attributes:
+        body: what is written and read.
+        many: the list of that.
+        kind: of the objects themselves, where the resource is a part of them.
+    """
+
+    body: str | None
+    many: str | None
+    kind: str
+
+
+def referring(name: str | None) -> Tree:
+    """A schema by its name."""
+    return {"$ref": f"{REF}{name}"} if name else {"type": "object"}
+
+
+def paths_of(group: str, installed: Installed, names: Names) -> Iterator[tuple[str, Tree]]:
+    """Each path with its operations and its parameters."""
+    for path, verbs in _routes(group, installed):
+        item: Tree = {
+            _VERBS[verb].method: _operation(group, installed, verb, names, whole="{namespace}" not in path)
+            for verb in verbs
+        }
+        item["parameters"] = [*_placed(path), _parameter("pretty")]
+        yield path, item
+
+
+def _routes(group: str, installed: Installed) -> Iterator[tuple[str, list[str]]]:
+    info = installed.info
+    root = f"/apis/{group}/{info.version}" if group else f"/api/{info.version}"
+    verbs = [verb for verb in installed.verbs if verb in _VERBS]
+    scoped = f"{root}/namespaces/{{namespace}}/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
+    if info.subresource:
+        yield f"{scoped}/{{name}}/{info.subresource}", verbs
+        return
+    many = [verb for verb in verbs if verb in _MANY]
+    one = [verb for verb in verbs if verb not in many]
+    if many:
+        yield scoped, many
+    if one:
+        yield f"{scoped}/{{name}}", one
+    if info.namespaced and "list" in verbs:
+        yield f"{root}/{info.resource}", ["list"]
+
+
+def _placed(path: str) -> Iterator[Tree]:
+    for name in ("name", "namespace"):
+        if f"{{{name}}}" in path:
+            yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
+
+
+def _operation(group: str, installed: Installed, verb: str, names: Names, *, whole: bool) -> Tree:
+    info, known = installed.info, _VERBS[verb]
+    answers = {"list": names.many, "delete": STATUS, "deletecollection": STATUS}
+    content = _content(_media(installed), answers.get(verb, names.body))
+    responses: Tree = {code: {"description": _DESCRIBED[code], "content": content} for code in known.codes}
+    made: Tree = {
+        "tags": [f"{_group_word(group, first=str.lower)}_{info.version}"],
+        "operationId": _operation_id(group, installed, verb, names.kind, whole=whole and info.namespaced),
+        "parameters": [_parameter(name) for name in known.query],
+        "responses": {**responses, "401": {"description": _DESCRIBED["401"]}},
+        "x-kubernetes-action": known.action,
+        "x-kubernetes-group-version-kind": _kind(group, installed, names),
+    }
+    bodies = _bodies(installed, verb, names)
+    return {**made, "requestBody": bodies} if bodies else made
+
+
+def _kind(group: str, installed: Installed, names: Names) -> Tree:
+    """Parts of custom objects go by the objects' kind."""
+    info = installed.info
+    if installed.custom:
+        return {"group": group, "version": info.version, "kind": names.kind}
+    return {
+        "group": info.kind_group if info.kind_group is not None else info.group,
+        "version": info.kind_version or info.version,
+        "kind": info.kind,
+    }
+
+
+def _media(installed: Installed) -> tuple[str, ...]:
+    return (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML)
+
+
+def _content(media: Iterable[str], name: str | None) -> Tree:
+    return {one: {"schema": referring(name)} for one in media}
+
+
+_DESCRIBED = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
+
+
+def _bodies(installed: Installed, verb: str, names: Names) -> Tree:
+    media = (JSON, YAML) if installed.custom else ("*/*",)
+    match verb:
+        case "create" | "update":
+            return {"content": _content(media, names.body), "required": True}
+        case "patch":
+            return {"content": _content(sorted(patch_types(installed)), PATCH), "required": True}
+        case "delete":
+            return {"content": _content(media, DELETE_OPTIONS)}
+        case "deletecollection" if not installed.custom:
+            return {"content": _content(media, DELETE_OPTIONS)}
+    return {}
+
+
+def _operation_id(group: str, installed: Installed, verb: str, kind: str, *, whole: bool) -> str:
+    info = installed.info
+    scope = "Namespaced" if info.namespaced and not whole else ""
+    many = "Collection" if verb == "deletecollection" else ""
+    part = _capital(info.subresource)
+    place = f"{_group_word(group)}{_capital(info.version)}"
+    return f"{_VERBS[verb].word}{place}{many}{scope}{kind}{part}{'ForAllNamespaces' if whole else ''}"
+
+
+def _group_word(group: str, *, first: Callable[[str], str] = str.upper) -> str:
+    """``rbac.authorization.k8s.io`` as ``RbacAuthorization``."""
+    parts: Sequence[str] = (group.removesuffix(".k8s.io") or "core").split(".")
+    word = "".join(map(_capital, parts))
+    return first(word[:1]) + word[1:]
+
+
+def _capital(word: str) -> str:
+    return word[:1].upper() + word[1:]
+
+
+def _parameter(name: str) -> Tree:
+    kind = "boolean" if name in _BOOLEANS else "integer" if name in _NUMBERS else "string"
+    return {"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": True}}

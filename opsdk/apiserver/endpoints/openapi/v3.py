@@ -1,0 +1,235 @@
+"""OpenAPI documents, made from what is installed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.discovery import Elsewhere, ServedGroup, ServedVersion
+from opsdk.apiserver.endpoints.etag import cached
+from opsdk.apiserver.endpoints.openapi.merge import merged
+from opsdk.apiserver.endpoints.openapi.paths import (
+    DELETE_OPTIONS,
+    META,
+    PATCH,
+    REF,
+    STATUS,
+    Names,
+    paths_of,
+    referring,
+)
+from opsdk.apiserver.endpoints.openapi.protobuf import MEDIA, encode_document, is_asked
+from opsdk.apiserver.endpoints.openapi.v2 import definition, path_item
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import NotAcceptableError
+from opsdk.http.server.response import Response, encode_json
+
+_LIST_META = f"{META}.ListMeta"
+_SELECTABLE = "x-kubernetes-selectable-fields"
+
+
+class SchemaSource(Protocol):
+    """Schemas by name, and the name of a kind's schema."""
+
+    def schema(self, name: str) -> Tree | None:
+        """One schema; references stand under ``#/components/schemas/``."""
+        ...
+
+    def name_of(self, served: Installed) -> str | None:
+        """The schema of a resource's kind."""
+        ...
+
+
+class OpenApi:
+    """The documents at ``/openapi/v2`` and ``/openapi/v3``."""
+
+    def __init__(
+        self, groups: Callable[[], Sequence[ServedGroup]], sources: Sequence[SchemaSource], *, title: str, version: str
+    ) -> None:
+        self._groups = groups
+        self._sources = sources
+        self._info = {"title": title, "version": version}
+        self._made: dict[str, tuple[object, bytes, str]] = {}
+
+    def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
+        return (found for found in self._all() if found[2].elsewhere is None)
+
+    def _all(self) -> Iterator[tuple[str, str, ServedVersion]]:
+        for group in self._groups():
+            for served in group.versions:
+                prefix = f"apis/{group.group}" if group.group else "api"
+                yield f"{prefix}/{served.version}", group.group, served
+
+    def _foreign(self) -> Iterator[tuple[str, Elsewhere]]:
+        """Documents that other servers have."""
+        for name, _, served in self._all():
+            if served.elsewhere is not None:
+                yield name, served.elsewhere
+
+    def paths(self) -> list[str]:
+        """The paths of the v3 documents."""
+        return [f"/openapi/v3/{path}" for path, _, _ in self._all()]
+
+    def answer(self, call: Call, rest: Sequence[str]) -> Response | None:
+        """Answer under ``/openapi``."""
+        if rest[:1] == ["v2"] and len(rest) == 1:
+            return self._v2(call)
+        if rest[:1] != ["v3"]:
+            return None
+        if len(rest) == 1:
+            index = encode_json({"paths": dict(self._index())})
+            # This one index is JSON under the name of text: so the real server sends it.
+            return Response(200, [("content-type", "text/plain; charset=utf-8")], index)
+        path = "/".join(rest[1:])
+        if any(name == path and known.digest for name, known in self._foreign()):
+            return None
+        for name, group, served in self._documents():
+            if name == path:
+                raw, _ = self._v3(name, group, served)
+                return cached(call, raw, "application/json")
+        if path in self._plain_paths():
+            return cached(call, encode_json(self._plain(path)), "application/json")
+        # Unlike elsewhere, nothing at all is said about a document that is not there.
+        return Response(404, [])
+
+    def _index(self) -> Iterator[tuple[str, Tree]]:
+        digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
+        digests |= {path: _digest(encode_json(self._plain(path))) for path in self._plain_paths()}
+        digests |= {name: known.digest for name, known in self._foreign() if known.digest}
+        for name in sorted(digests):
+            yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"}
+
+    def _plain_paths(self) -> list[str]:
+        """Documents of paths that are no resources."""
+        groups = [f"apis/{group.group}" for group in self._groups() if group.group]
+        return ["api", "apis", "version", *groups]
+
+    def _plain(self, path: str) -> Tree:
+        answers = {"200": {"description": "OK"}, "401": {"description": "Unauthorized"}}
+        operation = {"operationId": f"get{path.title()}", "responses": answers}
+        item = {f"/{path}/": {"get": operation}}
+        return {"openapi": "3.0.0", "info": self._info, "paths": item, "components": {"schemas": {}}}
+
+    def _v3(self, name: str, group: str, served: ServedVersion) -> tuple[bytes, str]:
+        stamp = tuple((id(r.model), r.info.path) for r in served.resources)
+        found = self._made.get(name)
+        if found is not None and found[0] == stamp:
+            return found[1], found[2]
+        raw = encode_json(self._document(group, served))
+        digest = _digest(raw)
+        self._made[name] = (stamp, raw, digest)
+        return raw, digest
+
+    def _document(self, group: str, served: ServedVersion) -> Tree:
+        paths: Tree = {}
+        kinds = {r.info.resource: r.info.kind for r in served.resources if not r.info.subresource}
+        for installed in served.resources:
+            kind = kinds.get(installed.info.resource, installed.info.kind)
+            names = Names(body=self._name(installed), many=self._list_name(installed), kind=kind)
+            for path, item in paths_of(group, installed, names):
+                paths[path] = {**paths.get(path, {}), **item}
+        schemas: Tree = {}
+        for installed in served.resources:
+            for name in self._names(installed):
+                self._collect(name, schemas)
+            if "list" in installed.verbs and not installed.info.subresource:
+                self._add_list(installed, schemas)
+        return {"openapi": "3.0.0", "info": self._info, "paths": paths, "components": {"schemas": schemas}}
+
+    def _name(self, installed: Installed) -> str | None:
+        return next((n for s in self._sources if (n := s.name_of(installed))), None)
+
+    def _names(self, installed: Installed) -> Iterator[str]:
+        """The schemas that its operations speak of."""
+        name = self._name(installed)
+        if name:
+            yield name
+        if "delete" in installed.verbs:
+            yield from (STATUS, DELETE_OPTIONS)
+        if "patch" in installed.verbs:
+            yield PATCH
+
+    def _add_list(self, installed: Installed, into: Tree) -> None:
+        item, name = self._name(installed), self._list_name(installed)
+        if item is None or name is None:
+            return
+        self._collect(name, into)
+        if name not in into:
+            into[name] = _list_schema(installed, item, into.get(item, {}))
+            self._collect(_LIST_META, into)
+
+    def _list_name(self, installed: Installed) -> str | None:
+        item = self._name(installed)
+        if item is None:
+            return None
+        return f"{item.rpartition('.')[0]}.{installed.info.list_kind or f'{installed.info.kind}List'}"
+
+    def _collect(self, name: str, into: Tree) -> None:
+        waiting = [name]
+        while waiting:
+            name = waiting.pop()
+            if name in into:
+                continue
+            found = next((x for s in self._sources if (x := s.schema(name)) is not None), None)
+            if found is not None:
+                into[name] = found
+                waiting.extend(references(found))
+
+    # -------------------------------------------------------------- version 2
+    def _v2(self, call: Call) -> Response:
+        accept = call.http.header("accept", "*/*")
+        as_proto = is_asked(accept)
+        if not as_proto and "json" not in accept and "*/*" not in accept:
+            raise NotAcceptableError(f"only application/json and {MEDIA} are served here")
+        paths: Tree = {}
+        definitions: Tree = {}
+        for _, group, served in self._documents():
+            document = self._document(group, served)
+            paths |= {path: path_item(item) for path, item in document["paths"].items()}
+            definitions |= {name: definition(s) for name, s in document["components"]["schemas"].items()}
+        for _, known in self._foreign():
+            if known.swagger is not None:
+                paths, definitions = merged(paths, definitions, known.swagger)
+        made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
+        if as_proto:
+            return cached(call, encode_document(made), MEDIA)
+        return cached(call, encode_json(made), "application/json")
+
+
+def _list_schema(installed: Installed, item: str, shown: Tree) -> Tree:
+    """The list of a kind that has no schema of its own for it."""
+    info = installed.info
+    kind = info.list_kind or f"{info.kind}List"
+    made: Tree = {
+        "description": f"{kind} is a list of {info.kind}",
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "items": {"type": "array", "items": referring(item)},
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [referring(_LIST_META)]},
+        },
+        "x-kubernetes-group-version-kind": [{"group": info.group, "kind": kind, "version": info.version}],
+    }
+    return {**made, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else made
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha512(raw).hexdigest().upper()
+
+
+def references(schema: Any) -> Iterator[str]:
+    """The names of the schemas that a schema refers to."""
+    if isinstance(schema, Mapping):
+        target = schema.get("$ref")
+        if isinstance(target, str) and target.startswith(REF):
+            yield target.removeprefix(REF)
+        for value in schema.values():
+            yield from references(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from references(value)

@@ -1,0 +1,103 @@
+"""How long a request may take: what the client says in ``timeout``, and never longer than the server's own limits."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from fractions import Fraction
+from typing import Final
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.request_info import RequestInfo
+from opsdk.errors import ServerTimeoutError
+from opsdk.http.server.response import Response
+
+LONGEST: Final = 60.0
+"""Seconds for any request but those that run as long as the client wants."""
+LONGEST_WRITE: Final = 34.0
+"""Seconds for the writing of one object."""
+_WRITES: Final = frozenset({"create", "update", "patch", "delete"})
+_LONG_RUNNING: Final = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+_PART = re.compile(r"([0-9]*)(\.?)([0-9]*)([^0-9.]*)")
+_UNITS: Final = {
+    "ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "µs": Fraction(1, 10**6), "μs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600),
+}  # fmt: skip
+_MOST: Final = Fraction(2**63 - 1, 10**9)
+
+
+def read_duration(text: str) -> float:
+    """Seconds, as Go reads a duration; `ValueError` has its words.
+
+    >>> read_duration("1h1.5s"), read_duration("-1ms")
+    (3601.5, -0.001)
+    """
+    sign = -1 if text[:1] == "-" else 1
+    rest = text[1:] if text[:1] in ("-", "+") else text
+    if rest == "0":
+        return 0.0
+    shown = api_errors.quoted(text)
+    total = Fraction(0)
+    while rest or not total:
+        found = _PART.match(rest)
+        whole, _, part, unit = found.groups() if found else ("", "", "", "")
+        if not rest or not (whole or part):
+            raise ValueError(f"time: invalid duration {shown}")
+        if not unit:
+            raise ValueError(f"time: missing unit in duration {shown}")
+        if unit not in _UNITS:
+            raise ValueError(f"time: unknown unit {api_errors.quoted(unit)} in duration {shown}")
+        total += Fraction(f"{whole or 0}.{part or 0}") * _UNITS[unit]
+        if total > _MOST:
+            raise ValueError(f"time: invalid duration {shown}")
+        rest = rest[len(whole) + len(part) + len(unit) + (1 if found and found[2] else 0) :]
+        if not rest:
+            break
+    return sign * float(total)
+
+
+def long_running(info: RequestInfo) -> bool:
+    """Whether a request has no limit of time."""
+    return info.verb == "watch" or (info.is_resource and info.subresource in _LONG_RUNNING)
+
+
+def seconds_of(call: Call) -> float:
+    """How long a request may take; what is no duration is a 400."""
+    most = LONGEST_WRITE if call.info.is_resource and call.info.verb in _WRITES else LONGEST
+    text = call.http.query.get("timeout")
+    if not text:
+        return most
+    try:
+        asked = read_duration(text)
+    except ValueError as error:
+        raise api_errors.bad_request(f"invalid timeout specified in the request URL - {error}") from None
+    return min(asked, most) if asked > 0 else most
+
+
+async def deadline(call: Call, handler: Handler) -> Response:
+    """End what takes too long, with a 504."""
+    if long_running(call.info):
+        return await handler(call)
+    task = asyncio.current_task()
+    assert task is not None
+    late = False
+
+    def ring() -> None:
+        nonlocal late
+        late = True
+        task.cancel()
+
+    timer = call.clock.call_later(seconds_of(call), ring)
+    try:
+        return await handler(call)
+    except asyncio.CancelledError:
+        if not late or task.uncancel() > 0:
+            raise
+        writing = call.info.is_resource and call.info.verb in _WRITES
+        why = "requested timeout - context deadline exceeded" if writing else "the allotted timeout"
+        raise ServerTimeoutError(
+            f"Timeout: request did not complete within {why}", code=504, reason="Timeout"
+        ) from None
+    finally:
+        timer.cancel()

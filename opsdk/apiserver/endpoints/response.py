@@ -1,0 +1,300 @@
+"""Objects and lists in the form that the client asked for: as they are, as tables, as metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.negotiation import (
+    JSON,
+    META_GROUP,
+    METADATA,
+    NOTHING,
+    OBJECT_KINDS,
+    PROTOBUF,
+    TYPED,
+    WHOLE,
+    YAML,
+    Accepted,
+    Kinds,
+    check_media,
+    negotiate,
+    nothing_fits,
+)
+from opsdk.apiserver.endpoints.status import error_response, status_of
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.serializer.documents import AMBIGUOUS
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.errors import ApiError, NotAcceptableError
+from opsdk.http.server.response import Response, encode_json
+
+
+class _Dumper(yaml.SafeDumper):
+    """Parts that are shared in memory are written out each time."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the shape of the hook
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Double quotes around what would be something else without them; several lines as they are."""
+        return self.represent_scalar(_TEXT, text, style=self._style(text))
+
+    def _style(self, text: str) -> str | None:
+        if not _OTHER_ENDS.isdisjoint(text):
+            return '"'
+        if "\n" in text:
+            return "|"
+        tag = self.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        return None if tag == _TEXT else '"'
+
+
+_TEXT = "tag:yaml.org,2002:str"
+_OTHER_ENDS = frozenset("\r\x85\u2028\u2029")
+"""Ends of lines that readers make others of, where they stand as they are."""
+_Dumper.add_representer(str, _Dumper.represent_text)
+for _name, _firsts, _pattern in AMBIGUOUS:
+    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, list(_firsts))
+
+
+_SORTED = msgspec.json.Encoder(order="sorted")
+_SPELT = (
+    (b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"),
+)  # fmt: skip
+"""What Go's encoder does not leave as it is, lest browsers stumble."""
+
+
+def _spelt(raw: bytes) -> bytes:
+    for letter, code in _SPELT:
+        if letter in raw:
+            raw = raw.replace(letter, code)
+    return raw
+
+
+def compact(value: Tree, *, ordered: bool = False) -> bytes:
+    """JSON without white space; `ordered` sorts the keys of all objects, as custom resources have them."""
+    return _spelt(_SORTED.encode(value) if ordered else encode_json(value))
+
+
+def encode(value: Tree, accepted: Accepted, *, pretty: bool = False, ordered: bool = False) -> bytes:
+    """A body in the accepted encoding; JSON for machines ends its line."""
+    if accepted.write is not None:
+        return accepted.write(value)
+    if accepted.media == YAML:
+        text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
+        return text.encode()
+    if pretty:
+        import json  # noqa: PLC0415 - for people with curl only
+
+        return _spelt(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=ordered).encode())
+    return compact(value, ordered=ordered) + b"\n"
+
+
+def body_response(
+    value: Tree, accepted: Accepted, *, status: int = 200, pretty: bool = False, ordered: bool = False
+) -> Response:
+    """A whole answer; the content type repeats what was negotiated."""
+    return Response(status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty, ordered=ordered))
+
+
+def in_order(served: Installed, accepted: Accepted) -> bool:
+    """Whether the keys of the answer are sorted: untyped objects are nothing but maps, unless they are transformed."""
+    return not (served.model.typed or accepted.kind)
+
+
+def wants_pretty(call: Call) -> bool:
+    """Whether a person reads the answer."""
+    asked = call.http.query.get("pretty")
+    if asked:
+        return asked in ("1", "t", "T", "TRUE", "true", "True")
+    return call.http.header("user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -> Accepted:
+    """What the client likes best; what it wrote is answered in JSON if it takes that, as everybody can read it."""
+    header, streams = call.http.header("accept"), call.info.verb == "watch"
+    if call.http.method != "GET":
+        with suppress(NotAcceptableError):
+            return negotiate(header, kinds, streams=streams)
+    accepted = negotiate(header, kinds, binary=binary, streams=streams)
+    return replace(accepted, write=call.protobuf) if accepted.media == PROTOBUF else accepted
+
+
+def accepted_for(call: Call, served: Installed) -> Accepted:
+    """Negotiate; raises early, before anything is done."""
+    typed = served.model.typed
+    binary = NOTHING if call.protobuf is None else TYPED if typed and not served.custom else METADATA
+    try:
+        accepted = _preferred(call, binary, OBJECT_KINDS)
+    except NotAcceptableError:
+        if not served.custom:
+            raise
+        # Custom resources have one text for all cases.
+        raise nothing_fits() from None
+    if accepted.media == YAML and call.info.verb == "watch":
+        raise nothing_fits(streams=True)
+    if not served.custom and accepted.media == JSON and "application/*" in (header := call.http.header("accept")):
+        check_media(header)
+    if accepted.media == PROTOBUF:
+        return accepted
+    include = call.http.query.get("includeObject")
+    if accepted.kind == "Table" and include not in ("", "None", "Object", "Metadata"):
+        why = f"includeObject: Invalid value: {api_errors.quoted(include)}"
+        text = f"Unable to convert to Table as requested: {why}: must be 'Metadata', 'Object', 'None', or empty"
+        raise api_errors.bad_request(text)
+    return accepted
+
+
+def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
+    """The metadata of an object, or of a list, but not the one for the other."""
+    wrong = "PartialObjectMetadata" if many else "PartialObjectMetadataList"
+    if accepted.kind != wrong:
+        return
+    kind = f"core.{served.info.kind}" if served.model.typed else "unstructured.Unstructured"
+    if many:
+        raise NotAcceptableError(f"you requested {wrong}, but the requested object is a list (*{kind}List)")
+    if not served.model.typed:
+        # Untyped objects pass for lists until their items are asked for.
+        raise api_errors.plain("content is not a list")
+    raise NotAcceptableError(f"you requested {wrong}, but the requested object is not a list (*{kind})")
+
+
+def object_response(call: Call, served: Installed, obj: Tree, accepted: Accepted, *, status: int = 200) -> Response:
+    """One stored object."""
+    visible = served.model.from_storage(obj)
+    shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
+    return body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
+
+
+def shape_object(call: Call, served: Installed, visible: Tree, accepted: Accepted) -> Tree:
+    """One object of the served version, transformed as asked."""
+    check_number(accepted, served, many=False)
+    if accepted.kind == "Table":
+        meta = {"resourceVersion": (visible.get("metadata") or {}).get("resourceVersion", "")}
+        return table(call, served, [visible], meta, version=accepted.version)
+    if accepted.kind == "PartialObjectMetadata":
+        return partial(visible, version=accepted.version)
+    return visible
+
+
+def list_response(call: Call, served: Installed, items: Sequence[Tree], meta: Tree, accepted: Accepted) -> Response:
+    """A list of stored objects."""
+    visible = [served.model.from_storage(obj) for obj in items]
+    shaped, ordered = shape_list(call, served, visible, meta, accepted), in_order(served, accepted)
+    return body_response(shaped, accepted, pretty=wants_pretty(call), ordered=ordered)
+
+
+def shape_list(call: Call, served: Installed, visible: Sequence[Tree], meta: Tree, accepted: Accepted) -> Tree:
+    """A list of objects of the served version, transformed as asked."""
+    check_number(accepted, served, many=True)
+    if accepted.kind == "Table":
+        return table(call, served, visible, meta, version=accepted.version)
+    if accepted.kind == "PartialObjectMetadataList":
+        return {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": f"{META_GROUP}/{accepted.version}",
+            "metadata": meta,
+            "items": [partial(obj, version=accepted.version) for obj in visible],
+        }
+    info = served.info
+    if not served.model.typed:
+        # Lists of custom resources always say whether there is more.
+        meta = {"continue": "", **meta}
+    items = [_without_kind(obj) for obj in visible] if served.model.typed else list(visible)
+    kind = info.list_kind or f"{info.kind}List"
+    return {"kind": kind, "apiVersion": info.api_version, "metadata": meta, "items": items}
+
+
+def _without_kind(obj: Tree) -> Tree:
+    return {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
+
+
+def partial(obj: Tree, *, version: str = "v1") -> Tree:
+    """The metadata of an object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"{META_GROUP}/{version or 'v1'}",
+        "metadata": _arranged(obj.get("metadata") or {}),
+    }
+
+
+_ORDER: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+
+
+def _arranged(meta: Tree) -> Tree:
+    """Metadata in the order of its type."""
+    return {key: meta[key] for key in _ORDER if key in meta}
+
+
+def table(
+    call: Call, served: Installed, objects: Sequence[Tree], meta: Tree, *, version: str = "v1", headless: bool = False
+) -> Tree:
+    """Rows and, unless `headless`, the columns."""
+    printer = served.model.printer
+    include = call.http.query.get("includeObject") or "Metadata"
+    now = call.clock.wall().timestamp()
+    rows = []
+    for obj in printer.arranged(objects):
+        row: Tree = {"cells": printer.cells(obj, now)}
+        if conditions := printer.conditions(obj):
+            row["conditions"] = list(conditions)
+        rows.append({**row, "object": _row_object(obj, include, version)})
+    return {
+        "kind": "Table",
+        "apiVersion": f"{META_GROUP}/{version or 'v1'}",
+        "metadata": meta,
+        "columnDefinitions": None if headless else [c.wire() for c in printer.columns],
+        "rows": rows,
+    }
+
+
+def _row_object(obj: Tree, include: str, version: str) -> Any:
+    match include:
+        case "None":
+            return None
+        case "Object":
+            return obj
+        case _:
+            return partial(obj, version=version)
+
+
+def negotiated_error(call: Call, error: ApiError, status: Tree | None = None) -> Response:
+    """An error in the form that the client prefers; in JSON where that would be a transformation.
+
+    Who takes no form that there is gets JSON to be read by people.
+    """
+    accepted, pretty = PLAIN, wants_pretty(call)
+    try:
+        accepted = _preferred(call, NOTHING if call.protobuf is None else WHOLE)
+    except NotAcceptableError:
+        pretty = True
+    response = error_response(error)
+    response.headers[0] = ("content-type", accepted.media)
+    response.body = encode(status or status_of(error), accepted, pretty=pretty)
+    return response
+
+
+PLAIN = Accepted(JSON)
+"""JSON as it is."""

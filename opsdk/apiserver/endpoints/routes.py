@@ -1,0 +1,189 @@
+"""Paths that are no resources: health, version, discovery, OpenAPI, the list of paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints import discovery
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.discovery import ServedGroup
+from opsdk.apiserver.endpoints.etag import cached
+from opsdk.apiserver.endpoints.negotiation import JSON, Accepted, clauses, negotiate, not_acceptable
+from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
+from opsdk.apiserver.endpoints.response import PLAIN, encode, wants_pretty
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.http.server.response import Response, json_response, text_response
+
+HEALTH_CHECKS = dict.fromkeys(("healthz", "livez", "readyz"), ("ping", "log"))
+"""Names of the checks that each health path tells of."""
+
+_ROUTED = frozenset({"api", "apis", "version", "openid", ".well-known"})
+"""What stands on these paths has methods, and does not mind slashes at its end."""
+_SHUTDOWN = "shutdown"
+
+
+class WellKnown:
+    """Answers everything besides resources.
+
+    Attributes:
+        stopping: the server takes no new work: the check named ``shutdown`` fails.
+
+    Args:
+        checks: the health paths, with the checks that they tell of; all hold.
+        pages: what else there is, by path.
+    """
+
+    def __init__(
+        self,
+        groups: Callable[[], Sequence[ServedGroup]],
+        *,
+        version: Mapping[str, str] | None = None,
+        openapi: OpenApi | None = None,
+        checks: Mapping[str, Sequence[str]] = HEALTH_CHECKS,
+        pages: Mapping[str, Callable[[Call], Response]] | None = None,
+    ) -> None:
+        self.stopping = False
+        self._pages = dict(pages or {})
+        self._groups = groups
+        self._version: Tree = dict(version or {})
+        self._openapi = openapi
+        self._checks = checks
+
+    def answer(self, call: Call) -> Response | None:
+        """The answer, or None where the path is none of these."""
+        path = call.info.path
+        parts = [p for p in path.split("/") if p]
+        if "//" in path or (path.endswith("/") and parts and parts[0] not in _ROUTED):
+            return None
+        page = self._pages.get(call.info.path)
+        handler = self._handler(parts) if page is None else lambda call, _: page(call)
+        if handler is None:
+            return None
+        if parts and parts[0] in _ROUTED and call.info.method != "GET" and not self._custom(parts):
+            raise api_errors.method_not_allowed()
+        return handler(call, parts[1:])
+
+    def _custom(self, parts: Sequence[str]) -> bool:
+        """Whether these are documents of custom resources, which are served whatever the method is."""
+        named = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
+        return bool(named) and not any(map(_built_in, named))
+
+    def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], Response | None] | None:
+        match parts[0] if parts else "":
+            case "":
+                return self._root
+            case "api":
+                return self._api
+            case "apis":
+                return self._apis
+            case "version" if len(parts) == 1:
+                return self._show_version
+            case name if name in self._checks:
+                return self._health
+            case "openapi" if self._openapi is not None:
+                return self._openapi.answer
+            case _:
+                return None
+
+    # -------------------------------------------------------------- discovery
+    def _api(self, call: Call, rest: Sequence[str]) -> Response | None:
+        core = [g for g in self._groups() if not g.group]
+        if not rest:
+            accepted = discovery.aggregated_clause(call.http.header("accept"))
+            if accepted is not None:
+                return self._aggregated(call, core, accepted)
+            return self._legacy(call, discovery.api_versions(call.http.header("host")))
+        return self._resources(call, core, rest[0])
+
+    def _apis(self, call: Call, rest: Sequence[str]) -> Response | None:
+        groups = [g for g in self._groups() if g.group]
+        if not rest:
+            accepted = discovery.aggregated_clause(call.http.header("accept"))
+            if accepted is not None:
+                return self._aggregated(call, groups, accepted)
+            return self._legacy(call, discovery.api_group_list(groups))
+        named = [g for g in groups if g.group == rest[0]]
+        if not named:
+            return None
+        if len(rest) == 1:
+            return self._legacy(call, discovery.api_group(named[0]))
+        return self._resources(call, named, rest[1])
+
+    def _resources(self, call: Call, groups: Sequence[ServedGroup], version: str) -> Response | None:
+        for group in groups:
+            for served in group.versions:
+                if served.version == version and served.elsewhere is not None:
+                    return None
+                if served.version == version:
+                    return self._legacy(call, discovery.api_resource_list(group.group, served))
+        if any(map(_built_in, groups)):
+            raise api_errors.no_such_resource()
+        return None
+
+    @staticmethod
+    def _legacy(call: Call, document: Tree) -> Response:
+        accepted = negotiate(call.http.header("accept"))
+        raw = encode(document, accepted, pretty=wants_pretty(call))
+        return Response(200, [("content-type", accepted.media)], raw)
+
+    @staticmethod
+    def _aggregated(call: Call, groups: Sequence[ServedGroup], accepted: Accepted) -> Response:
+        raw = encode(discovery.aggregated(groups), accepted)
+        media = f"{accepted.media};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        return cached(call, raw, media)
+
+    # -------------------------------------------------------------- the rest
+    def _root(self, call: Call, rest: Sequence[str]) -> Response:  # noqa: ARG002 - one shape for all
+        paths = ["/api", "/api/v1", "/apis"]
+        for group in self._groups():
+            if group.group:
+                paths.append(f"/apis/{group.group}")
+                paths.extend(f"/apis/{group.group}/{v.version}" for v in group.versions)
+        for kind, checks in self._checks.items():
+            paths.extend([f"/{kind}", *(f"/{kind}/{name}" for name in checks)])
+        paths.extend(["/version", *self._pages])
+        if self._openapi is not None:
+            paths.extend(["/openapi/v2", "/openapi/v3", *self._openapi.paths()])
+        return json_response({"paths": sorted(paths)})
+
+    def _show_version(self, call: Call, rest: Sequence[str]) -> Response:  # noqa: ARG002 - one shape for all
+        media = {clause.media for clause in clauses(call.http.header("accept"))}
+        if media and media.isdisjoint(("*/*", JSON)):
+            raise not_acceptable("", served=JSON)
+        # Always for people.
+        return Response(200, [("content-type", "application/json")], encode(self._version, PLAIN, pretty=True))
+
+    def _health(self, call: Call, rest: Sequence[str]) -> Response | None:
+        kind = call.info.path.strip("/").partition("/")[0]
+        checks = self._checks[kind]
+        excluded = set(call.http.query.all("exclude"))
+        failing = self.stopping and _SHUTDOWN in checks and _SHUTDOWN not in excluded
+        if rest:
+            name = "/".join(rest)
+            if self.stopping and name == _SHUTDOWN and name in checks:
+                return _plain("internal server error: process is shutting down\n", status=500)
+            return _plain("ok") if name in checks else None
+        if "verbose" not in call.http.query and not failing:
+            return _plain("ok")
+        lines = [f"[+]{name} excluded: ok" if name in excluded else f"[+]{name} ok" for name in checks]
+        if failing:
+            lines[checks.index(_SHUTDOWN)] = f"[-]{_SHUTDOWN} failed: reason withheld"
+            return _plain("\n".join([*lines, f"{kind} check failed", ""]), status=500)
+        unknown = sorted(excluded - set(checks))
+        if unknown:
+            listed = ", ".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
+        return _plain("\n".join([*lines, f"{kind} check passed", ""]))
+
+
+def _plain(text: str, *, status: int = 200) -> Response:
+    """What nobody is to take for anything but text."""
+    response = text_response(text, status=status)
+    response.add_header("x-content-type-options", "nosniff")
+    return response
+
+
+def _built_in(group: ServedGroup) -> bool:
+    """Whether its routes are fixed: then a version that is not there is refused as a resource, else as any path."""
+    return any(r.model.typed for served in group.versions for r in served.resources if not r.info.subresource)

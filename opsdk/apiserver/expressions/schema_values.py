@@ -1,0 +1,355 @@
+"""Values bound to their schemas: JSON trees as expressions see them, converted only where they are looked at."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, overload
+
+from opsdk.apiserver.expressions.escaping import escape, spellings
+from opsdk.apiserver.expressions.schema_types import Schema, with_metadata
+from opsdk.cel.times import parse_duration, parse_timestamp
+from opsdk.cel.types import Type
+from opsdk.cel.values import Duration, Listed, ListView, MapView, ObjectView, Optional, contains, equal, find_field
+from opsdk.errors import CelEvaluationError
+from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.go_format import go_typename
+
+Convert = Callable[[Any], Any]
+"""Makes a value of a JSON tree."""
+
+
+class BoundObject(ObjectView):
+    """An object of which only the declared fields are seen."""
+
+    __slots__ = ("_shape", "tree")
+
+    def __init__(self, tree: Mapping[str, Any], shape: _ObjectShape) -> None:
+        self.tree = tree
+        self._shape = shape
+
+    @property
+    def cel_type(self) -> Type:
+        """See `ObjectView`."""
+        return self._shape.type
+
+    def find(self, field: str) -> Optional:
+        """See `ObjectView`; null is nothing."""
+        known = self._shape.fields.get(field)
+        if known is None:
+            return Optional.none()
+        name, convert = known
+        value = self.tree.get(name)
+        return Optional.none() if value is None else Optional.of(convert(value))
+
+    def size(self) -> int:
+        """See `ObjectView`."""
+        return len(self.tree)
+
+    def equals(self, other: Any) -> bool:
+        """See `ObjectView`: declared fields by their values, others by their JSON."""
+        if not isinstance(other, BoundObject) or len(self.tree) != len(other.tree):
+            return False
+        declared = {name for name, _ in self._shape.fields.values()}
+        for name, value in self.tree.items():
+            if name not in other.tree:
+                return False
+            if name not in declared and not deep_equal(value, other.tree[name]):
+                return False
+        return all(_same_field(self.find(field), other.find(field)) for field in self._shape.fields)
+
+
+def _same_field(one: Optional, other: Optional) -> bool:
+    if not one.has_value or not other.has_value:
+        return one.has_value == other.has_value
+    return equal(one.value, other.value)
+
+
+class _ObjectShape:
+    """What objects of one schema have in common."""
+
+    __slots__ = ("fields", "type")
+
+    def __init__(self, schema: Schema, type_: Type) -> None:
+        self.type = type_
+        self.fields: dict[str, tuple[str, Convert]] = {}
+        for name, below in (schema.get("properties") or {}).items():
+            for field in spellings(name):
+                if field in type_.fields:
+                    self.fields[field] = (name, converter(below, type_.fields[field]))
+
+
+class BoundList(ListView):
+    """A list whose elements are bound."""
+
+    __slots__ = ("_convert", "tree")
+
+    def __init__(self, tree: Sequence[Any], convert: Convert) -> None:
+        self.tree = tree
+        self._convert = convert
+
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Any]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        if isinstance(at, slice):
+            return [self._convert(one) for one in self.tree[at]]
+        return self._convert(self.tree[at])
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._convert, self.tree)
+
+    def equals(self, other: Any) -> bool:
+        """See `ListView`: element by element."""
+        return isinstance(other, Listed) and len(self) == len(other) and all(map(equal, self, other))
+
+    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+        """See `ListView`: one after the other."""
+        return [*self, *other]
+
+
+class BoundSet(BoundList):
+    """A list in which order does not matter and nothing is there twice."""
+
+    __slots__ = ()
+
+    def equals(self, other: Any) -> bool:
+        """The same elements in any order."""
+        return isinstance(other, Listed) and len(self) == len(other) and all(contains(other, one) for one in self)
+
+    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+        """These, and those of the other that are not among them."""
+        return BoundSet([*self, *(one for one in other if not contains(self, one))], _itself)
+
+
+class BoundMapList(BoundList):
+    """A list whose elements have keys."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, tree: Sequence[Any], convert: Convert, keys: Sequence[str]) -> None:
+        super().__init__(tree, convert)
+        self._keys = keys
+
+    def _key(self, element: Any) -> list[Any]:
+        return [find_field(element, key) for key in self._keys]
+
+    def _find(self, elements: Sequence[Any], wanted: Any) -> int | None:
+        key = self._key(wanted)
+        return next((at for at, one in enumerate(elements) if equal(self._key(one), key)), None)
+
+    def equals(self, other: Any) -> bool:
+        """The same elements by the same keys, in any order."""
+        if not isinstance(other, Listed) or len(self) != len(other):
+            return False
+        others = list(other)
+        for element in self:
+            at = self._find(others, element)
+            if at is None or not equal(element, others[at]):
+                return False
+        return True
+
+    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+        """Elements of the other take the places of those with the same keys; new ones follow."""
+        found = list(self)
+        for element in other:
+            at = self._find(found, element)
+            if at is None:
+                found.append(element)
+            else:
+                found[at] = element
+        return BoundMapList(found, _itself, self._keys)
+
+
+class BoundMap(MapView):
+    """A map whose values are bound."""
+
+    __slots__ = ("_convert", "tree")
+
+    def __init__(self, tree: Mapping[str, Any], convert: Convert) -> None:
+        self.tree = tree
+        self._convert = convert
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._convert(self.tree[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tree)
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+
+# ------------------------------------------------------------------ conversions
+def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert:
+    """What makes values of a schema's JSON trees; `type_` is the type that was declared for it."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return _itself
+    if resource or schema.get("x-kubernetes-embedded-resource"):
+        schema = with_metadata(schema)
+    match schema.get("type"):
+        case "array":
+            return _only(list, _list_converter(schema, type_))
+        case "object" if type_.params:
+            convert = converter(schema["additionalProperties"], type_.params[1])
+            return _itself if convert is _itself else _only(dict, lambda tree: BoundMap(tree, convert))
+        case "object":
+            return _only(dict, _object_converter(schema, type_))
+        case "integer":
+            return _integer
+        case "number":
+            return _number
+        case "string":
+            return _only(str, _STRINGS.get(schema.get("format") or "", _itself))
+    return _itself
+
+
+def _object_converter(schema: Schema, type_: Type) -> Convert:
+    made: list[_ObjectShape] = []
+
+    def convert(tree: Any) -> Any:
+        if not made:
+            made.append(_ObjectShape(schema, type_))
+        return BoundObject(tree, made[0])
+
+    return convert
+
+
+def _list_converter(schema: Schema, type_: Type) -> Convert:
+    convert = converter(schema["items"], type_.params[0])
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            return lambda tree: BoundSet(tree, convert)
+        case "map":
+            keys = [escape(key) or key for key in schema.get("x-kubernetes-list-map-keys") or ()]
+            return lambda tree: BoundMapList(tree, convert, keys)
+    if convert is _integer:
+        return lambda tree: list(map(_integer, tree)) if float in map(type, tree) else tree
+    return _itself if convert is _itself else lambda tree: BoundList(tree, convert)
+
+
+def _itself(tree: Any) -> Any:
+    return tree
+
+
+def _only(python: type, convert: Convert) -> Convert:
+    """Converts what has the form that the schema asks for; nulls, and what was stored under another schema, stay."""
+    if convert is _itself:
+        return convert
+    return lambda tree: convert(tree) if isinstance(tree, python) else tree
+
+
+def _integer(tree: Any) -> Any:
+    return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
+
+
+def _number(tree: Any) -> Any:
+    return float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
+
+
+def _unparsed(text: str, layout: str) -> str:
+    return f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
+
+
+def _timestamp(text: str) -> Any:
+    found = parse_timestamp(text.upper())
+    if found is None:
+        raise CelEvaluationError(f"Invalid date-time formatted string {text}: {_unparsed(text, '2006-01-02T15:04:05')}")
+    return found
+
+
+def _date(text: str) -> Any:
+    found = parse_timestamp(f"{text}T00:00:00Z")
+    if found is None:
+        raise CelEvaluationError(f"Invalid date formatted string {text}: {_unparsed(text, '2006-01-02')}")
+    return found
+
+
+_WORDS: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
+_SECOND: Final = 10**9
+_LONGEST: Final = 1000
+"""How long the text of a duration may be; more digits say nothing."""
+_UNITS: Final = (
+    (("ns",), "nano", 1),
+    (("us", "µs"), "micro", 10**3),
+    (("ms",), "milli", 10**6),
+    (("s",), "sec", _SECOND),
+    (("m",), "min", 60 * _SECOND),
+    (("h", "hr"), "hour", 3600 * _SECOND),
+    (("d",), "day", 86400 * _SECOND),
+    (("w", "wk"), "week", 7 * 86400 * _SECOND),
+)
+"""Short names, how long ones begin, and nanoseconds."""
+
+
+def _unit(name: str) -> int:
+    return next((size for short, long, size in _UNITS if name in short or name.startswith(long)), 0)
+
+
+def _duration(text: str) -> Duration:
+    found = parse_duration(text)
+    if found is not None:
+        return found
+    pieces = _WORDS.findall(text) if len(text) <= _LONGEST else []
+    sizes = [(int(count), _unit(unit.lower())) for count, unit in pieces]
+    if not any(size for _, size in sizes):
+        raise CelEvaluationError(f"Invalid duration {text}: unable to parse {text} as duration")
+    return Duration(sum(count * size for count, size in sizes))
+
+
+_NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/]")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        strange = _NO_BASE64.search(text)
+        at = strange.start() if strange else len(text) // 4 * 4
+        why = f"illegal base64 data at input byte {at}"
+        raise CelEvaluationError(f"Invalid byte formatted string {text}: {why}") from None
+
+
+_STRINGS: Final[dict[str, Convert]] = {
+    "byte": _bytes,
+    "date": _date,
+    "date-time": _timestamp,
+    "duration": _duration,
+}
+
+
+# ------------------------------------------------------------------ what was stored under another schema
+_SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
+    "string": ("string", (str,)),
+    "boolean": ("bool", (bool,)),
+    "integer": ("int", (int,)),
+    "number": ("float", (int, float)),
+}
+
+
+def misfit(tree: Any, schema: Schema) -> str:
+    """Why expressions cannot see a value, because it is not of the type that the schema says.
+
+    >>> misfit(True, {"type": "string"})
+    'invalid data, expected string, got bool'
+    """
+    kind = schema.get("type") or ""
+    if schema.get("x-kubernetes-int-or-string"):
+        if type(tree) not in (str, int):
+            return "invalid data, expected XIntOrString value to be either a string or integer"
+    elif kind == "object" and not isinstance(tree, dict):
+        return "invalid data, expected a map for the provided schema with type=object"
+    elif kind == "array" and not isinstance(tree, list):
+        return "invalid data, expected an array for the provided schema with type=array"
+    elif kind in _SCALARS:
+        wanted, allowed = _SCALARS[kind]
+        whole = kind == "integer" and isinstance(tree, float) and tree.is_integer()
+        if type(tree) not in allowed and not whole:
+            return f"invalid data, expected {wanted}, got {go_typename(tree)}"
+    return ""

@@ -1,0 +1,60 @@
+"""A server behind another one: kinds of one's own, users and rights as the server in front knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.admission.chain import AdmissionChain
+from opsdk.apiserver.auth.authentication import BearerAuthenticator
+from opsdk.apiserver.auth.authentication_config import Trust
+from opsdk.apiserver.auth.certificates import CertificateAuthenticator
+from opsdk.apiserver.auth.delegated import Ask, DelegatedAuthorizer, DelegatedTokens
+from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
+from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
+from opsdk.apiserver.endpoints.routes import WellKnown
+from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.server import NotFound, ResourceServer, Server
+from opsdk.apiserver.typed_resources import KindSchemas
+
+
+def extension_server(
+    resources: Sequence[Installed],
+    *,
+    trust: Trust,
+    ask: Ask,
+    title: str,
+    version: str = "v0.0.0",
+    admission: AdmissionChain | None = None,
+    clock: Clock = LOOP_CLOCK,
+) -> Server:
+    """A server for aggregation; ``app`` is to be served with TLS that accepts the certificates of ``trust.bundle``.
+
+    Args:
+        resources: what is served, e.g. from `opsdk.apiserver.typed_resources.resources_of`.
+        trust: by which certificates users are known.
+        ask: creates reviews at the server in front.
+        title: of the OpenAPI documents; `version` too.
+        version: what ``/version`` says.
+        admission: looks at what is written.
+        clock: how long answers of the server in front hold, and timestamps.
+    """
+    core = ResourceServer(NotFound(), admission or AdmissionChain())
+    for served in resources:
+        core.install(served)
+
+    def well_known(server: Server) -> WellKnown:
+        openapi = OpenApi(server.groups, [KindSchemas()], title=title, version=version)
+        return WellKnown(server.groups, version={"gitVersion": version}, openapi=openapi)
+
+    return Server(
+        core,
+        well_known=well_known,
+        authenticators=[
+            FrontProxyAuthenticator(trust.proxies, trust.names, headers=trust.headers),
+            CertificateAuthenticator(but=trust.proxies),
+            BearerAuthenticator([DelegatedTokens(ask, clock=clock)]),
+        ],
+        authorizer=DelegatedAuthorizer(ask, clock=clock),
+        clock=clock,
+    )

@@ -1,0 +1,238 @@
+"""`FieldManager`: what a write does to ``metadata.managedFields``, and what an apply does to the object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from opsdk.apiserver.fieldmanager import last_applied
+from opsdk.apiserver.fieldmanager.managed_fields import (
+    APPLY,
+    UPDATE,
+    Managed,
+    ManagerKey,
+    decode_entries,
+    entries_of,
+    keep_times,
+    with_entries,
+    without_entries,
+)
+from opsdk.apiserver.fieldmanager.updater import Updater
+from opsdk.apiserver.fieldmanager.version_converter import Convert, Versions
+from opsdk.errors import ApiError, BadRequestError, DecodeError, PatchError
+from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
+from opsdk.structured_merge.paths import get_path
+from opsdk.structured_merge.schema import Shape
+from opsdk.structured_merge.typed import check_typed
+
+MAX_UPDATE_MANAGERS: Final = 10
+"""More updaters than this are folded: an object must not grow with the number of its writers."""
+
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+"""Owns what an object without owners had when it was first applied to."""
+
+ANCIENT_CHANGES: Final = "ancient-changes"
+"""Owns what the folded updaters owned."""
+
+_SMD: Final = " to smd typed"
+
+Object = Mapping[str, Any]
+Tree = dict[str, Any]
+
+
+class FieldManager:
+    """Field ownership at one endpoint of one resource.
+
+    Args:
+        shape: the shape of the objects.
+        api_version: the version that requests at this endpoint use, e.g. "apps/v1".
+        subresource: "" for the resource itself, else e.g. "status".
+        reset_fields: what cannot be changed through this endpoint, e.g. ``f:status`` through the main one.
+        reset_in: the one version for which that is said; None for all of them.
+        convert: gives an object in another apiVersion; by default only ``apiVersion`` differs.
+        shapes: the shapes of the other served versions, by apiVersion. If given, owners by versions that are neither
+            here nor `api_version` are dropped; if None, owners by other versions are kept as they are.
+        unconvertible: the server cannot convert what it makes itself of these objects: applies that change something
+            fail, as those to scales of custom resources do.
+        loose: what is stored may not fit `shape`, as after a change of the schema.
+    """
+
+    def __init__(
+        self,
+        *,
+        shape: Shape,
+        api_version: str,
+        subresource: str = "",
+        reset_fields: FieldSet | None = None,
+        reset_in: str | None = None,
+        convert: Convert | None = None,
+        shapes: Mapping[str, Shape] | None = None,
+        unconvertible: bool = False,
+        loose: bool = False,
+    ) -> None:
+        self._shape = shape
+        self._api_version = api_version
+        self._subresource = subresource
+        self._unconvertible = unconvertible
+        self._loose = loose
+        versions = Versions(shape, api_version, convert=convert, shapes=shapes)
+        self._updater = Updater(versions, ignored=reset_fields, ignored_in=reset_in)
+
+    def update(self, live: Object | None, new: Object, *, manager: str, now: str) -> Tree:
+        """`new` with the owners it has after `manager` wrote it over `live` (None: created it).
+
+        Owners are taken from `new`, so that a client may edit them, or from `live` if `new` has none that can be read.
+        An empty list, or one empty entry, resets them: from then on nobody owns anything until the next apply.
+        """
+        managed = self._owners_for_update(live, new)
+        bare = without_entries(new)
+        if not managed and live is not None and get_path(live, ["metadata", "uid"], ""):
+            return bare
+        before = without_entries(live) if live is not None else self._zero(new)
+        try:
+            if self._loose and live is not None:
+                check_typed(before, self._shape, allow_duplicates=True)
+            owners = self._record(before, bare, managed, manager, now)
+        except (ApiError, PatchError):
+            return bare  # an object that fits no type of its owners must be writable: better no owners than wrong ones
+        result = with_entries(bare, owners)
+        return keep_times(live, result) if live is not None else result
+
+    def apply(self, live: Object | None, config: Object, *, manager: str, force: bool, now: str) -> Tree:
+        """`live` (None: there is none yet) after `manager` applied `config`.
+
+        Raises:
+            BadRequestError: `config` has managedFields or is of another version.
+            ApiError: 500, `config` does not fit the type.
+            ConflictError: others own fields with other values, and `force` is off.
+        """
+        self._check_config(config)
+        managed = self._owners(live) if live is not None else {}
+        before = without_entries(live) if live is not None else self._zero(config)
+        if not managed and live is not None:
+            nameless = {**live, "metadata": {}}
+            self._check_convertible(nameless, "failed to create manager for existing fields: failed to convert live")
+            self._check_live(before, "failed to create manager for existing fields: failed to convert new object", _SMD)
+            managed = self._record(self._zero(live), before, {}, BEFORE_FIRST_APPLY, now)
+        elif live is not None:
+            self._check_live(before, "failed to create typed live object")
+        key = ManagerKey.of(manager, APPLY, self._api_version, self._subresource)
+        result, owners = self._updater.apply(
+            before, config, managed, key, force=force, exempt=self._exempt(before, manager)
+        )
+        if result is None:
+            applied = with_entries(before, owners)
+        else:
+            self._check_convertible(result, "failed to convert new")
+            if key in owners:
+                owners[key] = replace(owners[key], time=now)
+            applied = with_entries(result, owners)
+        if manager == last_applied.MANAGER:
+            applied = last_applied.renew(applied, config)
+        return keep_times(live, applied) if live is not None else applied
+
+    # -------------------------------------------------------------- pieces
+    def _check_live(self, live: Object, prefix: str, suffix: str = "") -> None:
+        """What was stored under another schema may not fit the type, and then nobody can say whose it is."""
+        try:
+            check_typed(live, self._shape, allow_duplicates=True)
+        except PatchError as error:
+            text = f"{prefix} ({describe_object(live)}){suffix}: {error}"
+            raise ApiError(text, code=500, reason="") from error
+
+    def _check_convertible(self, obj: Object, prefix: str) -> None:
+        if self._unconvertible:
+            why = f"request to convert CR to an invalid group/version: {self._api_version}"
+            text = f"{prefix} object ({describe_object(obj)}) to proper version: {why}"
+            raise ApiError(text, code=500, reason="")
+
+    def _exempt(self, live: Object, manager: str) -> FieldSet:
+        """The fields about which this manager has no conflicts."""
+        return (
+            last_applied.own_fields(live, self._shape, self._api_version) if manager == last_applied.MANAGER else EMPTY
+        )
+
+    def _record(self, before: Object, after: Object, managed: Managed, manager: str, now: str) -> Managed:
+        key = ManagerKey.of(manager, UPDATE, self._api_version, self._subresource)
+        return fold_updaters(self._updater.update(before, after, managed, key, now=now))
+
+    def _zero(self, like: Object) -> Tree:
+        """The object before anybody set anything."""
+        zero = self._shape.zero(like)
+        names = {name: like[name] for name in ("apiVersion", "kind") if name in like}
+        return {**(zero if isinstance(zero, dict) else {}), **names}
+
+    def _owners_for_update(self, live: Object | None, new: Object) -> Managed:
+        entries, before = entries_of(new), entries_of(live) if live is not None else None
+        if entries == before:
+            entries = before  # most clients send them back as they were; these here are decoded already
+        if not self._subresource:
+            if entries is not None and (not entries or entries == [{}]):
+                return {}
+            try:
+                managed = decode_entries(entries)
+            except DecodeError:
+                managed = {}
+            if managed:
+                return managed
+        try:
+            return decode_entries(before)
+        except DecodeError:
+            return {}
+
+    def _owners(self, live: Object) -> Managed:
+        try:
+            return decode_entries(entries_of(live))
+        except DecodeError as error:
+            raise ApiError(f"failed to decode managed fields: {error}", code=500, reason="") from error
+
+    def _check_config(self, config: Object) -> None:
+        if get_path(config, ["metadata", "managedFields"], None) is not None:
+            raise BadRequestError("metadata.managedFields must be nil")
+        version = config.get("apiVersion") or ""
+        if version != self._api_version:
+            raise BadRequestError(
+                f"Incorrect version specified in apply patch. "
+                f"Specified patch version: {version}, expected: {self._api_version}"
+            )
+        try:
+            check_typed(config, self._shape)
+        except PatchError as error:
+            text = f"failed to create typed patch object ({describe_object(config)}): {error}"
+            raise ApiError(text, code=500, reason="") from error
+
+
+def describe_object(obj: Object) -> str:
+    """An object in messages: ``namespace/name; group/version, Kind=kind``."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        metadata = {}  # objects that are wrong are described too
+    version = obj.get("apiVersion") or ""
+    group_version = version if "/" in version else f"/{version}"
+    space, name = (text if isinstance(text := metadata.get(key), str) else "" for key in ("namespace", "name"))
+    return f"{space}/{name}; {group_version}, Kind={obj.get('kind') or ''}"
+
+
+def fold_updaters(managed: Managed) -> Managed:
+    """At most `MAX_UPDATE_MANAGERS` updaters: the oldest of each version become one, `ANCIENT_CHANGES`."""
+    updaters = sorted((key for key in managed if key.operation == UPDATE), key=lambda key: (managed[key].time, *key))
+    surplus = len(updaters) - MAX_UPDATE_MANAGERS
+    folded = dict(managed)
+    first: dict[str, ManagerKey] = {}
+    for key in updaters:
+        if surplus <= 0:
+            break
+        version = managed[key].api_version
+        bucket = ManagerKey.of(ANCIENT_CHANGES, UPDATE, version, "")
+        if version not in first:
+            first[version] = key
+            continue
+        if key == bucket:
+            continue
+        if bucket not in folded:
+            folded[bucket] = folded.pop(first[version])
+        old = folded.pop(key)
+        folded[bucket] = old.with_fields(old.fields.union(folded[bucket].fields))
+        surplus -= 1
+    return folded

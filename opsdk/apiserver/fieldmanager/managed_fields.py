@@ -1,0 +1,144 @@
+"""``metadata.managedFields``: decoding, encoding and order of its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from opsdk.errors import DecodeError
+from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.fieldpath import FieldSet
+
+APPLY = "Apply"
+UPDATE = "Update"
+
+
+class ManagerKey(NamedTuple):
+    """What tells entries apart. An applier has one entry whatever version it used, so its `api_version` is empty."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    @classmethod
+    def of(cls, manager: str, operation: str, api_version: str, subresource: str) -> ManagerKey:
+        """The key of an entry."""
+        return cls(manager, operation, "" if operation == APPLY else api_version, subresource)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """What one manager owns.
+
+    Attributes:
+        fields: the owned fields, as paths of objects in `api_version`.
+        time: RFC 3339 text of the last change, "" when it never changed the object.
+    """
+
+    fields: FieldSet
+    api_version: str
+    time: str = ""
+
+    def with_fields(self, fields: FieldSet) -> Owner:
+        """The same owner with other fields."""
+        return replace(self, fields=fields)
+
+
+Managed = dict[ManagerKey, Owner]
+
+
+def decode_entries(entries: Iterable[Any] | None) -> Managed:
+    """The owners in a ``managedFields`` list.
+
+    Raises:
+        DecodeError: an entry is no such thing.
+    """
+    managed: Managed = {}
+    for entry in entries or ():
+        key, owner = _decode(entry)
+        managed[key] = owner
+    return managed
+
+
+def _decode(entry: Any) -> tuple[ManagerKey, Owner]:
+    if not isinstance(entry, Mapping):
+        raise DecodeError("managedFields: an entry is no object")
+    operation = entry.get("operation") or ""
+    if operation not in (APPLY, UPDATE):
+        raise DecodeError(f"managedFields: operation must be Apply or Update, not {operation!r}")
+    if entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+        raise DecodeError(f"managedFields: fieldsType must be FieldsV1, not {entry.get('fieldsType')!r}")
+    api_version = entry.get("apiVersion") or ""
+    key = ManagerKey.of(entry.get("manager") or "", operation, api_version, entry.get("subresource") or "")
+    fields = FieldSet.from_fields_v1(entry.get("fieldsV1") or {})
+    return key, Owner(fields=fields, api_version=api_version, time=entry.get("time") or "")
+
+
+def encode_entries(managed: Managed) -> list[dict[str, Any]]:
+    """The ``managedFields`` list: appliers before updaters, then by time, then by name."""
+    return [_encode(key, managed[key]) for key in sorted(managed, key=lambda key: _order(key, managed[key]))]
+
+
+def _order(key: ManagerKey, owner: Owner) -> tuple[str, ...]:
+    return key.operation, owner.time, key.manager, owner.api_version, key.subresource
+
+
+def _encode(key: ManagerKey, owner: Owner) -> dict[str, Any]:
+    entry: dict[str, Any] = {"manager": key.manager, "operation": key.operation, "apiVersion": owner.api_version}
+    if owner.time:
+        entry["time"] = owner.time
+    entry |= {"fieldsType": "FieldsV1", "fieldsV1": owner.fields.to_fields_v1()}
+    if key.subresource:
+        entry["subresource"] = key.subresource
+    return entry
+
+
+def entries_of(obj: Mapping[str, Any]) -> list[Any] | None:
+    """The object's ``managedFields``; None when it says nothing about them."""
+    entries = (obj.get("metadata") or {}).get("managedFields")
+    return entries if isinstance(entries, list) else None
+
+
+def without_entries(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without ``managedFields``."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
+        return dict(obj)
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+
+
+def with_entries(obj: Mapping[str, Any], managed: Managed) -> dict[str, Any]:
+    """The object with these owners, or without ``managedFields`` when there are none."""
+    bare = without_entries(obj)
+    if not managed:
+        return bare
+    return {**bare, "metadata": {**(bare.get("metadata") or {}), "managedFields": encode_entries(managed)}}
+
+
+_SERVER_SET = frozenset(
+    {"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink", "namespace", "name"}
+)
+
+
+def keep_times(live: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """`new`, with the times of `live` when nothing but times would change.
+
+    Otherwise a write that changes nothing would still be a new revision, and wake every watcher.
+    """
+    before, after = entries_of(live) or [], entries_of(new) or []
+    same_owners = len(before) == len(after) and all(map(_same_entry, before, after))
+    if not before or not same_owners or not deep_equal(_content(live), _content(new)):
+        return dict(new)
+    return {**new, "metadata": {**new["metadata"], "managedFields": before}}
+
+
+def _same_entry(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    return deep_equal({**a, "time": ""}, {**b, "time": ""})
+
+
+def _content(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without what the server sets and what no client could mean."""
+    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _SERVER_SET}
+    return {**obj, "metadata": metadata}

@@ -1,0 +1,58 @@
+"""Owners seen through the scale subresource: of the whole object, a Scale shows one field.
+
+A write to a Scale is recorded on the Scale; then its owners are carried back to the object. Nobody's time changes by
+that, because the times belong to the object's entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from opsdk.apiserver.fieldmanager.managed_fields import Managed, Owner, decode_entries, encode_entries
+from opsdk.structured_merge.fieldpath import FieldSet, Path
+
+SCALE_VERSION: Final = "autoscaling/v1"
+"""The version of Scale objects."""
+
+_REPLICAS: Final[Path] = ("f:spec", "f:replicas")
+_REPLICAS_IN_SCALE: Final = FieldSet.of(_REPLICAS)
+
+
+def owners_of_scale(entries: Iterable[Any] | None, replicas: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """The ``managedFields`` of the Scale of an object with these `entries`.
+
+    `replicas` is the path of the number of replicas in the object, by apiVersion.
+    """
+    shown: Managed = {}
+    for key, owner in decode_entries(entries).items():
+        path = replicas.get(owner.api_version)
+        if path is not None and owner.fields.contains(path):
+            shown[key] = Owner(fields=_REPLICAS_IN_SCALE, api_version=SCALE_VERSION, time=owner.time)
+    return encode_entries(shown)
+
+
+def owners_of_scaled(
+    entries: Iterable[Any] | None, scale_entries: Iterable[Any] | None, replicas: Mapping[str, Path], api_version: str
+) -> list[dict[str, Any]]:
+    """The object's ``managedFields`` after its Scale was written, through an object in `api_version`."""
+    scaled = {key: owner for key, owner in decode_entries(scale_entries).items() if owner.fields.contains(_REPLICAS)}
+    result: Managed = {}
+    for key, owner in decode_entries(entries).items():
+        path = replicas.get(owner.api_version)
+        if path is None:
+            continue  # a version that is not served any more
+        if owner.fields.contains(path) and key not in scaled:
+            rest = owner.fields.difference(FieldSet.of(path))
+            if rest:
+                result[key] = owner.with_fields(rest)
+            continue
+        result[key] = owner
+        if owner.fields.contains(path):
+            del scaled[key]
+    for key in scaled:
+        before = result[key].fields if key in result else FieldSet()
+        time = result[key].time if key in result else ""
+        fields = before.union(FieldSet.of(replicas[api_version]))
+        result[key] = Owner(fields=fields, api_version=api_version, time=time)
+    return encode_entries(result)

@@ -1,0 +1,54 @@
+"""Objects and owners in several API versions: what an owner's fields mean depends on its version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opsdk.errors import ApiError, PatchError
+from opsdk.structured_merge.schema import Shape
+from opsdk.structured_merge.typed import check_typed
+
+Convert = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
+"""Gives an object in another apiVersion."""
+
+
+class Versions:
+    """The versions of one resource, as seen from a request in one of them."""
+
+    def __init__(
+        self, shape: Shape, api_version: str, *, convert: Convert | None, shapes: Mapping[str, Shape] | None
+    ) -> None:
+        """`shapes` holds the other served versions; None means that nothing is known about others."""
+        self.api_version = api_version
+        self._shapes = {**(shapes or {}), api_version: shape}
+        self._convert = convert
+        self._complete = shapes is not None
+
+    def shape(self, api_version: str) -> Shape:
+        """The shape of objects in this version."""
+        return self._shapes[api_version]
+
+    def known(self, api_version: str) -> bool:
+        """Whether objects can be had in this version."""
+        return api_version in self._shapes
+
+    def gone(self, api_version: str) -> bool:
+        """Whether this version is certainly not served any more, so that nobody can own anything by it."""
+        return self._complete and api_version not in self._shapes
+
+    def convert(self, obj: Mapping[str, Any], source: str, target: str, what: str) -> Mapping[str, Any]:
+        """`obj`, which is in `source`, in `target`; `what` says in an error which object it was, if anything.
+
+        Raises:
+            ApiError: it has no such form.
+        """
+        if source == target:
+            return obj
+        converted = self._convert(obj, target) if self._convert else {**obj, "apiVersion": target}
+        try:
+            check_typed(converted, self._shapes[target])
+        except PatchError as error:
+            text = f"failed to convert {what}: {error}" if what else str(error)
+            raise ApiError(text, code=500, reason="") from error
+        return converted

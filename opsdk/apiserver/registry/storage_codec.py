@@ -1,0 +1,111 @@
+"""Between the version that a store works in and the one that is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from opsdk.apiserver.storage.ports import Change, Tree, Watch
+from opsdk.errors import ApiError
+from opsdk.structured_merge.identity_cache import IdentityCache
+
+
+class Codec(Protocol):
+    """Converts; `ApiError` where it cannot. Arguments stay as they are."""
+
+    async def read(self, objects: Sequence[Tree]) -> Sequence[Tree]:
+        """Kept objects, each of the version it was written in, in the store's version."""
+        ...
+
+    async def write(self, obj: Tree) -> Tree:
+        """An object of the store's version, in the version that is kept."""
+        ...
+
+    @property
+    def seen(self) -> IdentityCache[asyncio.Future[Tree]]:
+        """What `read` made of objects, for `recall`."""
+        ...
+
+
+class UnreadableError(Exception):
+    """An object that a watcher should hear of cannot be converted; it comes again with the next try."""
+
+
+async def recall(codec: Codec, objects: Sequence[Tree]) -> Sequence[Tree]:
+    """As `Codec.read`, but what was converted before is not converted again; the rest takes one call.
+
+    Who comes while another converts an object waits for that.
+    """
+    seen = codec.seen
+    while True:
+        found = [seen.get(obj) for obj in objects]
+        if running := [pending for pending in found if pending is not None and not pending.done()]:
+            await asyncio.wait(running)
+            continue
+        lost = [i for i, known in enumerate(found) if known is None or known.cancelled()]
+        made = iter(await _read(codec, [objects[i] for i in lost]))
+        return [next(made) if known is None or known.cancelled() else known.result() for known in found]
+
+
+async def _read(codec: Codec, objects: Sequence[Tree]) -> Sequence[Tree]:
+    loop = asyncio.get_running_loop()
+    mine: list[asyncio.Future[Tree]] = [loop.create_future() for _ in objects]
+    for obj, pending in zip(objects, mine, strict=True):
+        codec.seen.put(obj, pending)
+    try:
+        made = await codec.read(objects) if objects else ()
+    except BaseException:
+        for pending in mine:
+            pending.cancel()
+        raise
+    for pending, shown in zip(mine, made, strict=True):
+        pending.set_result(shown)
+    return made
+
+
+class DecodingWatch:
+    """A watch whose objects are in the store's version.
+
+    Raises `UnreadableError` where one cannot be converted: no event may be passed over, so the next try is of the same.
+    """
+
+    def __init__(self, inner: Watch, codec: Codec) -> None:
+        self._inner = inner
+        self._codec = codec
+        self._change: Change | None = None
+
+    def __aiter__(self) -> DecodingWatch:
+        return self
+
+    async def __anext__(self) -> Change:
+        if self._change is None:
+            self._change = await anext(self._inner)
+        change = self._change
+        objects = [obj for obj in (change.value, change.previous) if obj is not None]
+        try:
+            made = iter(await recall(self._codec, objects))
+        except ApiError as error:
+            raise UnreadableError from error
+        self._change = None
+        value, previous = (None if obj is None else next(made) for obj in (change.value, change.previous))
+        return replace(change, value=value, previous=previous)
+
+    def ready(self, limit: int) -> list[Change]:
+        """Nothing: a conversion may have to wait."""
+        del limit
+        return []
+
+    @property
+    def overflowed(self) -> bool:
+        """See `Watch`."""
+        return self._inner.overflowed
+
+    def progress(self) -> int | None:
+        """See `Watch`."""
+        return None if self._change is not None else self._inner.progress()
+
+    def close(self) -> None:
+        """See `Watch`."""
+        self._inner.close()

@@ -1,0 +1,6 @@
+"""Bodies to JSON values and back: JSON, YAML, protobuf, and raw fields that keep their text.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer (v1.36).
+
+Pure functions with the error messages of the Go decoders. Content negotiation belongs to `opsdk.apiserver.endpoints`.
+"""

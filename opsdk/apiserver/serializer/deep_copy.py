@@ -1,0 +1,20 @@
+"""Copies of JSON trees: stored objects are never changed, so whoever changes one takes a copy first."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from opsdk.apiserver.serializer.raw import RawTree
+
+
+def copy_tree(value: Any) -> Any:
+    """A deep copy of dicts and lists; several times faster than `copy.deepcopy`."""
+    if isinstance(value, dict):
+        return {k: v if type(v) in _PLAIN else copy_tree(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [v if type(v) in _PLAIN else copy_tree(v) for v in value]
+    return value
+
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), RawTree})
+"""Most of a tree; asking first saves most of the calls. Raw objects are never changed in place."""

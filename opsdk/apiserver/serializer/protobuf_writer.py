@@ -1,0 +1,191 @@
+"""Writes JSON values as Kubernetes protobuf, by tables of messages. Pure.
+
+What is nothing in a tree is not written. Readers take a field that is missing for its zero, so they see the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from opsdk.apiserver.serializer.protobuf import MAGIC, META, VARINTS, Field, Messages
+from opsdk.errors import EncodeError
+
+
+def varint(value: int) -> bytes:
+    """Seven bits to a byte; what is negative counts from 2**64 down."""
+    value &= (1 << 64) - 1
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+_SMALL = [bytes([n]) for n in range(128)]
+
+
+def chunk(number: int, value: bytes) -> bytes:
+    """A field of bytes: a text or a message."""
+    size = len(value)
+    head = _SMALL[number << 3 | 2] if number < 16 else varint(number << 3 | 2)
+    return head + (_SMALL[size] if size < 128 else varint(size)) + value
+
+
+def _text(number: int, value: str) -> bytes:
+    # Half of a surrogate pair has no bytes.
+    return chunk(number, value.encode(errors="replace"))
+
+
+def enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
+    """A body: the magic bytes and a ``runtime.Unknown``."""
+    meta = _text(1, api_version) + _text(2, kind)
+    return MAGIC + chunk(1, meta) + chunk(2, raw) + chunk(3, b"") + chunk(4, b"")
+
+
+def watch_frame(kind: str, body: bytes) -> bytes:
+    """One event of a stream: its length in four bytes, then a ``WatchEvent`` with an enveloped object."""
+    event = _text(1, kind) + chunk(2, chunk(1, body))
+    return len(event).to_bytes(4, "big") + event
+
+
+def _stamp(text: str) -> bytes:
+    moment = datetime.fromisoformat(text).astimezone(UTC)
+    seconds, nanos = int(moment.timestamp() // 1), moment.microsecond * 1000
+    return varint(1 << 3) + varint(seconds) + varint(2 << 3) + varint(nanos)
+
+
+def _int_or_string(value: int | str) -> bytes:
+    number = isinstance(value, int)
+    shown = varint(1 << 3) + varint(0 if number else 1) + varint(2 << 3) + varint(int(value) if number else 0)
+    return shown + _text(3, "" if number else str(value))
+
+
+def _raw_json(value: Any) -> bytes:
+    # Null is no text to Go.
+    return b"" if value is None else _text(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+
+
+def _items(value: list[str]) -> bytes:
+    return b"".join(_text(1, item) for item in value)
+
+
+_SPECIAL: Mapping[str, Callable[[Any], bytes]] = {
+    f"{META}.Time": _stamp,
+    f"{META}.MicroTime": _stamp,
+    f"{META}.Verbs": _items,
+    f"{META}.FieldsV1": _raw_json,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": lambda value: _text(1, str(value)),
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,
+}
+_SPECIAL_SHORT: Mapping[str, Callable[[Any], bytes]] = {"JSON": _raw_json, "ExtraValue": _items}
+
+
+Encode = Callable[[Any], bytes]
+"""A value as a field, or as all the elements of one."""
+
+
+class Writer:
+    """Writes messages by a table: the fields of a message by their numbers. How is worked out once for each message."""
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+        self._known: dict[str, _Message] = {}
+
+    def write(self, tree: Mapping[str, Any], message: str) -> bytes:
+        """The bytes of one message, fields in the order of their numbers.
+
+        Raises:
+            EncodeError: the table does not know the message, or a value does not fit its field.
+        """
+        known = self._known.get(message)
+        if known is None:
+            known = self._known[message] = self._compiled(message)
+        made = [(number, chunk(number, self.write(tree, kind))) for number, kind in known.inline]
+        fields = known.fields
+        for name, value in tree.items():
+            field = fields.get(name)
+            if field is not None and value is not None:
+                try:
+                    made.append((field[0], field[1](value)))
+                except (TypeError, ValueError, AttributeError) as error:
+                    raise EncodeError(f"proto: {message}.{name} cannot be {value!r}") from error
+        made.sort()
+        return b"".join([part for _, part in made])
+
+    def _compiled(self, message: str) -> _Message:
+        table = self._messages(message)
+        if table is None:
+            raise EncodeError(f"proto: unknown message {message}")
+        fields = {f.name: (number, self._field(number, f)) for number, f in table.items() if not f.inline}
+        return _Message(fields, tuple((number, f.type) for number, f in table.items() if f.inline))
+
+    def _field(self, number: int, known: Field) -> Encode:
+        if known.map:
+            return self._map(number, known.type.partition(",")[2])
+        one = self._one(number, known.type)
+        if known.repeated:
+            return lambda value: b"".join(map(one, value))
+        return one
+
+    def _map(self, number: int, kind: str) -> Encode:
+        one = self._one(2, kind)
+        # What is null in a map is there all the same, and empty.
+        empty = varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
+
+        def write(value: Mapping[str, Any]) -> bytes:
+            parts = ((key, value[key]) for key in sorted(value))
+            return b"".join(chunk(number, _text(1, k) + (empty if v is None else one(v))) for k, v in parts)
+
+        return write
+
+    def _one(self, number: int, kind: str) -> Encode:
+        tag = varint(number << 3)
+        if kind in VARINTS:
+            return lambda value: tag + varint(int(value))
+        match kind:
+            case "double":
+                return lambda value: varint(number << 3 | 1) + struct.pack("<d", value)
+            case "string":
+                return lambda value: _text(number, value)
+            case "bytes":
+                return lambda value: chunk(number, base64.b64decode(value))
+        message = self._message(kind)
+        return lambda value: chunk(number, message(value))
+
+    def _message(self, kind: str) -> Encode:
+        package, _, short = kind.rpartition(".")
+        special = _SPECIAL.get(kind) or _SPECIAL_SHORT.get(short)
+        if special is not None:
+            return special
+        if short.startswith("JSONSchemaPropsOr"):
+            return lambda value: self._either(f"{package}.JSONSchemaProps", short, value)
+        return lambda value: self.write(value, kind)
+
+    def _either(self, props: str, short: str, value: Any) -> bytes:
+        match value:
+            case bool():
+                return varint(1 << 3) + varint(value)
+            case dict() if short == "JSONSchemaPropsOrBool":
+                return varint(1 << 3) + varint(True) + chunk(2, self.write(value, props))
+            case dict():
+                return chunk(1, self.write(value, props))
+            case _ if short == "JSONSchemaPropsOrArray":
+                return b"".join(chunk(2, self.write(item, props)) for item in value)
+        return b"".join(_text(2, item) for item in value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """What is known of a message."""
+
+    fields: Mapping[str, tuple[int, Encode]]
+    inline: tuple[tuple[int, str], ...]
+    """Numbers and messages of the parts whose fields stand beside the others."""

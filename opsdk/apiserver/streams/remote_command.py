@@ -1,0 +1,165 @@
+"""Commands and ports, over whatever a client speaks.
+
+Whoever plays the container reads and writes, and is cancelled when nobody listens any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from opsdk.apiserver.streams.channels import Channel, Dialect, Piece, failure, outcome, read_size, told
+from opsdk.apiserver.streams.pipe import Pipe
+from opsdk.errors import ConnectionLostError
+from opsdk.http.server.websocket import WebSocket
+
+
+class Line(Protocol):
+    """The channels of one client.
+
+    Attributes:
+        status: a Status tells how a command ended; else words do.
+    """
+
+    status: bool
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """Send; waits while the client does not read.
+
+        Raises:
+            ConnectionLostError: the client has gone.
+        """
+        ...
+
+    async def receive(self) -> Piece | None:
+        """What comes next; None when there will be nothing any more."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing more will be sent."""
+        ...
+
+
+class SocketLine:
+    """The channels of a WebSocket."""
+
+    def __init__(self, socket: WebSocket, dialect: Dialect) -> None:
+        self._socket = socket
+        self._dialect = dialect
+        self.status = dialect.status
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """See `Line`."""
+        await self._socket.send(self._dialect.write(channel, data))
+
+    async def receive(self) -> Piece | None:
+        """See `Line`; messages that are none of this protocol are left out."""
+        while (message := await self._socket.receive()) is not None:
+            if (piece := self._dialect.read(message)) is not None:
+                return piece
+        return None
+
+    async def close(self) -> None:
+        """See `Line`."""
+        await self._socket.close()
+
+
+async def command(
+    line: Line, run: Callable[[Pipe], Awaitable[int | None]], *, stdin: bool, first: int | None = None
+) -> None:
+    """Run something for a client: returns when it has ended, or when the client has gone.
+
+    `run` returns the exit code; what it raises is told as an internal error. `first` is the channel on which clients of
+    WebSockets are told that the connection is there.
+    """
+    pipe = Pipe(line.send, out=Channel.STDOUT, errors=Channel.STDERR)
+    if not stdin:
+        await pipe.end()
+
+    async def take(piece: Piece) -> None:
+        if piece.channel == Channel.RESIZE:
+            pipe.size = read_size(piece.data) or pipe.size
+        elif piece.channel == Channel.STDIN and stdin:
+            if piece.data:
+                await pipe.feed(piece.data)
+            if piece.ends:
+                await pipe.end()
+
+    async def work() -> None:
+        if first is not None:
+            await line.send(first, b"")
+        status = await _ended(run, pipe)
+        if text := told(status, whole=line.status):
+            await line.send(Channel.ERROR, text)
+
+    await _until_done(line, work(), take, pipe.end)
+
+
+async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> dict[str, Any]:
+    try:
+        return outcome(await run(pipe) or 0)
+    except ConnectionLostError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a test's container does, its client is told
+        return failure(f"error executing command in container: {error}")
+
+
+async def ports(line: Line, run: Callable[[int, Pipe], Awaitable[None]], numbers: Sequence[int]) -> None:
+    """Connect a client to ports, one connection to each; returns when all have ended, or when the client has gone."""
+    pipes = [Pipe(line.send, out=2 * i, errors=2 * i + 1) for i in range(len(numbers))]
+
+    async def take(piece: Piece) -> None:
+        place, odd = divmod(piece.channel, 2)
+        if place < len(pipes) and not odd:
+            await pipes[place].feed(piece.data)
+
+    async def work() -> None:
+        for i, number in enumerate(numbers):
+            # Both channels of a port begin with its number.
+            for channel in (2 * i, 2 * i + 1):
+                await line.send(channel, number.to_bytes(2, "little"))
+        await asyncio.gather(*(forward(run, number, pipe) for number, pipe in zip(numbers, pipes, strict=True)))
+
+    async def end() -> None:
+        for pipe in pipes:
+            await pipe.end()
+
+    await _until_done(line, work(), take, end)
+
+
+async def forward(run: Callable[[int, Pipe], Awaitable[None]], number: int, pipe: Pipe) -> None:
+    """One connection to a port; what its listener raises is told on the stream for errors."""
+    try:
+        await run(number, pipe)
+    except ConnectionLostError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as above
+        await pipe.write_error(f"error forwarding port {number} to pod: {error}")
+
+
+async def _until_done(
+    line: Line,
+    work: Coroutine[Any, Any, None],
+    take: Callable[[Piece], Awaitable[None]],
+    end: Callable[[], Awaitable[None]],
+) -> None:
+    """Work while the client listens."""
+
+    async def listen() -> None:
+        while (piece := await line.receive()) is not None:
+            await take(piece)
+        await end()
+
+    working, listening = asyncio.ensure_future(work), asyncio.ensure_future(listen())
+    try:
+        await asyncio.wait((working, listening), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            with contextlib.suppress(ConnectionLostError):
+                working.result()
+            await line.close()
+    finally:
+        for task in (working, listening):
+            task.cancel()
+        await asyncio.gather(working, listening, return_exceptions=True)

@@ -1,0 +1,108 @@
+"""Defaults inside a CRD's schema: they must be what the schema itself allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.structural.embedded import change_embedded, check_types, check_values
+from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.pruning import Pruner
+from opsdk.apiserver.structural.rule_locations import has_rules
+from opsdk.apiserver.structural.validation import Validator
+from opsdk.errors import Cause
+from opsdk.structured_merge.paths import FieldPath
+
+Schema = Mapping[str, Any]
+_OWNED = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
+    """What is wrong with the defaults in `schema`, whose values are whole objects.
+
+    Those of arbitrary entries (``additionalProperties``) are not looked at.
+    """
+    yield from _check(schema, path, resource=True)
+
+
+def _check(
+    schema: Schema, path: FieldPath, *, resource: bool = False, around: Callable[[Any], Any] | None = None
+) -> Iterator[FieldError]:
+    """`around` makes of a value that is a part of them the type and metadata of an object."""
+    embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+    resource = resource or embedded
+    if schema.get("default") is not None:
+        if around is None:
+            yield from _check_default(schema, path.child("default"), resource=resource)
+        else:
+            yield from _check_part(schema, path.child("default"), around)
+    for name in sorted(schema.get("properties") or {}):
+        if embedded and name in _OWNED:
+            yield from _check(schema["properties"][name], path.child("properties").key(name), around=_under(name))
+        elif not (resource and name in _OWNED):
+            above = None if around is None else _under(name, around)
+            yield from _check(schema["properties"][name], path.child("properties").key(name), around=above)
+    if isinstance(schema.get("items"), Mapping):
+        above = None if around is None else _among(around)
+        yield from _check(schema["items"], path.child("items"), around=above)
+
+
+def _under(name: str, around: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
+    return lambda value: {name: value} if around is None else around({name: value})
+
+
+def _among(around: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: around([value])
+
+
+def _check_part(schema: Schema, path: FieldPath, around: Callable[[Any], Any]) -> Iterator[FieldError]:
+    default = schema["default"]
+    obj = around(default)
+    found = list(check_types(obj)) or list(check_values(obj))
+    for cause in found:
+        yield invalid(path, default, f"must result in valid metadata: {cause.field}: {cause.message}")
+    if not found:
+        yield from Validator(str(path)).validate(default, Node(schema, mixed=True), "").errors
+
+
+def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterator[FieldError]:
+    default = schema["default"]
+    node = Node({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
+    objects: dict[str, Any] = {}
+    shown = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
+    pruner = Pruner()
+    pruner.prune(shown, node, resource=resource)
+    if pruner.unknown:
+        yield invalid(path, shown, "must not have unknown fields")
+    if mistyped := [cause for place, obj in objects.items() for cause in check_types(obj, place)]:
+        yield from map(_told, mistyped)
+        return
+    errors = Validator(str(path)).validate(default, node, "").errors
+    types = {f"{place}.{key}" for place in objects for key in ("apiVersion", "kind")}
+    # Where an object does not say what it is, nothing else is asked of it.
+    found = [error for error in errors if error.type is FieldErrorType.REQUIRED and error.field in types]
+    found += [_told(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
+    if found or pruner.unknown:
+        yield from found
+        return
+    yield from errors
+    if not errors and has_rules(schema):
+        from opsdk.apiserver.structural.rules import RuleTree  # noqa: PLC0415 - schemas without rules need no CEL
+
+        yield from RuleTree(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
+
+
+def _noted(obj: Tree, place: str, objects: dict[str, Any]) -> Tree:
+    """Note an object, as it is without what no metadata has."""
+    kept: Tree = obj
+    if isinstance(obj.get("metadata"), dict):
+        pruned = Pruner().prune({"metadata": obj["metadata"]}, None, resource=True)
+        kept = {**obj, "metadata": pruned["metadata"]}
+    objects[place] = kept
+    return kept
+
+
+def _told(cause: Cause) -> FieldError:
+    return FieldError(FieldErrorType.INVALID, cause.field, OMITTED, cause.message.removeprefix("Invalid value: "))

@@ -1,0 +1,188 @@
+"""The vocabulary of a CRD's schema: what each level may say, whether the schema is structural or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from opsdk.apiserver.field_errors import FieldError, forbidden, invalid, not_supported, required
+from opsdk.apiserver.structural.rule_locations import RULES
+from opsdk.structured_merge.paths import FieldPath
+
+Schema = Mapping[str, Any]
+Errors = Iterator[FieldError]
+
+TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+UNSUPPORTED: Final = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
+"""Keywords of other schemas, in the order in which they are told."""
+
+LIST_TYPE: Final = "x-kubernetes-list-type"
+LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+MAP_TYPE: Final = "x-kubernetes-map-type"
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED: Final = "x-kubernetes-embedded-resource"
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+
+
+def is_said(schema: Schema, keyword: str) -> bool:
+    """Whether a keyword of `UNSUPPORTED` is there: a reference may be empty, and false is something to say."""
+    value = schema.get(keyword)
+    return bool(value) or (value is not None and keyword in ("$ref", "additionalItems"))
+
+
+def check_vocabulary(schema: Schema, path: FieldPath) -> Errors:
+    """What is wrong with a whole schema that stands at `path`, level by level, what is below before what is beside."""
+    yield from _check(schema, path, top=True)
+
+
+_META: Final = ("metadata", "apiVersion", "kind")
+_ENTRIES: Final = "inside additionalProperties applying to object metadata"
+
+
+def _check(schema: Schema, path: FieldPath, owner: str | None = None, *, top: bool = False) -> Errors:
+    """`owner` says, inside of what every object has, where that is, if nothing there may have a default."""
+    yield from _check_keywords(schema, path, owner)
+    if schema.get("uniqueItems"):
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden(path.child("uniqueItems"), text)
+    if schema.get("properties") and schema.get("additionalProperties") not in (None, True):
+        text = "additionalProperties and properties are mutual exclusive"
+        yield forbidden(path.child("additionalProperties"), text)
+    yield from _below(schema, path, owner, top=top)
+    yield from _check_extensions(schema, path)
+    if schema.get(RULES):
+        from opsdk.apiserver.structural.rule_text_validation import check_rule_texts  # noqa: PLC0415 - seldom there
+
+        yield from check_rule_texts(schema, path)
+
+
+def _check_keywords(schema: Schema, path: FieldPath, owner: str | None) -> Errors:
+    kind = schema.get("type")
+    if kind and kind not in TYPES:
+        yield not_supported(path.child("type"), kind, TYPES)
+    if owner and schema.get("default") is not None:
+        yield forbidden(path.child("default"), f"must not be set {owner}")
+    for keyword in UNSUPPORTED:
+        if is_said(schema, keyword):
+            yield forbidden(path.child(keyword), f"{keyword} is not supported")
+    if kind == "null":
+        yield forbidden(path.child("type"), "type cannot be set to null, use nullable as an alternative")
+    if isinstance(schema.get("items"), list) and schema["items"]:
+        yield forbidden(path.child("items"), "items must be a schema object and not an array")
+
+
+def _below(schema: Schema, path: FieldPath, owner: str | None, *, top: bool) -> Errors:
+    """All schemas directly below this one."""
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        entries = None if owner is None else _ENTRIES
+        yield from _check(schema["additionalProperties"], path.child("additionalProperties"), entries)
+    for name in sorted(schema.get("properties") or {}):
+        whose = owner
+        if name in _META and (top or schema.get(EMBEDDED)):
+            whose = f"in top-level {name}" if top else ""
+        yield from _check(schema["properties"][name], path.child("properties").key(name), whose)
+    if isinstance(schema.get("not"), Mapping):
+        yield from _check(schema["not"], path.child("not"), owner)
+    for keyword in ("allOf", "oneOf", "anyOf"):
+        for index, below in enumerate(schema.get(keyword) or ()):
+            yield from _check(below, path.child(keyword).index(index), owner)
+    yield from _named(schema, path, "definitions")
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        yield from _check(items, path.child("items"), owner)
+    for index, below in enumerate(items if isinstance(items, list) else ()):
+        yield from _check(below, path.child("items").index(index), owner)
+    yield from _named(schema, path, "dependencies")
+
+
+def _named(schema: Schema, path: FieldPath, keyword: str) -> Errors:
+    for name, below in sorted((schema.get(keyword) or {}).items()):
+        if isinstance(below, Mapping):
+            yield from _check(below, path.child(keyword).key(name))
+
+
+# ------------------------------------------------------------------ x-kubernetes-...
+def _check_extensions(schema: Schema, path: FieldPath) -> Errors:
+    if schema.get(PRESERVE) is False:
+        yield invalid(path.child(PRESERVE), value=False, detail="must be true or undefined")
+    map_type, list_type, kind = schema.get(MAP_TYPE), schema.get(LIST_TYPE), schema.get("type") or ""
+    if map_type is not None:
+        yield from _require_type(path, kind, "object", MAP_TYPE)
+        if map_type not in ("atomic", "granular"):
+            yield not_supported(path.child(MAP_TYPE), map_type, ("atomic", "granular"))
+    if list_type is not None:
+        yield from _require_type(path, kind, "array", LIST_TYPE)
+        if list_type not in ("atomic", "set", "map"):
+            yield not_supported(path.child(LIST_TYPE), list_type, ("atomic", "set", "map"))
+        elif list_type == "set" and kind == "array":
+            yield from _check_set(schema, path)
+    if schema.get(LIST_KEYS) and list_type != "map":
+        text = f"must be map if {LIST_KEYS} is non-empty"
+        at = path.child(LIST_TYPE)
+        yield required(at, text) if list_type is None else invalid(at, list_type, text)
+    if list_type == "map":
+        yield from _check_map(schema, path)
+    if list_type in ("map", "set") and isinstance(schema.get("items"), Mapping):
+        yield from _check_elements(schema["items"], schema, path.child("items"))
+
+
+def _require_type(path: FieldPath, kind: str, wanted: str, because: str) -> Errors:
+    if kind != wanted:
+        text = f"must be {wanted} if {because} is specified"
+        yield invalid(path.child("type"), kind, text) if kind else required(path.child("type"), text)
+
+
+def _check_set(schema: Schema, path: FieldPath) -> Errors:
+    """Lists and objects in a set are compared as a whole."""
+    items = schema.get("items")
+    if not isinstance(items, Mapping):
+        return
+    kind = items.get("type")
+    loose = (kind == "object" and items.get(MAP_TYPE) != "atomic") or (
+        kind == "array" and items.get(LIST_TYPE) not in (None, "atomic")
+    )
+    if loose:
+        at = path.child("items").child(MAP_TYPE if kind == "object" else LIST_TYPE)
+        # For objects, too, the list type is what the server shows.
+        yield invalid(at, items.get(LIST_TYPE), f"must be atomic as item of a list with {LIST_TYPE}=set")
+
+
+def _check_map(schema: Schema, path: FieldPath) -> Errors:
+    keys = schema.get(LIST_KEYS) or []
+    if not keys:
+        yield required(path.child(LIST_KEYS), f"must not be empty if {LIST_TYPE} is map")
+    items, at = schema.get("items"), path.child("items")
+    if not isinstance(items, Mapping):
+        yield required(at, f"must have a schema if {LIST_TYPE} is map")
+        return
+    kind = items.get("type") or ""
+    if kind != "object":
+        yield invalid(at.child("type"), kind, f"must be object if parent array's {LIST_TYPE} is map")
+        return
+    properties = items.get("properties") or {}
+    for key in keys:
+        kind = (properties.get(key) or {}).get("type")
+        if kind in ("array", "object"):
+            text = f"must be a scalar type if parent array's {LIST_TYPE} is map"
+            # What the element is, is what the server shows.
+            yield invalid(at.child("properties").key(key).child("type"), items["type"], text)
+    if len(set(keys)) < len(keys):
+        yield invalid(path.child(LIST_KEYS), keys, "must not contain duplicate entries")
+    for key in keys:
+        if key not in properties:
+            yield invalid(path.child(LIST_KEYS), keys, "entries must all be names of item properties")
+
+
+def _check_elements(items: Schema, schema: Schema, at: FieldPath) -> Errors:
+    """Elements can be told apart: they are there, and so are their keys."""
+    if items.get("nullable"):
+        yield forbidden(at.child("nullable"), f"cannot be nullable when {LIST_TYPE} is {schema[LIST_TYPE]}")
+    for key in (schema.get(LIST_KEYS) or ()) if schema[LIST_TYPE] == "map" else ():
+        field, where = (items.get("properties") or {}).get(key), at.child("properties").key(key)
+        if field is None:
+            continue
+        if key not in (items.get("required") or ()) and field.get("default") is None:
+            text = f"this property is in {LIST_KEYS}, so it must have a default or be a required property"
+            yield required(where.child("default"), text)
+        if field.get("nullable"):
+            yield forbidden(where.child("nullable"), f"this property is in {LIST_KEYS}, so it cannot be nullable")

@@ -1,0 +1,154 @@
+"""What ``x-kubernetes-validations`` in a CRD's schema may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from opsdk.apiserver.expressions.schema_types import cardinality, declare
+from opsdk.apiserver.field_errors import FieldError, forbidden, internal, invalid
+from opsdk.apiserver.structural.keyword_validation import check_vocabulary
+from opsdk.apiserver.structural.rule import Rule
+from opsdk.apiserver.structural.rule_locations import RULES, has_rules
+from opsdk.apiserver.structural.schema_format import shown_rule
+from opsdk.cel.declarations import MOST
+from opsdk.structured_merge.paths import FieldPath
+
+Schema = Mapping[str, Any]
+Errors = Iterator[FieldError]
+
+RULE_LIMIT: Final = 10_000_000
+"""What one rule may cost for a whole object, by its estimate."""
+
+SCHEMA_LIMIT: Final = 100_000_000
+"""What all rules of a schema may cost together."""
+
+_MOST_SHOWN: Final = 4
+_HINT: Final = (
+    "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are"
+    " declared)"
+)
+
+
+# ------------------------------------------------------------------ what rules mean
+@dataclass(slots=True)
+class _Total:
+    """The cost of all rules, and those that make most of it."""
+
+    cost: int = 0
+    expensive: list[tuple[int, FieldPath]] = field(default_factory=list)
+
+    def add(self, cost: int, path: FieldPath) -> None:
+        self.cost = min(self.cost + cost, MOST)
+        if cost >= SCHEMA_LIMIT // 100:
+            self.expensive.append((cost, path))
+            self.expensive.sort(key=lambda one: -one[0])
+            del self.expensive[_MOST_SHOWN:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a schema stands.
+
+    Attributes:
+        times: how many values of it one object can have; None if there is no bound.
+        loose: the list or map whose elements cannot be found again, around this.
+        resource: whether values are whole objects.
+        doubtful: whether there may be something wrong with a schema besides its rules.
+    """
+
+    path: FieldPath
+    times: int | None = 1
+    loose: FieldPath | None = None
+    resource: bool = False
+    doubtful: bool = False
+
+    def below(self, path: FieldPath, schema: Schema, *, limit: str = "", correlated: bool = True) -> _Place:
+        """The place of a schema below `schema`; `limit` is the keyword that says how often it can be there."""
+        times = self.times
+        if limit:
+            most = schema.get(limit)
+            times = None if times is None or most is None else min(times * max(int(most), 0), MOST)
+        loose = self.loose if self.loose is not None or correlated else self.path
+        return replace(self, path=path, times=times, loose=loose, resource=False)
+
+
+def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> list[FieldError]:
+    """What is wrong with the rules of a whole structural schema.
+
+    With something wrong in its vocabulary it is `doubtful`: rules are only looked at where there and below all is well.
+    """
+    total = _Total()
+    errors = list(_check(schema, _Place(path, resource=True, doubtful=doubtful), total))
+    if total.cost > SCHEMA_LIMIT:
+        text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        errors += [forbidden(at, text) for _, at in total.expensive]
+        name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        errors.append(forbidden(path, _too_much(name, total.cost, SCHEMA_LIMIT)))
+    return errors
+
+
+def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
+    additional, items = schema.get("additionalProperties"), schema.get("items")
+    known = schema.get("x-kubernetes-map-type") in (None, "granular", "atomic")
+    if isinstance(additional, Mapping) and has_rules(additional):
+        at = place.path.child("additionalProperties")
+        yield from _check(additional, place.below(at, schema, limit="maxProperties", correlated=known), total)
+    for name, below in sorted((schema.get("properties") or {}).items()):
+        if has_rules(below):
+            at = place.path.child("properties").key(name)
+            yield from _check(below, place.below(at, schema, correlated=known), total)
+    if isinstance(items, Mapping) and has_rules(items):
+        correlated = schema.get("x-kubernetes-list-type") == "map"
+        at = place.path.child("items")
+        yield from _check(items, place.below(at, schema, limit="maxItems", correlated=correlated), total)
+    yield from _check_level(schema, place, total)
+
+
+def _check_level(schema: Schema, place: _Place, total: _Total) -> Errors:
+    written: Sequence[Mapping[str, Any]] = schema.get(RULES) or ()
+    if not written or (place.doubtful and any(check_vocabulary(schema, place.path))):
+        return
+    declared = declare(schema, "selfType", resource=place.resource)
+    if declared is None:
+        why = "failed to construct type information for x-kubernetes-validations rules"
+        text = f"internal error: {why}: unable to convert structural schema to CEL declarations"
+        yield internal(place.path.child(RULES), text)
+        return
+    times = cardinality(declared.least_bytes) if place.times is None else place.times
+    for index, one in enumerate(written):
+        yield from _check_rule(Rule(one, declared, schema), times, place, place.path.child(RULES).index(index), total)
+
+
+def _check_rule(rule: Rule, times: int, place: _Place, at: FieldPath, total: _Total) -> Errors:
+    cost = min(rule.cost * times, MOST)
+    if cost > RULE_LIMIT:
+        yield forbidden(at.child("rule"), _too_much("estimated rule cost", cost, RULE_LIMIT))
+    total.add(cost, at.child("rule"))
+    if rule.fault:
+        yield invalid(at.child("rule"), shown_rule(rule.written), rule.fault)
+    if rule.message_fault:
+        yield invalid(at.child("messageExpression"), shown_rule(rule.written), rule.message_fault)
+    elif rule.message_program is not None:
+        if rule.message_cost > RULE_LIMIT:
+            text = _too_much("estimated messageExpression cost", rule.message_cost, RULE_LIMIT)
+            yield forbidden(at.child("messageExpression"), text)
+        total.add(rule.message_cost, at.child("messageExpression"))
+    if rule.uses_old and place.loose is not None:
+        text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.loose}"
+        yield invalid(at.child("rule"), rule.text, text)
+    elif not rule.uses_old and rule.written.get("optionalOldSelf") is not None:
+        value = rule.written["optionalOldSelf"]
+        yield invalid(at.child("optionalOldSelf"), value, "may not be set if oldSelf is not used in rule")
+
+
+def _too_much(name: str, cost: int, limit: int) -> str:
+    times = cost / limit
+    if times > 100:
+        factor = "more than 100x"
+    elif times < 1.5:
+        factor = f"{times:f}x"
+    else:
+        factor = f"{times:.1f}x"
+    return f"{name} exceeds budget by factor of {factor} {_HINT}"

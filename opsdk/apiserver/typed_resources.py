@@ -1,0 +1,181 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Typed classes as resources of a server of one's own: their schema is what the class says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from opsdk.apimachinery.crd import schema_for
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Object
+from opsdk.apiserver.endpoints.body import unsupported_media
+from opsdk.apiserver.endpoints.negotiation import JSON, YAML
+from opsdk.apiserver.registry.store import StatusStore, Store
+from opsdk.apiserver.resources import Column, Decoded, Installed, Printer, ResourceInfo
+from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.apiserver.structural.strategy import SchemaStrategy
+from opsdk.errors import DecodeError
+from opsdk.structured_merge.schema import Shape, shape_of_schema
+
+Kind = type[Object[Any, Any]]
+_META_FIELDS = frozenset(ObjectMeta.__struct_encode_fields__)
+
+
+def info_of(kind: Kind) -> ResourceInfo:
+    """The names of a kind's resource."""
+    gvk = kind.gvk
+    return ResourceInfo(
+        group=gvk.group,
+        version=gvk.version,
+        resource=kind.plural or f"{gvk.kind.lower()}s",
+        kind=gvk.kind,
+        namespaced=kind.namespaced,
+        singular=gvk.kind.lower(),
+        short_names=tuple(kind.short_names),
+        categories=tuple(kind.categories),
+    )
+
+
+class FieldPrinter(Printer):
+    """Name, some fields by their paths (``spec.title``), and the time of creation."""
+
+    columns: Sequence[Column] = ()
+
+    def __init__(self, *fields: tuple[str, str]) -> None:
+        self._paths = [path.strip(".").split(".") for _, path in fields]
+        named = [Column(name=name, description=f"The field {path}.") for name, path in fields]
+        first = Column(name="Name", format="name", description="The name of the object.")
+        last = Column(name="Created At", type="date", description="When the object was created.")
+        self.columns = [first, *named, last]
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """See `Printer`."""
+        meta = obj.get("metadata") or {}
+        shown = [_at(obj, path) for path in self._paths]
+        return [meta.get("name", ""), *shown, meta.get("creationTimestamp")]
+
+
+def _at(obj: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        obj = obj.get(key) if isinstance(obj, dict) else None
+    return obj
+
+
+class KindModel:
+    """How objects of a typed class are read, defaulted and shown."""
+
+    typed = True
+
+    def __init__(self, kind: Kind, *, printer: Printer | None = None) -> None:
+        gvk = kind.gvk
+        self.raw = schema_for(kind)
+        self.schema = StructuralSchema(self.raw)
+        self.name = ".".join([*reversed(gvk.group.split(".")), gvk.version, gvk.kind])
+        self.printer: Printer = printer or FieldPrinter()
+        self._kind = kind
+
+    def __repr__(self) -> str:
+        return f"<KindModel of {self._kind.gvk}>"
+
+    @cached_property
+    def shape(self) -> Shape:
+        """See `Model`."""
+        return shape_of_schema(self.raw)
+
+    @property
+    def blank(self) -> Tree:
+        """See `Model`."""
+        return {}
+
+    def type_named(self, api_version: str, kind: str) -> str:
+        """See `Model`; nothing else is known here."""
+        gvk = self._kind.gvk
+        return f"{gvk.version}.{kind}" if (api_version, kind) == (gvk.api_version, gvk.kind) else ""
+
+    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
+        """See `Model`."""
+        meta, strange = _metadata(body.get("metadata"))
+        pruned, unknown = self.schema.prune({**body, "metadata": meta})
+        return Decoded(pruned, [f'unknown field "{path}"' for path in (*strange, *unknown)])
+
+    def from_protobuf(self, body: bytes) -> Tree:
+        """See `Model`: classes have no numbers."""
+        raise unsupported_media(f"{JSON}, {YAML}")
+
+    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:
+        """See `Model`."""
+        made: Tree = self.schema.default(obj, nulls=nulls)
+        return made
+
+    def to_storage(self, obj: Tree) -> Tree:
+        """See `Model`; what is served is what is stored."""
+        return obj
+
+    def from_storage(self, obj: Tree) -> Tree:
+        """See `Model`."""
+        return obj
+
+
+def _metadata(found: Any) -> tuple[Tree, list[str]]:
+    """Metadata that is right, and the paths of what nobody knows."""
+    given = {} if found is None else found
+    if not isinstance(given, dict):
+        raise DecodeError("json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta")
+    meta = {key: value for key, value in given.items() if value is not None}
+    try:
+        msgspec.convert(meta, ObjectMeta)
+    except msgspec.ValidationError as error:
+        raise DecodeError(f"metadata: {error}") from None
+    known = {key: value for key, value in meta.items() if key in _META_FIELDS}
+    return known, sorted(f"metadata.{key}" for key in meta.keys() - known.keys())
+
+
+class KindStrategy(SchemaStrategy):
+    """The rules that follow from the class; subclass it for more."""
+
+    def __init__(self, kind: Kind) -> None:
+        raw = schema_for(kind)
+        super().__init__(StructuralSchema(raw), namespaced=kind.namespaced, has_status="status" in raw["properties"])
+
+
+def resources_of(
+    kind: Kind, storage: Storage, *, strategy: KindStrategy | None = None, printer: Printer | None = None
+) -> list[Installed]:
+    """A kind's resource, and its status where it has one, kept in `storage`; to be installed in a `ResourceServer`."""
+    info = info_of(kind)
+    model = KindModel(kind, printer=printer)
+    rules = strategy or KindStrategy(kind)
+    store = Store(storage, info, rules)
+    made = [Installed(info, store, model)]
+    if rules.has_status:
+        made.append(Installed(replace(info, subresource="status"), StatusStore(store), model))
+    return made
+
+
+class KindSchemas:
+    """Their schemas for OpenAPI documents."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Tree] = {}
+
+    def __repr__(self) -> str:
+        return f"<KindSchemas of {', '.join(self._known) or 'nothing'}>"
+
+    def schema(self, name: str) -> Tree | None:
+        """See `SchemaSource`."""
+        return self._known.get(name)
+
+    def name_of(self, served: Installed) -> str | None:
+        """See `SchemaSource`."""
+        if not isinstance(served.model, KindModel):
+            return None
+        info = served.info
+        gvk = {"group": info.group, "version": info.version, "kind": info.kind}
+        self._known[served.model.name] = {**served.model.raw, "x-kubernetes-group-version-kind": [gvk]}
+        return served.model.name

@@ -1,0 +1,219 @@
+"""`Lines`: connections to other servers, over TLS or inside this process, kept for the next call."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from opsdk.aio.closing import Closing
+from opsdk.apiserver.webhook_client.endpoint import TargetError
+from opsdk.apiserver.webhook_client.in_process_upgrade import TwoWay, switch_inside
+from opsdk.errors import ConnectionLostError
+from opsdk.http.asgi_types import PEER_CERTIFICATE, App
+from opsdk.http.client.connection import Connected, Connection, connect
+from opsdk.http.client.in_process import AsgiBackend
+from opsdk.http.client.pool import Pool
+from opsdk.http.client.request import Backend, Exchange, Pairs
+from opsdk.http.client.upgrade import SwitchingConnection, switch
+
+MAX_POOLS = 64
+DIAL_TIMEOUT = 30.0
+"""Seconds until a connection has to be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A client certificate with its key, both PEM."""
+
+    cert: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Who is called, and where.
+
+    Attributes:
+        authority: as applications of this process are known, e.g. ``name.namespace.svc:443``.
+        host: the name that the certificate has to be for.
+        ca: PEM certificates to trust; empty means those that the system trusts.
+        insecure: trust whoever answers.
+    """
+
+    authority: str
+    host: str
+    address: str
+    port: int
+    ca: bytes = field(default=b"", repr=False)
+    insecure: bool = False
+
+    @property
+    def joined(self) -> str:
+        """Address and port as messages have them."""
+        return joined(self.address, self.port)
+
+
+class Lines(Closing):
+    """Keeps connections. Closed, it calls nobody.
+
+    Args:
+        apps: applications of this process by authority: they are called without sockets. Shared with the caller.
+        identity: the certificate to show, asked for when it is first needed.
+    """
+
+    def __init__(self, apps: dict[str, App], *, identity: Callable[[], Identity] | None = None) -> None:
+        self._apps = apps
+        self._identity = identity
+        self._contexts: dict[tuple[bytes, bool], ssl.SSLContext] = {}
+        self._pools: OrderedDict[Place, Pool] = OrderedDict()
+        self._local: dict[str, tuple[App, AsgiBackend]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Lines with {len(self._pools)} pools>"
+
+    def inside(self, authority: str) -> bool:
+        """Whether an application of this process answers there."""
+        return authority in self._apps
+
+    async def exchange(
+        self, place: Place, method: str, target: str, headers: Pairs, body: bytes = b"", *, again: bool = False
+    ) -> Exchange:
+        """Send one request, and wait for the head of the answer; `TargetError` where the CA cannot be read.
+
+        With `again` it is sent a second time where a kept connection turns out to be closed: the other side may do
+        that just as it is used again.
+        """
+        backend = self._to(place)
+        kept = again and isinstance(backend, Pool) and backend.idle > 0
+        try:
+            return await backend.exchange(method, target, headers, body)
+        except ConnectionLostError:
+            if not kept:
+                raise
+        return await backend.exchange(method, target, headers, body)
+
+    async def switch(self, place: Place, method: str, target: str, headers: Pairs) -> TwoWay:
+        """Send one request that asks for another protocol, on a connection of its own, and wait for the head."""
+        app = self._apps.get(place.authority)
+        if app is not None:
+            return await switch_inside(partial(self._serving, place, app), method, target, headers)
+        context = self._context(place.ca, insecure=place.insecure)
+        return await switch(
+            lambda: _dial(place, context, partial(SwitchingConnection, place.joined)), method, target, headers
+        )
+
+    def _to(self, place: Place) -> Backend:
+        app = self._apps.get(place.authority)
+        if app is not None:
+            return self._inside(place, app)
+        pool = self._pools.get(place)
+        if pool is None:
+            context = self._context(place.ca, insecure=place.insecure)
+
+            async def dial() -> Connection:
+                return await _dial(place, context, partial(Connection, place.joined))
+
+            pool = self._pools[place] = Pool(dial)
+            if len(self._pools) > MAX_POOLS:
+                self._pools.popitem(last=False)[1].retire()
+        self._pools.move_to_end(place)
+        return pool
+
+    def _inside(self, place: Place, app: App) -> Backend:
+        kept = self._local.get(place.authority)
+        if kept is None or kept[0] is not app:
+            kept = self._local[place.authority] = (app, self._serving(place, app, {}))
+        return kept[1]
+
+    def _serving(self, place: Place, app: App, more: Mapping[str, Any]) -> AsgiBackend:
+        extensions = dict(more)
+        if self._identity is not None:
+            extensions[PEER_CERTIFICATE] = ssl.PEM_cert_to_DER_cert(self._identity().cert.decode("ascii"))
+        return AsgiBackend(app, _Origin(place), extensions=extensions)
+
+    def _context(self, ca: bytes, *, insecure: bool) -> ssl.SSLContext:
+        found = self._contexts.get((ca, insecure))
+        if found is None:
+            if len(self._contexts) >= MAX_POOLS:
+                self._contexts.clear()
+            found = self._contexts[ca, insecure] = trusting(ca, insecure=insecure)
+            if self._identity is not None:
+                show(found, self._identity())
+        return found
+
+    async def aclose(self) -> None:
+        """End every call and connection; idempotent."""
+        pools, self._pools = list(self._pools.values()), OrderedDict()
+        apps, self._local = list(self._local.values()), {}
+        for pool in pools:
+            await pool.aclose()
+        for _, backend in apps:
+            await backend.aclose()
+
+
+class _Origin:
+    scheme = "https"
+
+    def __init__(self, place: Place) -> None:
+        self.host = place.host
+        self.port = place.port
+
+
+def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
+    """A client's context that trusts `ca`, or what the system trusts, or everybody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    if not ca:
+        context.load_default_certs()
+        return context
+    # A bundle may hold the server's own certificate, whoever signed it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=ca.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError, ValueError):
+        raise TargetError("unable to load root certificates: unable to parse bytes as PEM block") from None
+    return context
+
+
+def show(context: ssl.SSLContext, identity: Identity) -> None:
+    """Have the context show a client certificate."""
+    # The standard library reads certificates from files only.
+    with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
+        cert, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
+        cert.write_bytes(identity.cert)
+        key.touch(mode=0o600)
+        key.write_bytes(identity.key)
+        context.load_cert_chain(cert, key)
+
+
+async def _dial(place: Place, context: ssl.SSLContext, make: Callable[[], Connected]) -> Connected:
+    """The first address of a name that answers; the failure is that of the first."""
+    async with asyncio.timeout(DIAL_TIMEOUT):
+        found = await asyncio.get_running_loop().getaddrinfo(place.address, place.port, type=socket.SOCK_STREAM)
+        first: OSError | None = None
+        for *_, at in found:
+            try:
+                return await connect(str(at[0]), place.port, context, place.host, make)
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                first = first or error
+        raise first or socket.gaierror(f"{place.address} has no address")
+
+
+def joined(address: str, port: int) -> str:
+    """``address:port``, with brackets for IPv6."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

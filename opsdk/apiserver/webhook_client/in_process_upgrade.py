@@ -1,0 +1,135 @@
+"""Requests that ask applications of this process to go over to another protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from opsdk.errors import ConnectionLostError
+from opsdk.http.asgi_types import UPGRADE
+from opsdk.http.client.in_process import AsgiBackend
+from opsdk.http.client.request import Exchange, Pairs
+from opsdk.http.server.upgrade import Tunnel
+
+
+class TwoWay(Exchange, Protocol):
+    """The answer to a request that asks for another protocol; after a 101 both sides send what they like."""
+
+    async def write(self, data: bytes) -> None:
+        """Send; waits while the other side does not read, `ConnectionLostError` where it is gone."""
+        ...
+
+    def abort(self) -> None:
+        """End at once; idempotent."""
+        ...
+
+
+class _Wire:
+    """One direction between two tunnels: what is written to one comes out of the other."""
+
+    def __init__(self) -> None:
+        self.to: Tunnel | None = None
+        self.closing = False
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+        self.back: _Wire | None = None
+
+    def write(self, data: bytes) -> None:
+        """See `Line`."""
+        assert self.to is not None
+        self.to.feed(data)
+
+    async def drained(self) -> None:
+        """See `Line`."""
+        await self.flowing.wait()
+
+    def hold(self, *, reading: bool) -> None:
+        """See `Line`: whoever sends to us waits, or goes on."""
+        assert self.back is not None
+        if reading:
+            self.back.flowing.set()
+        else:
+            self.back.flowing.clear()
+
+    def close(self) -> None:
+        """End both directions."""
+        for wire in (self, self.back):
+            assert wire is not None
+            assert wire.to is not None
+            wire.closing = True
+            wire.to.end()
+            wire.flowing.set()
+
+
+def tunnels() -> tuple[Tunnel, Tunnel]:
+    """Two ends of a connection without sockets."""
+    there, back = _Wire(), _Wire()
+    there.back, back.back = back, there
+    near, far = Tunnel(there, there.close), Tunnel(back, back.close)
+    there.to, back.to = far, near
+    return near, far
+
+
+class _Inside:
+    """See `TwoWay`: what an application answered, with the tunnel to it where it has switched."""
+
+    def __init__(self, backend: AsgiBackend, asking: asyncio.Task[Exchange]) -> None:
+        self._backend = backend
+        self._asking = asking
+        self._tunnel: Tunnel | None = None
+        self.status = 0
+        self.headers: dict[str, str] = {}
+
+    def upgrade(self, headers: list[tuple[bytes, bytes]]) -> Tunnel:
+        """See `UPGRADE`; the application's end."""
+        far, self._tunnel = tunnels()
+        self.status = 101
+        self.headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+        return far
+
+    async def read(self) -> bytes:
+        return await (self._asking.result() if self._tunnel is None else self._tunnel).read()
+
+    async def write(self, data: bytes) -> None:
+        if self._tunnel is None:
+            raise ConnectionLostError(f"the application answered {self.status} and has not switched")
+        await self._tunnel.write(data)
+
+    def abort(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.close()
+        self._asking.cancel()
+
+    async def aclose(self) -> None:
+        self.abort()
+        await self._backend.aclose()
+        await asyncio.wait({self._asking})
+
+
+async def switch_inside(
+    serving: Callable[[Mapping[str, Any]], AsgiBackend], method: str, target: str, headers: Pairs
+) -> TwoWay:
+    """See `opsdk.http.client.upgrade.switch`; `serving` makes the backend, with more extensions."""
+    switched = asyncio.Event()
+    made: _Inside
+
+    def upgrade(pairs: list[tuple[bytes, bytes]]) -> Tunnel:
+        switched.set()
+        return made.upgrade(pairs)
+
+    backend = serving({UPGRADE: upgrade})
+    asking = asyncio.ensure_future(backend.exchange(method, target, headers, b""))
+    made = _Inside(backend, asking)
+    switching = asyncio.ensure_future(switched.wait())
+    try:
+        await asyncio.wait({asking, switching}, return_when=asyncio.FIRST_COMPLETED)
+    except BaseException:
+        await made.aclose()
+        raise
+    finally:
+        switching.cancel()
+    if not switched.is_set():
+        answer = asking.result()
+        made.status, made.headers = answer.status, answer.headers
+    return made

@@ -1,0 +1,103 @@
+"""Where a call goes next: redirects, and servers that ask to come again. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+
+from opsdk.apiserver.webhook_client.endpoint import Target
+
+MAX_HOPS = 10
+"""Requests of one call, before its redirects are taken for a loop."""
+MAX_RETRIES = 10
+"""How often a server may ask to come again."""
+_AS_GET = frozenset({301, 302, 303})
+_AS_BEFORE = frozenset({307, 308})
+
+
+class HopError(Exception):
+    """A redirect that leads nowhere.
+
+    Attributes:
+        url: what messages name.
+    """
+
+    def __init__(self, url: str, text: str) -> None:
+        super().__init__(text)
+        self.url = url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """One request of a call.
+
+    Attributes:
+        service: namespace and name, where the authority is that of a Service.
+        count: requests before this one.
+    """
+
+    method: str
+    authority: str
+    host: str
+    port: int
+    target: str
+    service: tuple[str, str] | None = None
+    count: int = 0
+
+    @property
+    def url(self) -> str:
+        """What messages name."""
+        return f"https://{self.authority}{self.target}"
+
+
+def first_hop(target: Target, timeout: int) -> Hop:
+    """What a ``clientConfig`` says; `timeout` is in seconds."""
+    return Hop(
+        method="POST",
+        authority=target.authority,
+        host=target.host,
+        port=target.port,
+        target=target.target(timeout),
+        service=target.service,
+    )
+
+
+def next_hop(hop: Hop, status: int, location: str) -> Hop | None:
+    """Where an answer sends the caller; None where it is the last one.
+
+    >>> hop = Hop(method="POST", authority="a:1", host="a", port=1, target="/x")
+    >>> next_hop(hop, 307, "/y").url
+    'https://a:1/y'
+    """
+    if not location or status not in _AS_GET | _AS_BEFORE:
+        return None
+    if hop.count + 1 >= MAX_HOPS:
+        raise HopError(location, f"stopped after {MAX_HOPS} redirects")
+    try:
+        url = urlsplit(urljoin(hop.url, location))
+        host, port = url.hostname or "", url.port or 443
+    except ValueError as error:
+        raise HopError(hop.url, f'failed to parse Location header "{location}": {error}') from None
+    if url.scheme != "https" or not host:
+        raise HopError(url.geturl(), "redirected to what is no https address")
+    return Hop(
+        method=hop.method if status in _AS_BEFORE else "GET",
+        authority=url.netloc,
+        host=host,
+        port=port,
+        target=(url.path or "/") + (f"?{url.query}" if url.query else ""),
+        service=hop.service if url.netloc == hop.authority else None,
+        count=hop.count + 1,
+    )
+
+
+def pause(status: int, retry_after: str, tried: int) -> int | None:
+    """Seconds until the server wants to be asked again; None where its answer is the last.
+
+    >>> pause(503, "2", 0), pause(503, "", 0), pause(404, "2", 0), pause(429, "0", 10)
+    (2, None, None, None)
+    """
+    asks = status == 429 or status >= 500
+    if not asks or tried >= MAX_RETRIES or not retry_after.removeprefix("-").isdecimal():
+        return None
+    return max(int(retry_after), 0)

@@ -1,0 +1,42 @@
+"""The types of what webhooks answer: which review it is, and whether its fields are what they must be; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsdk.apiserver.storage.ports import Tree
+from opsdk.apiserver.webhook_client.go_errors import go_type
+
+_SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
+"""As the real server names what its webhooks' answers are read with."""
+_VERSIONS = ("v1", "v1beta1")
+
+
+class ReviewError(Exception):
+    """An answer of another type; the text is the server's."""
+
+
+def check_review(answer: Tree, group: str, version: str, kind: str) -> None:
+    """Refuse what is no review of the version asked for; what says nothing of itself is taken for one."""
+    found, name = answer.get("apiVersion") or "", answer.get("kind") or ""
+    if not name or not found:
+        if found and found != f"{group}/{version}":
+            _refuse(found, kind, version, kind)
+        return
+    if found == "v1" and name == "Status":
+        _refuse(found, name, version, kind)
+    if name != kind or found not in [f"{group}/{known}" for known in _VERSIONS]:
+        raise ReviewError(f'no kind "{name}" is registered for version "{found}" in scheme "{_SCHEME}"')
+    if found != f"{group}/{version}":
+        _refuse(found, name, version, kind)
+
+
+def _refuse(found: str, name: str, version: str, kind: str) -> None:
+    got = found.rpartition("/")[2]
+    raise ReviewError(f"converting ({got}.{name}) to ({version}.{kind}): unknown conversion")
+
+
+def check_field(value: Any, wanted: type, where: str, name: str) -> None:
+    """Refuse a value of another type than Go's, which is called `name`; null is of every type."""
+    if value is not None and not isinstance(value, wanted):
+        raise ReviewError(f"json: cannot unmarshal {go_type(value)} into Go struct field {where} of type {name}")

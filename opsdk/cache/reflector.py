@@ -1,0 +1,270 @@
+"""List and watch as decisions: what happened goes in, what to do next comes out. Pure.
+
+The machine::
+
+    LISTING --all pages--> WATCHING --stream ends--> WATCHING (resumed after the last seen revision)
+       ^  ^                   |  |
+       |  +---too old (410)---+  +--error--> BACKING_OFF --> WATCHING or LISTING
+
+Laws: the store is replaced as a whole, after the last page; a watch begins exactly where the list or the last event
+or bookmark ended; a revision that is too old leads to a new list, whose differences become events, deletions
+included; every failure but the first too-old one waits longer and longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+
+from opsdk.aio.backoff import Backoff, BackoffState
+from opsdk.apimachinery.codec import peek_key
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.meta import ListMeta
+from opsdk.cache.store import Delta, Entry, Store
+from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError, api_error_from_status
+
+# A watch that ends sooner, without an event, is a failure: something between us and the server cuts it.
+_SHORT_WATCH = 1.0
+# So many short watches in a row: the revision is stale and the server does not say so. List again.
+_STALE_AFTER = 5
+
+
+class State(Enum):
+    """Where the reflection is."""
+
+    LISTING = "listing"
+    """Reading pages of a list; the store is the old one until the last page."""
+    WATCHING = "watching"
+    """The store is current as of the last event."""
+    BACKING_OFF = "backing off"
+    """Something failed; waiting before the next try."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """Next: read a page.
+
+    Attributes:
+        resource_version: ``"0"`` for the first list (any state will do), then empty (the latest).
+        limit: objects to ask for; 0 for all.
+    """
+
+    resource_version: str
+    continue_: str = ""
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFrom:
+    """Next: watch from a revision on."""
+
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Next: wait so many seconds, then do `then`."""
+
+    seconds: float
+    then: ListPage | WatchFrom
+
+
+Action = ListPage | WatchFrom | Wait
+
+
+@dataclass(slots=True)
+class Problem:
+    """An object that could not be taken into the store."""
+
+    key: ObjectKey
+    error: DecodeError
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an input led to: differences to hand on, objects set aside, and what to do next (None: keep reading)."""
+
+    deltas: Sequence[Delta] = ()
+    problems: list[Problem] = field(default_factory=list)
+    next: Action | None = None
+    synced: bool = False
+    """True at the end of a list: the store is complete."""
+
+
+class Reflection:
+    """The decisions for one kind in one scope.
+
+    Args:
+        store: what is kept current.
+        page_size: objects per page.
+        backoff: how long failures wait; the numbers are client-go's.
+        seed: makes the jitter repeatable.
+    """
+
+    def __init__(
+        self, store: Store, *, page_size: int = 500, backoff: Backoff | None = None, seed: int | None = None
+    ) -> None:
+        self.store = store
+        self.state = State.LISTING
+        self.resource_version = ""
+        self.last_error: OpsdkError | None = None
+        self.synced = False
+        self._page_size = page_size
+        self._backoff: BackoffState = (backoff or Backoff()).start(seed)
+        self._pages: list[Entry] = []
+        self._problems: list[Problem] = []
+        self._short_watches = 0
+        self._watch_began = 0.0
+        self._events_seen = 0
+
+    # -------------------------------------------------------------- listing
+    def start(self) -> ListPage:
+        """The first thing to do."""
+        # "0" lets the server answer from memory. Paging is pointless there, but harmless.
+        return self._begin_list("" if self.synced else "0")
+
+    def _begin_list(self, resource_version: str, *, limit: int | None = None) -> ListPage:
+        self.state = State.LISTING
+        self._pages, self._problems = [], []
+        return ListPage(resource_version, limit=self._page_size if limit is None else limit)
+
+    def on_page(self, items: Sequence[bytes], meta: ListMeta) -> Outcome:
+        """A page came."""
+        for item in items:
+            self._take(item, self._pages)
+        if meta.continue_:
+            return Outcome(next=ListPage("", meta.continue_, self._page_size))
+        first, self.synced = not self.synced, True
+        deltas = self.store.replace(self._pages, initial=first)
+        problems, self._problems, self._pages = self._problems, [], []
+        self.last_error = None
+        self.resource_version = meta.resource_version
+        self._short_watches = 0
+        return Outcome(deltas, problems, self._watch(), synced=True)
+
+    def _take(self, data: bytes, into: list[Entry]) -> None:
+        try:
+            into.append(self.store.make(data))
+        except DecodeError as error:
+            self._problems.append(Problem(peek_key(data), error))
+
+    def on_list_error(self, error: OpsdkError, *, asked: ListPage, now: float) -> Outcome:
+        """A page could not be read."""
+        self.last_error = error
+        if isinstance(error, GoneError) and (asked.continue_ or asked.resource_version not in ("", "0")):
+            # The snapshot expired between two pages, or the revision is gone: everything at once, the latest.
+            return Outcome(next=self._begin_list("", limit=0))
+        if _is_too_large_version(error):
+            return Outcome(next=self._wait(now, error, self._begin_list("")))
+        return Outcome(next=self._wait(now, error, self._begin_list("" if self.synced else "0")))
+
+    # -------------------------------------------------------------- watching
+    def _watch(self) -> WatchFrom:
+        self.state = State.WATCHING
+        return WatchFrom(self.resource_version)
+
+    def on_watch_open(self, now: float) -> None:
+        """The server accepted the watch."""
+        self._watch_began, self._events_seen = now, 0
+        self.last_error = None
+
+    def on_event(self, kind: str, data: bytes, *, now: float) -> Outcome:
+        """An event came."""
+        self._events_seen += 1
+        self._short_watches = 0
+        if kind == "ERROR":
+            return self.on_watch_error(_error_of(data), now=now)
+        if kind == "BOOKMARK":
+            self._advance(_version_of(data))
+            return Outcome()
+        try:
+            entry = self.store.make(data)
+        except DecodeError as error:
+            return self._on_unreadable(kind, data, error)
+        self._advance(entry.resource_version)
+        if kind == "DELETED":
+            return Outcome(self.store.remove(entry.key, entry))
+        if kind in ("ADDED", "MODIFIED"):
+            return Outcome(self.store.put(entry))
+        return Outcome(problems=[Problem(entry.key, DecodeError(f"unknown event type {kind!r}"))])
+
+    def _on_unreadable(self, kind: str, data: bytes, error: DecodeError) -> Outcome:
+        """The object is set aside; the revision still moves, and a deletion still deletes."""
+        key = peek_key(data)
+        self._advance(_version_of(data))
+        deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
+        return Outcome(deltas, [Problem(key, error)])
+
+    def _advance(self, resource_version: str) -> None:
+        if resource_version:
+            self.resource_version = resource_version
+
+    def on_watch_closed(self, *, now: float) -> Outcome:
+        """The stream ended without an error, as it does after its timeout."""
+        if now - self._watch_began >= _SHORT_WATCH or self._events_seen:
+            self._short_watches = 0
+            return Outcome(next=self._watch())
+        self._short_watches += 1
+        error = OpsdkError("the watch ended at once, without an event")
+        self.last_error = error
+        if self._short_watches >= _STALE_AFTER:
+            self._short_watches = 0
+            return Outcome(next=self._wait(now, error, self._begin_list("")))
+        return Outcome(next=self._wait(now, error, self._watch()))
+
+    def on_watch_error(self, error: OpsdkError, *, now: float) -> Outcome:
+        """The watch was refused or broke."""
+        self.last_error = error
+        if isinstance(error, GoneError):
+            return Outcome(next=self._begin_list(""))
+        if _is_too_large_version(error):
+            return Outcome(next=self._wait(now, error, self._begin_list("")))
+        return Outcome(next=self._wait(now, error, WatchFrom(self.resource_version)))
+
+    def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom) -> Wait:
+        self.state = State.BACKING_OFF
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        return Wait(max(self._backoff.next(now), asked or 0.0), then)
+
+    def after_wait(self, then: ListPage | WatchFrom) -> ListPage | WatchFrom:
+        """The wait is over."""
+        self.state = State.LISTING if isinstance(then, ListPage) else State.WATCHING
+        return then
+
+    def __repr__(self) -> str:
+        why = f" after {self.last_error}" if self.last_error else ""
+        return f"<Reflection {self.state.value}{why}, {len(self.store)} objects at {self.resource_version or '?'}>"
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Version | None = None
+
+
+def _version_of(data: bytes) -> str:
+    """The revision of an object in JSON; empty if unreadable."""
+    try:
+        found = msgspec.json.decode(data, type=_Versioned).metadata
+    except msgspec.MsgspecError:
+        return ""
+    return found.resource_version if found else ""
+
+
+def _error_of(data: bytes) -> ApiError:
+    """The typed error of an ERROR event."""
+    try:
+        status = msgspec.json.decode(data, type=dict)
+    except msgspec.MsgspecError:
+        status = {}
+    return api_error_from_status(status, code=500)
+
+
+def _is_too_large_version(error: OpsdkError) -> bool:
+    """The server is behind the revision we ask for: it was restored, or we talk to another replica."""
+    return isinstance(error, ApiError) and any(c.reason == "ResourceVersionTooLarge" for c in error.details.causes)

@@ -1,0 +1,27 @@
+"""The shapes of ASGI that opsdk's servers use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+"""What is known of a connection before its first byte of body."""
+
+Message = MutableMapping[str, Any]
+"""One event between server and application."""
+
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI 3 application."""
+
+CUT = "opsdk.cut"
+"""Key of ``scope["extensions"]`` with a function that ends the connection at once, without a word."""
+
+UPGRADE = "opsdk.upgrade"
+"""Key of ``scope["extensions"]`` with a function that answers 101 with some headers, and returns the `Tunnel` that the
+connection is then; absent where that cannot be."""
+
+PEER_CERTIFICATE = "opsdk.peer_certificate"
+"""Key of ``scope["extensions"]`` under which `opsdk.http.server.server` puts the client's certificate, in DER."""

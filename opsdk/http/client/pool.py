@@ -1,0 +1,143 @@
+"""Keeps connections to one server for the next request."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.errors import ConnectionLostError, UsageError
+from opsdk.http.client.connection import Connection
+from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.request import Pairs, encode_request
+
+# Go's numbers, which servers are used to.
+MAX_IDLE = 25
+
+
+IDLE_TIMEOUT = 90.0
+
+
+class ConnectionExchange:
+    """One request's answer on one connection of a pool."""
+
+    __slots__ = ("_connection", "_pool", "headers", "status")
+
+    def __init__(self, pool: Pool, connection: Connection) -> None:
+        self._pool = pool
+        self._connection: Connection | None = connection
+        self.status = connection.reader.status
+        self.headers = connection.reader.headers
+
+    async def read(self) -> bytes:
+        """See `Exchange`."""
+        if self._connection is None:
+            return b""
+        return await self._connection.read()
+
+    async def aclose(self) -> None:
+        """See `Exchange`."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._pool.release(connection)
+
+    def __repr__(self) -> str:
+        return f"<ConnectionExchange {self.status}{'' if self._connection else ', closed'}>"
+
+
+class Pool:
+    """Keeps connections to one server for the next request; the last used is taken first.
+
+    The number of connections is not limited: the callers' concurrency is.
+    """
+
+    def __init__(
+        self,
+        dial: Callable[[], Awaitable[Connection]],
+        *,
+        clock: Clock = LOOP_CLOCK,
+        max_idle: int = MAX_IDLE,
+        idle_timeout: float = IDLE_TIMEOUT,
+    ) -> None:
+        self._dial = dial
+        self._clock = clock
+        self._max_idle = max_idle
+        self._idle_timeout = idle_timeout
+        self._idle: deque[Connection] = deque()
+        self._busy: set[Connection] = set()
+        self._closed = False
+
+    @property
+    def idle(self) -> int:
+        """How many connections wait for the next request."""
+        return len(self._idle)
+
+    async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> ConnectionExchange:
+        """Send one request, and wait for the head of the answer; cancelled, the connection is closed."""
+        payload = encode_request(method, target, headers, body)
+        connection = self._take() or await self._connect()
+        try:
+            connection.send(method, payload)
+            await connection.head()
+        except BaseException:
+            connection.abort()
+            await self.release(connection)
+            raise
+        return ConnectionExchange(self, connection)
+
+    def _take(self) -> Connection | None:
+        """An idle connection that is still good."""
+        if self._closed:
+            raise UsageError("this transport is closed; make a new one")
+        now = self._clock.now()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.reusable and now - connection.idle_since < self._idle_timeout:
+                self._busy.add(connection)
+                return connection
+            connection.abort()
+        return None
+
+    async def _connect(self) -> Connection:
+        try:
+            connection = await self._dial()
+        except FOREIGN as error:
+            raise translate(error, sent=False, where="dial") from error
+        if self._closed:
+            connection.abort()
+            await connection.wait_closed()
+            raise ConnectionLostError(f"{connection.where}: closed while connecting")
+        self._busy.add(connection)
+        return connection
+
+    async def release(self, connection: Connection) -> None:
+        """Take back a connection after its exchange: keep it, or close it and wait until it is gone."""
+        self._busy.discard(connection)
+        if connection.reusable and not self._closed:
+            connection.idle_since = self._clock.now()
+            self._idle.append(connection)
+            while len(self._idle) > self._max_idle:
+                self._idle.popleft().abort()
+            return
+        connection.abort()
+        await connection.wait_closed()
+
+    def retire(self) -> None:
+        """Use no present connection for a new exchange; those underway go on."""
+        for connection in self._busy:
+            connection.retired = True
+        while self._idle:
+            self._idle.pop().abort()
+
+    async def aclose(self) -> None:
+        """Close every connection, also those in use; idempotent."""
+        self._closed = True
+        doomed = [*self._idle, *self._busy]
+        self._idle.clear()
+        for connection in doomed:
+            connection.abort()
+        for connection in doomed:
+            await connection.wait_closed()
+
+    def __repr__(self) -> str:
+        return f"<Pool: {len(self._busy)} busy, {len(self._idle)} idle{', closed' if self._closed else ''}>"

@@ -1,0 +1,97 @@
+"""From handlers to an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+from opsdk.http.asgi_types import App, Receive, Scope, Send
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import CutConnection, CutResponse, Response, StreamResponse, UpgradeResponse, send_start
+
+Handler = Callable[[Request], Awaitable[Response]]
+"""Takes a request, returns an answer."""
+
+
+def asgi(handler: Handler) -> App:
+    """An ASGI application that answers HTTP by `handler`; exceptions of the handler go to the server."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            raise ValueError(f"this server speaks HTTP only, not {scope['type']}")
+        request = Request.from_scope(scope, receive)
+        await respond(await handler(request), request, send)
+
+    return app
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+async def respond(response: Response, request: Request, send: Send) -> None:
+    """Send an answer; a stream ends early when the client goes away."""
+    if isinstance(response, CutResponse):
+        await _cut(request)
+        return
+    if isinstance(response, UpgradeResponse):
+        await _upgrade(response, request)
+        return
+    if not isinstance(response, StreamResponse):
+        body = b"" if request.method == "HEAD" else response.body
+        await send_start(response, send, length=len(response.body))
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+        return
+    streaming = asyncio.ensure_future(_stream(response, send))
+    leaving = asyncio.ensure_future(request.disconnected())
+    try:
+        await asyncio.wait((streaming, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if streaming.done():
+            streaming.result()
+    except CutConnection:
+        await _cut(request)
+    finally:
+        for task in (streaming, leaving):
+            task.cancel()
+        await asyncio.gather(streaming, leaving, return_exceptions=True)
+        if response.release is not None:
+            response.release()
+
+
+async def _upgrade(response: UpgradeResponse, request: Request) -> None:
+    if request.upgrade is None:
+        raise RuntimeError("this connection cannot be upgraded: look at request.upgrade first")
+    headers = [("connection", "Upgrade"), ("upgrade", response.protocol), *response.headers]
+    try:
+        tunnel = request.upgrade([(n.encode("latin-1"), v.encode("utf-8", "replace")) for n, v in headers])
+        try:
+            await response.run(tunnel)
+        finally:
+            tunnel.close()
+    finally:
+        if response.release is not None:
+            response.release()
+
+
+async def _cut(request: Request) -> None:
+    """End the connection; returns when it has ended."""
+    if request.cut is None:
+        raise CutConnection("the server underneath cannot end a connection: it has to break this one")
+    request.cut()
+    await request.disconnected()
+
+
+async def _stream(response: StreamResponse, send: Send) -> None:
+    async with aclosing(response.chunks) as chunks:
+        await send_start(response, send, length=None)
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,528 @@
+"""One connection: bytes to requests by a compiled parser, with the checks and answers of Go's HTTP server.
+
+Requests are answered one after another. What a client sends ahead waits: the connection is not read while more than
+one request is in hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any, Final
+
+import httptools
+
+from opsdk.errors import ConnectionLostError
+from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, App, Receive, Scope, Send
+from opsdk.http.server import request_rules
+from opsdk.http.server.exchange import Exchange
+from opsdk.http.server.request_rules import MALFORMED, Refusal
+from opsdk.http.server.upgrade import Tunnel
+
+_LOG = logging.getLogger("opsdk.http.server")
+HEAD_TIMEOUT: Final = 32.0
+"""Seconds for a request line and its headers, from the first byte (of a connection: from its begin), as with
+kube-apiserver."""
+IDLE_TIMEOUT: Final = 90.0
+"""Seconds between two requests on a connection; kube-apiserver's."""
+_KEPT: Final = 64 * 1024
+"""Bytes of answers that are kept for a client that does not read."""
+_LINGER: Final = 0.5
+"""Seconds that a client gets to read the answer to a request that it is still sending."""
+_FLUSH: Final = 30.0
+"""Seconds that a client gets to read the end of the last answer."""
+
+
+class Service:
+    """What all connections of a server share."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.connections: set[Connection] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.draining = False
+        self._empty: asyncio.Event | None = None
+        self._second = 0
+        self._date = b""
+
+    def __repr__(self) -> str:
+        return f"<Service with {len(self.connections)} connections>"
+
+    def date(self) -> bytes:
+        """The time of day, made once in a second."""
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._date = now, formatdate(now, usegmt=True).encode()
+        return self._date
+
+    def lost(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self.connections.discard(connection)
+        if self._empty is not None and not self.connections:
+            self._empty.set()
+
+    async def emptied(self, seconds: float) -> None:
+        """Return when no connection is left, or when the time is up."""
+        if not self.connections:
+            return
+        self._empty = asyncio.Event()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), seconds)
+
+    def start(self, exchange: Exchange, broken: Callable[[], None]) -> None:
+        """Answer a request in a task of its own."""
+        task = asyncio.get_running_loop().create_task(self._run(exchange, broken))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _run(self, exchange: Exchange, broken: Callable[[], None]) -> None:
+        try:
+            await exchange.app(exchange.scope, exchange.receive, exchange.send)
+        except asyncio.CancelledError:
+            # The server is stopping: the answer ends where it stands, in good form if it can.
+            exchange.finish()
+        except Exception:  # noqa: BLE001 - the last resort: no request may take the server down
+            _LOG.exception("the application failed on %r", exchange)
+        if not exchange.complete and not exchange.disconnected:
+            broken()
+
+
+class _RefusedError(Exception):
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.why)
+        self.refusal = refusal
+
+
+@dataclass(slots=True)
+class _Head:
+    target: bytes = b""
+    method: bytes = b""
+    fed: int = 0
+    size: int = 0
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+class Connection(asyncio.Protocol):
+    """See the module."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._scope: dict[str, Any] = {}
+        self._parser = self._new_parser()
+        self._begin = b""
+        self._head: _Head | None = None
+        self._incoming: Exchange | None = None
+        self._queue: deque[Exchange | Refusal] = deque()
+        self._deaf = False
+        self._tunnel: Tunnel | None = None
+        self._held = False
+        self._room: asyncio.Event | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<Connection of {self._scope.get('client')}: {len(self._queue)} requests>"
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # As much as Go takes: folded headers, both ways of telling a length. What else is let in here is looked at
+        # in `http1`.
+        parser.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_chunked_length=True,
+            lenient_transfer_encoding=True,
+            lenient_version=True,
+            lenient_data_after_close=True,
+        )
+        return parser
+
+    # -------------------------------------------------------------- asyncio.Protocol
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        # With TLS it would be eight times as much, for each client that does not read.
+        transport.set_write_buffer_limits(high=_KEPT)
+        self._service.connections.add(self)
+        tls = transport.get_extra_info("ssl_object")
+        der = tls.getpeercert(binary_form=True) if tls is not None else None
+        extensions: dict[str, Any] = {CUT: transport.abort}
+        if der:
+            extensions[PEER_CERTIFICATE] = der
+        self._scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "server": _address(transport.get_extra_info("sockname")),
+            "client": _address(transport.get_extra_info("peername")),
+            "scheme": "https" if tls is not None else "http",
+            "root_path": "",
+            "extensions": extensions,
+        }
+        self._expire(HEAD_TIMEOUT)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio."""
+        if self._tunnel is not None:
+            self._tunnel.feed(data)
+            return
+        if self._deaf:
+            return
+        if self._head is None and self._incoming is None:
+            data = self._opening(data)
+            if not data:
+                return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # What follows is another protocol, if whoever answers the request speaks it; else it is not read.
+            self._deaf = True
+            self._last()
+            self._tunnel = Tunnel(self, self._close_tunnel)
+            rest = data[upgrade.args[0] :]
+            if rest:
+                self._tunnel.feed(rest)
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if not isinstance(cause, _RefusedError):
+                raise
+            self._refuse(cause.refusal)
+        except httptools.HttpParserError:
+            self._refuse(self._malformed(data))
+        else:
+            self._count_head(len(data))
+
+    def eof_received(self) -> bool:
+        """See asyncio: nothing more will come; what is in hand is answered, except to those who only listen."""
+        self._deaf = True
+        if self._tunnel is not None:
+            self._tunnel.end()
+        if self._head is not None or self._begin:
+            self._refuse(MALFORMED)
+        for exchange in self._queue:
+            if isinstance(exchange, Exchange):
+                exchange.deafen()
+        # TLS has no way to be open on one side only.
+        return bool(self._queue) and self._scope["scheme"] == "http"
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """See asyncio."""
+        self._service.lost(self)
+        self._deaf = True
+        if self._tunnel is not None:
+            self._tunnel.end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for exchange in self._queue:
+            if isinstance(exchange, Exchange):
+                exchange.disconnect()
+        self._queue.clear()
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        """See asyncio."""
+        self._room = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """See asyncio."""
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    # -------------------------------------------------------------- time
+    def _expire(self, seconds: float) -> None:
+        """Have the connection end then, unless something happens; one timer at a time."""
+        self._deadline = self._loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(self._deadline, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        if self._busy():
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._late)
+        else:
+            self._close()
+
+    def _busy(self) -> bool:
+        """Whether a request is being answered: how long that takes is not for the connection to say."""
+        return bool(self._queue)
+
+    # -------------------------------------------------------------- heads
+    def _opening(self, data: bytes) -> bytes:
+        """The first bytes of a request as the parser can take them: it knows methods by name only."""
+        if not self._begin:
+            self._expire(HEAD_TIMEOUT)
+        self._begin += data
+        found = request_rules.METHOD.match(self._begin)
+        if found is None:
+            if request_rules.METHOD_BEGIN.fullmatch(self._begin):
+                return b""
+            data, self._begin = self._begin, b""
+            return data
+        method, data = found[1], self._begin
+        self._begin = b""
+        self._head = _Head()
+        if method not in request_rules.METHODS:
+            self._head.method = method
+            data = b"GET" + data[len(method) :]
+        return data
+
+    def _malformed(self, data: bytes) -> Refusal:
+        return request_rules.malformed_version(data) if self._incoming is None else MALFORMED
+
+    def _count_head(self, size: int) -> None:
+        if self._head is not None:
+            self._head.fed += size
+            if self._head.fed > request_rules.MOST_HEAD:
+                self._refuse(request_rules.TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        """See httptools."""
+        if self._head is None:
+            self._head = _Head()
+
+    def on_url(self, url: bytes) -> None:
+        """See httptools."""
+        assert self._head is not None
+        self._head.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See httptools."""
+        if self._head is not None:
+            self._head.headers.append((name.lower(), value))
+            self._head.size += len(name) + len(value) + 4
+            if self._head.size > request_rules.MOST_HEAD:
+                raise _RefusedError(request_rules.TOO_LARGE)
+
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        head, self._head = self._head, None
+        assert head is not None
+        version = self._parser.get_http_version()
+        method = head.method or self._parser.get_method()
+        refusal = request_rules.refused(method, version, head.headers)
+        if refusal is not None:
+            raise _RefusedError(refusal)
+        target = request_rules.read_target(method, head.target)
+        if target is None:
+            raise _RefusedError(MALFORMED)
+        path, raw_path, query = target
+        scope: Scope = {
+            **self._scope,
+            "http_version": version,
+            "method": method.decode("ascii"),
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": head.headers,
+        }
+        if self._parser.should_upgrade():
+            scope["extensions"] = {**self._scope["extensions"], UPGRADE: self._upgrade}
+        self._accept(head, scope)
+
+    def _accept(self, head: _Head, scope: Scope) -> None:
+        lengths = request_rules.values(head.headers, b"content-length")
+        asked = request_rules.tokens(head.headers, b"expect")
+        expects = b"100-continue" in asked
+        app = self._service.app
+        if any(asked) and not expects:
+            app = _only(417, (b"connection", b"close"))
+        elif (scope["method"], scope["path"]) == ("OPTIONS", "*"):
+            app = _only(200)
+        exchange = Exchange(
+            self,
+            scope,
+            app,
+            keep_alive=self._parser.should_keep_alive() and not self._service.draining,
+            expects=expects and scope["http_version"] != "1.0",
+            length=int(lengths[0]) if lengths else None,
+        )
+        self._incoming = exchange
+        self._enqueue(exchange)
+
+    # -------------------------------------------------------------- bodies
+    def on_body(self, body: bytes) -> None:
+        """See httptools."""
+        if self._incoming is not None:
+            self._incoming.take(body)
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        if self._incoming is not None:
+            self._incoming.end_body()
+            self._incoming = None
+
+    # -------------------------------------------------------------- other protocols
+    def _upgrade(self, headers: list[tuple[bytes, bytes]]) -> Tunnel:
+        """See `UPGRADE`."""
+        item = self._queue[0] if self._queue else None
+        if self._tunnel is None or not isinstance(item, Exchange) or item.started:
+            raise ConnectionLostError("the connection has ended before it could be upgraded")
+        item.started = True
+        lines = [b"HTTP/1.1 101 Switching Protocols", *(b"%b: %b" % pair for pair in headers)]
+        self.write(b"\r\n".join((*lines, b"", b"")))
+        return self._tunnel
+
+    def _close_tunnel(self) -> None:
+        for item in self._queue:
+            if isinstance(item, Exchange):
+                item.complete = True
+        self._queue.clear()
+        self._close()
+
+    # -------------------------------------------------------------- one after another
+    def _enqueue(self, item: Exchange | Refusal) -> None:
+        self._queue.append(item)
+        if len(self._queue) == 1:
+            self._next()
+        else:
+            self._read(on=False)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._deaf = True
+        self._head, self._begin = None, b""
+        if self._incoming is not None:
+            # Who reads the body finds out, and may have an answer.
+            self._incoming.deafen()
+        else:
+            self._enqueue(refusal)
+
+    def _next(self) -> None:
+        item = self._queue[0]
+        if isinstance(item, Exchange):
+            self._service.start(item, self._broken)
+            return
+        self.write(item.answer())
+        self._queue.clear()
+        self._end(linger=item is request_rules.TOO_LARGE)
+
+    def _broken(self) -> None:
+        """The application gave no answer, or half of one."""
+        item = self._queue[0] if self._queue else None
+        if isinstance(item, Exchange) and not item.started:
+            text = b"Internal Server Error"
+            head = b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close"
+            self.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head, len(text), text))
+            self._close()
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def _last(self) -> None:
+        """No request follows those in hand."""
+        if self._queue and isinstance(self._queue[-1], Exchange):
+            self._queue[-1].keep_alive = False
+
+    def stop(self) -> None:
+        """Answer what has begun, and end."""
+        while len(self._queue) > 1:
+            self._queue.pop()
+        if not self._queue:
+            self._close()
+        else:
+            self._last()
+
+    # -------------------------------------------------------------- what exchanges ask
+    @property
+    def closing(self) -> bool:
+        """See `Line`."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def full(self) -> bool:
+        """See `Line`."""
+        return self._room is not None
+
+    def write(self, data: bytes) -> None:
+        """See `Line`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drained(self) -> None:
+        """See `Line`."""
+        while self._room is not None:
+            await self._room.wait()
+
+    def date(self) -> bytes:
+        """See `Line`."""
+        return self._service.date()
+
+    def hold(self, *, reading: bool) -> None:
+        """See `Line`."""
+        self._read(on=reading and len(self._queue) < 2)
+
+    def answered(self) -> None:
+        """See `Line`."""
+        done = self._queue.popleft() if self._queue else None
+        if not isinstance(done, Exchange):
+            return
+        if not done.keep_alive or self._service.draining:
+            self._queue.clear()
+            self._end(linger=done.more_body)
+            return
+        self._read(on=len(self._queue) < 2)
+        if self._queue:
+            self._next()
+        else:
+            self._expire(HEAD_TIMEOUT if self._head is not None or self._begin else IDLE_TIMEOUT)
+
+    # -------------------------------------------------------------- the end
+    def _read(self, *, on: bool) -> None:
+        if self._transport is None or self._transport.is_closing() or on != self._held:
+            return
+        self._held = not on
+        if on:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _end(self, *, linger: bool) -> None:
+        """Close; a client that is still sending is read for a while, or it would never see the answer."""
+        self._deaf = True
+        if not linger:
+            self._close()
+            return
+        self._read(on=True)
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._loop.call_later(_LINGER, self._close)
+
+    def _close(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.close()
+        self._loop.call_later(_FLUSH, transport.abort)
+
+    def abort(self) -> None:
+        """End at once, without a word."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _only(status: int, *headers: tuple[bytes, bytes]) -> App:
+    """An answer without a body, in place of the application's."""
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
+        await send({"type": "http.response.body", "body": b""})
+
+    return app
+
+
+def _address(found: Any) -> tuple[str, int] | None:
+    return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) > 1 else None

@@ -1,0 +1,149 @@
+"""WebSockets: messages over a connection that was upgraded. The frames are a library's."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from opsdk.errors import BadRequestError, ConnectionLostError, ForbiddenError
+from opsdk.http.server.request import Request
+from opsdk.http.server.response import UpgradeResponse
+from opsdk.http.server.upgrade import Tunnel
+
+if TYPE_CHECKING:
+    from websockets.frames import Frame
+
+_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+MOST = 4 << 20
+"""Bytes of one message."""
+_WITHOUT = 1005
+"""The code of a close frame that has none."""
+
+
+def wants_websocket(request: Request) -> bool:
+    """Whether the client asks to go on with a WebSocket, on a connection that can."""
+    words = {word.strip().lower() for word in request.header("connection").split(",")}
+    return "upgrade" in words and request.header("upgrade").lower() == "websocket" and request.upgrade is not None
+
+
+def accept_websocket(
+    request: Request,
+    protocols: Sequence[str],
+    run: Callable[[WebSocket, str], Awaitable[None]],
+    *,
+    release: Callable[[], None] | None = None,
+) -> UpgradeResponse:
+    """The answer that upgrades; `run` gets the socket and the subprotocol: the first of the client's that is ours, too.
+
+    ``""`` among `protocols` allows clients that name none. `release` is called in the end, also where `run` never
+    began.
+
+    Raises:
+        BadRequestError: it is no proper handshake.
+        ForbiddenError: none of the client's subprotocols is spoken here.
+    """
+    key = request.header("sec-websocket-key")
+    if request.method != "GET" or not key or request.header("sec-websocket-version") != "13":
+        raise BadRequestError("not websocket protocol")
+    asked = [word.strip() for word in request.header("sec-websocket-protocol").split(",") if word.strip()] or [""]
+    chosen = next((word for word in asked if word in protocols), None)
+    if chosen is None:
+        listed = " ".join(filter(None, protocols))
+        raise ForbiddenError(f"requested protocol(s) are not supported: [{' '.join(asked)}]; supports [{listed}]")
+    digest = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest()).decode()
+    headers = [("sec-websocket-accept", digest)]
+    if chosen:
+        headers.append(("sec-websocket-protocol", chosen))
+
+    async def begin(tunnel: Tunnel) -> None:
+        await run(WebSocket(tunnel), chosen)
+
+    return UpgradeResponse(101, headers, protocol="websocket", run=begin, release=release)
+
+
+class WebSocket:
+    """Messages in both directions: text as `str`, the rest as `bytes`. Pings are answered while somebody receives."""
+
+    def __init__(self, tunnel: Tunnel) -> None:
+        from websockets.protocol import OPEN, SERVER, Protocol  # noqa: PLC0415 - takes long to load, few need it
+
+        self._tunnel = tunnel
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=MOST)
+        self._messages: deque[bytes | str] = deque()
+        self._parts: list[Frame] = []
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<WebSocket on {self._tunnel!r}>"
+
+    async def receive(self) -> bytes | str | None:
+        """The next message; None when there will be none any more."""
+        while not self._messages:
+            if self._closed:
+                return None
+            data = await self._tunnel.read()
+            if data:
+                self._protocol.receive_data(data)
+            else:
+                self._protocol.receive_eof()
+                self._closed = True
+            self._sort()
+            await self._flush()
+        return self._messages.popleft()
+
+    def _sort(self) -> None:
+        from websockets.frames import Frame, Opcode  # noqa: PLC0415 - as above
+
+        for frame in self._protocol.events_received():
+            assert isinstance(frame, Frame)  # requests and answers come before the upgrade
+            if frame.opcode is Opcode.CLOSE:
+                self._closed = True
+            elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                self._parts.append(frame)
+                if sum(len(part.data) for part in self._parts) > MOST:
+                    self._protocol.fail(1009, "the message is too long")
+                    self._closed = True
+                elif frame.fin:
+                    self._messages.append(self._joined(text=self._parts[0].opcode is Opcode.TEXT))
+        if self._protocol.close_expected():
+            self._closed = True
+
+    def _joined(self, *, text: bool) -> bytes | str:
+        whole = b"".join(bytes(part.data) for part in self._parts)
+        self._parts.clear()
+        return whole.decode("utf-8", "replace") if text else whole
+
+    async def send(self, message: bytes | str) -> None:
+        """Send; waits while the client does not read.
+
+        Raises:
+            ConnectionLostError: the socket is closed.
+        """
+        from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
+
+        try:
+            if isinstance(message, str):
+                self._protocol.send_text(message.encode())
+            else:
+                self._protocol.send_binary(message)
+        except InvalidState as error:
+            raise ConnectionLostError("the socket is closed") from error
+        await self._flush()
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Say that nothing more will be sent; idempotent, and no error where the client has gone."""
+        from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
+
+        try:
+            self._protocol.send_close(code, reason)
+            await self._flush()
+        except (InvalidState, ConnectionLostError):
+            return  # it is closed
+
+    async def _flush(self) -> None:
+        data = b"".join(self._protocol.data_to_send())
+        if data:
+            await self._tunnel.write(data)

@@ -1,0 +1,203 @@
+"""The loop that takes part in an election."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import uuid
+from enum import Enum
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.api.coordination.v1 import Lease
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.client.client import Client
+from opsdk.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    LeaderElectionLostError,
+    NotFoundError,
+    OpsdkError,
+    TransportError,
+)
+from opsdk.leader_election.leader_election_record import ElectionOptions, LeaseRules, Role
+from opsdk.telemetry.records import Hook, Leadership
+
+log = logging.getLogger(__name__)
+
+# Waiting candidates spread out, so that they do not all come at once when a leader dies.
+_JITTER = 1.2
+
+
+class _Outcome(Enum):
+    OURS = "ours"
+    THEIRS = "theirs"
+    FAILED = "failed"
+
+
+def default_identity() -> str:
+    """A name no other replica has: ``hostname_uuid``."""
+    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{uuid.uuid4()}"
+
+
+class Elector:
+    """Takes part in an election until it is cancelled or loses.
+
+    Args:
+        client: must not read from a cache.
+        options: the lease and the times.
+        seed: makes the jitter repeatable.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        options: ElectionOptions,
+        *,
+        clock: Clock = LOOP_CLOCK,
+        hook: Hook | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.options = options
+        self.rules = LeaseRules(options)
+        self._client = client
+        self._clock = clock
+        self._hook = hook or Hook()
+        self._rng = random.Random(seed)  # noqa: S311 - jitter, not a secret
+        self._elected = asyncio.Event()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads now, by its own clock."""
+        return self.rules.check(self._clock.now()) is Role.LEADING
+
+    async def wait_elected(self) -> None:
+        """Return when this replica leads."""
+        await self._elected.wait()
+
+    async def run(self) -> None:
+        """Wait for the lease, hold it, and raise `LeaderElectionLostError` if it cannot be held.
+
+        When cancelled, the lease is given back first if the options say so; call it only after everything that
+        needs leadership has stopped.
+        """
+        self._record(leading=False)
+        try:
+            await self._acquire()
+            self._elected.set()
+            self._record(leading=True)
+            log.info("%s became leader of %s", self.options.identity, self._where)
+            await self._renew()
+        finally:
+            self._record(leading=False)
+
+    async def release(self) -> None:
+        """Give the lease back, if it is ours; a failure is only logged: the lease then runs out by itself."""
+        if not self.options.release_on_cancel or self.rules.role is not Role.LEADING:
+            return
+        self.rules.role = Role.LOST
+        for _ in range(3):
+            lease = self.rules.released(self._clock.wall())
+            if lease is None:
+                return
+            try:
+                async with asyncio.timeout(self.options.renew_deadline / 2):
+                    if await self._give_back(lease):
+                        return
+            except (OpsdkError, TimeoutError) as error:
+                why = str(error) or "no answer in time"
+                log.warning("cannot give back the lease %s, it runs out by itself: %s", self._where, why)
+                return
+
+    async def _give_back(self, lease: Lease) -> bool:
+        """One try; False if the lease was changed meanwhile, and is now known as it is."""
+        try:
+            await self._client.update(lease)
+        except ConflictError:
+            self.rules.observed(await self._read(), self._clock.now())
+            return False
+        log.info("%s gave back the lease %s", self.options.identity, self._where)
+        return True
+
+    # -------------------------------------------------------------- the loop
+    async def _acquire(self) -> None:
+        said = ""
+        while True:
+            if await self._try(self.options.renew_deadline) is _Outcome.OURS:
+                return
+            if self.rules.holder and self.rules.holder != said:
+                said = self.rules.holder
+                log.info("waiting for the lease %s, held by %s", self._where, said)
+            await self._clock.sleep(self.options.retry_period * (1 + _JITTER * self._rng.random()))
+
+    async def _renew(self) -> None:
+        while True:
+            left = self.rules.deadline() - self._clock.now()
+            await self._clock.sleep(min(self.options.retry_period, max(left, 0.0)))
+            left = self.rules.deadline() - self._clock.now()
+            outcome = await self._try(left) if left > 0 else _Outcome.FAILED
+            if outcome is _Outcome.THEIRS:
+                self.rules.role = Role.LOST
+            if self.rules.check(self._clock.now()) is Role.LOST:
+                raise LeaderElectionLostError(
+                    f"leader election lost: {self.options.identity} could not renew {self._where} "
+                    f"within {self.options.renew_deadline:g} s (holder: {self.rules.holder})"
+                )
+
+    async def _try(self, seconds: float) -> _Outcome:
+        """One try to take or renew the lease, within `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._attempt()
+        except (OpsdkError, TimeoutError) as error:
+            level = logging.WARNING if isinstance(error, TransportError | TimeoutError) else logging.ERROR
+            log.log(level, "cannot take or renew the lease %s: %s", self._where, str(error) or "no answer in time")
+            return _Outcome.FAILED
+
+    async def _attempt(self) -> _Outcome:
+        if self.rules.role is Role.LEADING:
+            # Most renewals need one request only: we know what the lease looks like.
+            try:
+                return await self._write()
+            except (ConflictError, NotFoundError):
+                log.info("somebody changed the lease %s; reading it again", self._where)
+        try:
+            self.rules.observed(await self._read(), self._clock.now())
+        except NotFoundError:
+            return await self._create()
+        if not self.rules.may_take(self._clock.now()):
+            return _Outcome.THEIRS
+        try:
+            return await self._write()
+        except ConflictError:
+            return _Outcome.THEIRS if self.rules.role is Role.WAITING else _Outcome.FAILED
+
+    async def _read(self) -> Lease:
+        return await self._client.get(Lease, ObjectKey(self.options.namespace, self.options.name), live=True)
+
+    async def _create(self) -> _Outcome:
+        fresh = LeaseRules(self.options).wanted(self._clock.wall())
+        asked_at = self._clock.now()
+        try:
+            self.rules.acquired(await self._client.create(fresh), asked_at)
+        except AlreadyExistsError:
+            return _Outcome.FAILED
+        return _Outcome.OURS
+
+    async def _write(self) -> _Outcome:
+        asked_at = self._clock.now()
+        self.rules.acquired(await self._client.update(self.rules.wanted(self._clock.wall())), asked_at)
+        return _Outcome.OURS
+
+    # -------------------------------------------------------------- telling
+    @property
+    def _where(self) -> str:
+        return f"{self.options.namespace}/{self.options.name}"
+
+    def _record(self, *, leading: bool) -> None:
+        self._hook.record(Leadership(name=self.options.name, leading=leading))
+
+    def __repr__(self) -> str:
+        return f"<Elector {self._where} {self.rules!r}>"

@@ -1,0 +1,141 @@
+"""A group of runnables that start together and stop together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+from opsdk.errors import UsageError
+from opsdk.runnable import Ready, Runnable
+
+log = logging.getLogger(__name__)
+
+# How long a runnable that was cancelled for good may take to notice.
+_LAST_WORDS = 1.0
+
+
+class GroupState(Enum):
+    """Where a group is in its life."""
+
+    WAITING = "waiting"
+    """Takes runnables; none runs."""
+    RUNNING = "running"
+    """Takes runnables, and starts them at once."""
+    STOPPED = "stopped"
+
+
+class RunnableGroup:
+    """Runs runnables, each in a task of its own.
+
+    Args:
+        on_error: called with the first error of each runnable; cancellation is none.
+    """
+
+    def __init__(self, name: str, *, on_error: Callable[[Runnable, BaseException], None]) -> None:
+        self.name = name
+        self.state = GroupState.WAITING
+        self._on_error = on_error
+        self._runnables: list[Runnable] = []
+        self._tasks: dict[asyncio.Task[None], Runnable] = {}
+        self._hurry = asyncio.Event()
+
+    def add(self, runnable: Runnable) -> None:
+        """Add a runnable; if the group runs already, it is started now."""
+        if self.state is GroupState.STOPPED:
+            raise UsageError("can't accept new runnable as stop procedure is already engaged")
+        self._runnables.append(runnable)
+        if self.state is GroupState.RUNNING:
+            self._start(runnable)
+
+    def start(self) -> None:
+        """Start every runnable; a stopped group stays stopped."""
+        if self.state is not GroupState.WAITING:
+            return
+        self.state = GroupState.RUNNING
+        for runnable in self._runnables:
+            self._start(runnable)
+
+    def _start(self, runnable: Runnable) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(runnable), name=f"{self.name}/{runnable!r}")
+        self._tasks[task] = runnable
+        task.add_done_callback(self._tasks.pop)
+
+    async def _run(self, runnable: Runnable) -> None:
+        try:
+            await runnable.start()
+        except asyncio.CancelledError:
+            if self.state is GroupState.STOPPED:
+                raise
+            self._on_error(runnable, RuntimeError(f"{runnable!r} was cancelled by itself"))
+        except BaseException as error:  # noqa: BLE001 - handed to the manager, which raises it
+            self._on_error(runnable, error)
+
+    async def wait_ready(self) -> None:
+        """Return when every runnable that can tell says that it is ready, or has ended.
+
+        One that says that it never will be is reported to `on_error`; it is for the caller to end the wait then.
+        """
+        seen: set[int] = set()
+        # Again for those that were added meanwhile.
+        while waiting := [r for r in self._runnables if isinstance(r, Ready) and id(r) not in seen]:
+            seen |= {id(r) for r in waiting}
+            async with asyncio.TaskGroup() as group:
+                for runnable in waiting:
+                    group.create_task(self._wait_one(runnable), name=f"{self.name}/ready {runnable!r}")
+
+    async def _wait_one(self, runnable: Runnable) -> None:
+        assert isinstance(runnable, Ready)
+        ready: asyncio.Future[None] = asyncio.ensure_future(runnable.wait_ready())
+        running = [task for task, owner in self._tasks.items() if owner is runnable]
+        try:
+            # What has ended will not become ready any more; if it failed, `_run` says so.
+            await asyncio.wait([ready, *running], return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and not ready.cancelled() and (error := ready.exception()) is not None:
+                self._on_error(runnable, error)
+                await asyncio.get_running_loop().create_future()
+        finally:
+            ready.cancel()
+            await asyncio.wait([ready])
+
+    async def stop(self, seconds: float | None) -> list[str]:
+        """Cancel every runnable and wait; after `seconds` (None: for ever), or after `hurry`, cancel again.
+
+        Returns the names of those that still ran then. Those that run even after the second cancellation are left
+        to themselves; `running` names them.
+        """
+        self.state = GroupState.STOPPED
+        tasks = dict(self._tasks)
+        for task in tasks:
+            task.cancel()
+        late = await self._wait_for_end(set(tasks), seconds)
+        names = [repr(tasks[task]) for task in late]
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_LAST_WORDS)
+        return names
+
+    async def _wait_for_end(self, tasks: set[asyncio.Task[None]], seconds: float | None) -> set[asyncio.Task[None]]:
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        try:
+            async with asyncio.timeout(seconds):
+                while (pending := {t for t in tasks if not t.done()}) and not hurry.done():
+                    await asyncio.wait({*pending, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            pass
+        finally:
+            hurry.cancel()
+        return {t for t in tasks if not t.done()}
+
+    def hurry(self) -> None:
+        """End the grace of `stop` now, or before it begins."""
+        self._hurry.set()
+
+    def running(self) -> list[str]:
+        """The names of the runnables at work."""
+        return [repr(runnable) for runnable in self._tasks.values()]
+
+    def __repr__(self) -> str:
+        return f"<RunnableGroup {self.name} {self.state.value}: {len(self._tasks)} of {len(self._runnables)} run>"

@@ -1,0 +1,43 @@
+"""Discovery for a RESTMapper."""
+
+from __future__ import annotations
+
+from opsdk.apimachinery.gvk import GroupVersion, GroupVersionKind, GroupVersionResource
+from opsdk.apimachinery.rest_mapper import RestMapping, Served
+from opsdk.errors import UsageError
+from opsdk.rest.discovery import ApiResource, DiscoveredGroups, Discovery
+
+
+class DiscoveredSource:
+    """A mapper's source over `Discovery`."""
+
+    def __init__(self, discovery: Discovery) -> None:
+        self._discovery = discovery
+
+    async def fetch(self) -> Served:
+        """Ask the server for everything."""
+        return served(await self._discovery.fetch())
+
+
+def served(found: DiscoveredGroups) -> Served:
+    """What was discovered, as mappings. Pure."""
+    failures: dict[GroupVersion, str] = {}
+    for where, error in found.failures.items():
+        try:
+            failures[GroupVersion.parse(where)] = str(error)
+        except UsageError:
+            failures[GroupVersion(where, "")] = str(error)
+    return Served(mappings=[_mapping(r) for r in found.resources], failures=failures)
+
+
+def _mapping(found: ApiResource) -> RestMapping:
+    return RestMapping(
+        gvk=GroupVersionKind(found.group, found.version, found.kind),
+        resource=GroupVersionResource(found.group, found.version, found.plural),
+        namespaced=found.namespaced,
+        singular=found.singular,
+        verbs=frozenset(found.verbs),
+        short_names=tuple(found.short_names),
+        categories=tuple(found.categories),
+        subresources=frozenset(found.subresources),
+    )

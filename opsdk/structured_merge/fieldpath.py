@@ -1,0 +1,375 @@
+"""Sets of field paths: who owns what, in the wire form ``FieldsV1``.
+
+An element of a path is the string that stands in ``FieldsV1``: ``f:<name>`` a field, ``k:<json>`` the list element with
+these keys, ``v:<json>`` the list element with this value, ``i:<n>`` the element at this index. A path is a tuple of
+elements. A `FieldSet` says of each element whether the path that ends there is a member, and which paths go on below.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from opsdk.errors import DecodeError
+from opsdk.structured_merge.go_format import go_float, go_quote
+from opsdk.structured_merge.identity_cache import IdentityCache
+
+Path = tuple[str, ...]
+
+_CACHED: Final = 65536
+"""Elements repeat from object to object; this many of them cost a few MB."""
+
+
+def field_element(name: str) -> str:
+    """The element of an object's field."""
+    return "f:" + name
+
+
+def key_element(keys: Mapping[str, Any]) -> str:
+    """The element of a list element told apart by keys.
+
+    >>> key_element({"protocol": "TCP", "containerPort": 80})
+    'k:{"containerPort":80,"protocol":"TCP"}'
+    """
+    try:
+        return _key_element(*keys, *keys.values())
+    except TypeError:  # no fit value for a key, and so none for the cache either
+        return "k:" + _compact(dict(sorted(keys.items())))
+
+
+@lru_cache(maxsize=_CACHED, typed=True)
+def _key_element(*names_and_values: Any) -> str:
+    """Keys repeat in every write of an object; `typed`, because 1, 1.0 and true are equal in Python."""
+    count = len(names_and_values) // 2
+    return "k:" + _compact(dict(sorted(zip(names_and_values[:count], names_and_values[count:], strict=True))))
+
+
+def value_element(value: Any) -> str:
+    """The element of a set's member."""
+    return "v:" + _compact(value)
+
+
+_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@lru_cache(maxsize=_CACHED)
+def _canonical(element: str) -> str:
+    """The one spelling of an element, so that equal elements are equal strings."""
+    kind, rest = element[:2], element[2:]
+    try:
+        match kind:
+            case "f:":
+                return element
+            case "k:":
+                return key_element(json.loads(rest))
+            case "v:":
+                return value_element(json.loads(rest))
+            case "i:":
+                return f"i:{int(rest)}"
+    except (ValueError, AttributeError, TypeError) as error:
+        raise DecodeError(f"fieldsV1: {element!r} is no path element: {error}") from error
+    raise DecodeError(f"fieldsV1: {element!r} starts with none of f:, k:, v:, i:")
+
+
+_KINDS: Final = {"f": 0, "k": 1, "v": 2, "i": 3}
+
+
+@lru_cache(maxsize=_CACHED)
+def _order(element: str) -> tuple[Any, ...]:
+    """What the server sorts by: fields, then keys, then values, then indices; each by its own order."""
+    kind, rest = element[0], element[2:]
+    if kind == "f":
+        return (0, rest.encode())
+    value = json.loads(rest)
+    if kind == "k":
+        return (1, tuple((name.encode(), _rank(part)) for name, part in value.items()))
+    return (_KINDS[kind], _rank(value))
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    match value:
+        case bool():
+            return (2, value)
+        case int() | float():
+            return (0, value)
+        case str():
+            return (1, value.encode())
+        case None:
+            return (5,)
+    return (3 if isinstance(value, list) else 4, _compact(value))
+
+
+@lru_cache(maxsize=_CACHED)
+def _text(element: str) -> str:
+    kind, rest = element[0], element[2:]
+    match kind:
+        case "f":
+            return "." + rest
+        case "k":
+            return "[" + ",".join(f"{name}={_value_text(part)}" for name, part in json.loads(rest).items()) + "]"
+        case "v":
+            return f"[={_value_text(json.loads(rest))}]"
+    return f"[{rest}]"
+
+
+def _value_text(value: Any) -> str:
+    match value:
+        case str():
+            return go_quote(value)
+        case bool() | None:
+            return json.dumps(value)
+        case float():
+            return go_float(value)
+        case list():
+            return "[" + ",".join(map(_value_text, value)) + "]"
+        case dict():
+            return "{" + ";".join(f"{name}={_value_text(part)}" for name, part in value.items()) + "}"
+    return str(value)
+
+
+def format_path(path: Iterable[str]) -> str:
+    """A path as conflict messages print it.
+
+    >>> format_path(["f:spec", "f:containers", 'k:{"name":"a"}', "f:image"])
+    '.spec.containers[name="a"].image'
+    """
+    return "".join(map(_text, path))
+
+
+class FieldSet:
+    """An immutable set of paths.
+
+    >>> owned = FieldSet.from_fields_v1({"f:data": {".": {}, "f:x": {}}})
+    >>> [format_path(path) for path in owned]
+    ['.data', '.data.x']
+    """
+
+    __slots__ = ("_wire", "children", "members")
+
+    members: frozenset[str]
+    children: Mapping[str, FieldSet]
+    _wire: dict[str, Any] | None
+
+    def __init__(self, members: Iterable[str] = (), children: Mapping[str, FieldSet] | None = None) -> None:
+        """Elements that end a path here, and what goes on below; empty children are left out."""
+        self.members = frozenset(members)
+        self.children = {element: child for element, child in (children or {}).items() if child}
+        self._wire = None
+
+    @classmethod
+    def made(cls, members: Iterable[str], children: Mapping[str, FieldSet]) -> FieldSet:
+        """The set of these parts, none of which is empty; not checked, for those who walk whole objects."""
+        if not members and not children:
+            return EMPTY
+        made = cls.__new__(cls)
+        made.members, made.children = frozenset(members), children
+        made._wire = None  # noqa: SLF001 - the same class
+        return made
+
+    @classmethod
+    def of(cls, *paths: Iterable[str]) -> FieldSet:
+        """The set of these paths, whose elements may be spelt in any order of keys."""
+        builder = FieldSetBuilder()
+        for path in paths:
+            builder.add(tuple(map(_canonical, path)))
+        return builder.build()
+
+    @classmethod
+    def from_fields_v1(cls, fields: Mapping[str, Any]) -> FieldSet:
+        """Decode the wire form.
+
+        Raises:
+            DecodeError: an element is malformed.
+        """
+        if not isinstance(fields, Mapping):
+            raise DecodeError("fieldsV1 is no object")
+        known = _WIRES.get(fields)
+        return cls._decode(fields) if known is None else known
+
+    @classmethod
+    def _decode(cls, fields: Mapping[str, Any]) -> FieldSet:
+        members: set[str] = set()
+        children: dict[str, FieldSet] = {}
+        for raw, below in fields.items():
+            if raw == ".":
+                continue
+            if not isinstance(below, Mapping):
+                raise DecodeError(f"fieldsV1: what stands below {raw!r} is no object")
+            element = _canonical(raw)
+            if not below or "." in below:
+                members.add(element)
+            child = cls._decode(below) if below else EMPTY
+            if child:
+                children[element] = child
+        return cls.made(members, children)
+
+    def to_fields_v1(self) -> dict[str, Any]:
+        """The wire form, with the server's order of keys; made once and shared, so nobody may change it."""
+        if self._wire is None:
+            self._wire = self._encode()
+            _WIRES.put(self._wire, self)
+        return self._wire
+
+    def _encode(self) -> dict[str, Any]:
+        return {element: self._below(element) for element in self.elements()}
+
+    def _below(self, element: str) -> dict[str, Any]:
+        child = self.children.get(element)
+        if child is None:
+            return {}
+        below = child._encode()  # noqa: SLF001 - the same class
+        return {".": {}, **below} if element in self.members else below
+
+    def elements(self) -> list[str]:
+        """The first elements of all paths, sorted."""
+        return sorted(self.members | self.children.keys(), key=_order)
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.children)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no path in it."""
+        return not self
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, FieldSet):
+            return NotImplemented
+        return self.members == other.members and self.children == other.children
+
+    def __hash__(self) -> int:
+        return hash((self.members, frozenset(self.children)))
+
+    def __repr__(self) -> str:
+        return f"FieldSet({', '.join(map(format_path, self))})"
+
+    def __iter__(self) -> Iterator[Path]:
+        """All paths: those that end at a level before those that go on below it, each sorted."""
+        for member in sorted(self.members, key=_order):
+            yield (member,)
+        for element in sorted(self.children, key=_order):
+            for rest in self.children[element]:
+                yield (element, *rest)
+
+    def __len__(self) -> int:
+        return len(self.members) + sum(map(len, self.children.values()))
+
+    def contains(self, path: Iterable[str]) -> bool:
+        """Whether exactly this path is a member; paths below or above it do not count."""
+        node = self
+        *parents, last = map(_canonical, path)
+        for element in parents:
+            node = node.below(element)
+        return last in node.members
+
+    __contains__ = contains
+
+    def below(self, element: str) -> FieldSet:
+        """The paths that start with `element`, without it."""
+        return self.children.get(element, EMPTY)
+
+    def union(self, other: FieldSet) -> FieldSet:
+        """The paths of either set."""
+        if not other or self is other:
+            return self
+        if not self:
+            return other
+        children = dict(self.children)
+        for element, child in other.children.items():
+            mine = children.get(element)
+            children[element] = child if mine is None else mine.union(child)
+        return FieldSet.made(self.members | other.members, children)
+
+    __or__ = union
+
+    def intersection(self, other: FieldSet) -> FieldSet:
+        """The paths of both sets."""
+        if self is other:
+            return self
+        children = {}
+        for element in self.children.keys() & other.children.keys():
+            common = self.children[element].intersection(other.children[element])
+            if common:
+                children[element] = common
+        return FieldSet.made(self.members & other.members, children)
+
+    __and__ = intersection
+
+    def difference(self, other: FieldSet) -> FieldSet:
+        """The paths that are not in `other`, the set itself if that is all; what lies below a path of `other` stays."""
+        if not other or not self:
+            return self
+        changed = {
+            element: self.children[element].difference(other.children[element])
+            for element in self.children.keys() & other.children.keys()
+        }
+        return self._without(self.members - other.members, changed)
+
+    __sub__ = difference
+
+    def recursive_difference(self, other: FieldSet) -> FieldSet:
+        """The paths that are neither in `other` nor below one of its paths; the set itself if that is all."""
+        if not other or not self:
+            return self
+        changed = {
+            element: self.children[element].recursive_difference(other.children[element])
+            for element in self.children.keys() & other.children.keys()
+        }
+        changed |= dict.fromkeys(self.children.keys() & other.members, EMPTY)
+        return self._without(self.members - other.members, changed)
+
+    def _without(self, members: frozenset[str], changed: Mapping[str, FieldSet]) -> FieldSet:
+        """This set with fewer members and smaller children; itself where nothing is less."""
+        if len(members) == len(self.members) and all(self.children[element] is changed[element] for element in changed):
+            return self
+        children = {element: changed.get(element, child) for element, child in self.children.items()}
+        return FieldSet.made(members, {element: child for element, child in children.items() if child})
+
+    def leaves(self) -> FieldSet:
+        """The paths below which there is no other."""
+        children = {element: child.leaves() for element, child in self.children.items()}
+        return FieldSet(self.members - self.children.keys(), children)
+
+
+class FieldSetBuilder:
+    """Collects paths whose elements are canonical already; one `build` at the end."""
+
+    __slots__ = ("_children", "_members")
+
+    def __init__(self) -> None:
+        self._members: set[str] = set()
+        self._children: dict[str, FieldSetBuilder] = {}
+
+    def insert(self, element: str) -> None:
+        """Add the path that ends here."""
+        self._members.add(element)
+
+    def below(self, element: str) -> FieldSetBuilder:
+        """The builder of what starts with `element`."""
+        found = self._children.get(element)
+        if found is None:
+            found = self._children[element] = FieldSetBuilder()
+        return found
+
+    def add(self, path: Path) -> None:
+        """Add a whole path; the empty one is no path."""
+        if path:
+            node = self
+            for element in path[:-1]:
+                node = node.below(element)
+            node.insert(path[-1])
+
+    def build(self) -> FieldSet:
+        """What was collected."""
+        return FieldSet(self._members, {element: child.build() for element, child in self._children.items()})
+
+
+EMPTY: Final = FieldSet()
+"""The set without paths."""
+
+_WIRES: Final = IdentityCache[FieldSet](limit=8192)
+"""The sets of wire forms that were made here, which come back with every write; some KB for each owner."""
