@@ -14,8 +14,9 @@ from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.service_accounts import Names, ServiceAccountTokens
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
 from opsdk.http.server.response import Response, encode_json
+from opsdk.structured_merge.value import JsonObject
 
 _DISCOVERY = "/.well-known/openid-configuration"
 _KEYS = "/openid/v1/jwks"
@@ -88,7 +89,7 @@ class Gatekeeper:
         media = "application/jwk-set+json"
         return Response(200, [("content-type", media), _CACHED], encode_json({"keys": self.key.public()}))
 
-    def find(self, resource: str, namespace: str, name: str) -> Tree | None:
+    def find(self, resource: str, namespace: str, name: str) -> JsonObject | None:
         """An object of the core group as it is now; None where there is none."""
         parts = ("core", resource, namespace, name) if namespace else ("core", resource, name)
         try:

@@ -15,9 +15,10 @@ from opsdk.apiserver.aggregator.server import Aggregator, Surroundings
 from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.server import ResourceServer
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError
 from opsdk.apiserver.webhook_client.client import HookClient
 from opsdk.apiserver.webhook_client.connection_pools import Identity, Lines
+from opsdk.structured_merge.value import JsonObject
 
 _NETWORK = ("/services", "discovery.k8s.io/endpointslices", "/endpoints")
 
@@ -70,7 +71,7 @@ def network(stores: dict[str, Store], namespace: str, name: str) -> Network:
     )
 
 
-def _find(store: Store, namespace: str, name: str) -> Tree | None:
+def _find(store: Store, namespace: str, name: str) -> JsonObject | None:
     try:
         return store.storage.get(store.key(namespace, name))
     except KeyNotFoundError:

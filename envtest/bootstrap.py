@@ -20,8 +20,9 @@ from opsdk.apiserver.auth.front_proxy import NAME, HeaderNames
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.errors import AlreadyExistsError, NotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 
 class Stores(Protocol):
@@ -29,7 +30,7 @@ class Stores(Protocol):
 
     clock: Clock
 
-    def fields_of(self, resource: str, obj: Tree) -> Tree:
+    def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
         """What the writer of a new object owns of it."""
         ...
 
@@ -41,7 +42,7 @@ class Stores(Protocol):
 
 SERVER = "kube-apiserver"
 """The owner of what the server makes for itself."""
-_OWNED: dict[str, Tree] = {}
+_OWNED: dict[str, JsonObject] = {}
 """What it owns of each of them, by resource and name; that is the same for every server, and takes time to find out."""
 SYSTEM = "kube-system"
 TRUST = "extension-apiserver-authentication"
@@ -60,7 +61,7 @@ async def bootstrap(plane: Stores) -> None:
     await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
 
 
-def owned(plane: Stores, resource: str, obj: Tree, manager: str = SERVER) -> Tree:
+def owned(plane: Stores, resource: str, obj: JsonObject, manager: str = SERVER) -> JsonObject:
     """The object with the server as its owner."""
     meta = obj["metadata"]
     key = f"{resource}/{meta.get('namespace', '')}/{meta['name']}"
@@ -135,7 +136,7 @@ async def ensure_itself(plane: Stores) -> None:
             "internalTrafficPolicy": "Cluster",
         },
     }
-    cidr: Tree = {
+    cidr: JsonObject = {
         "kind": "ServiceCIDR",
         "apiVersion": "networking.k8s.io/v1",
         "metadata": {"name": "kubernetes"},
@@ -151,7 +152,7 @@ async def ensure_itself(plane: Stores) -> None:
         _put(plane, resource, obj, namespace="default")
 
 
-def _places(port: int) -> Iterator[tuple[str, Tree]]:
+def _places(port: int) -> Iterator[tuple[str, JsonObject]]:
     listening = {"name": "https", "port": port, "protocol": "TCP"}
     yield (
         "/endpoints",
@@ -179,7 +180,7 @@ def _places(port: int) -> Iterator[tuple[str, Tree]]:
     )
 
 
-def _put(plane: Stores, resource: str, obj: Tree, *, namespace: str = "") -> None:
+def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
     context = Context(namespace=namespace, clock=plane.clock)
     store = plane.stores[resource]
     meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
@@ -194,8 +195,8 @@ def _put(plane: Stores, resource: str, obj: Tree, *, namespace: str = "") -> Non
 async def listens_at(plane: Stores, port: int) -> None:
     """Say in the service where the server really listens; what somebody has deleted stays away."""
 
-    async def transform(current: Tree | None) -> Tree:
-        made: Tree = copy_tree(current or {})
+    async def transform(current: JsonObject | None) -> JsonObject:
+        made: JsonObject = copy_tree(current or {})
         for one in made["spec"].get("ports") or ():
             if one.get("name") == "https":
                 one["targetPort"] = port
@@ -209,16 +210,16 @@ async def listens_at(plane: Stores, port: int) -> None:
             await store.storage.guaranteed_update(store.key("default", "kubernetes"), partial(_moved, obj))
 
 
-async def _moved(wanted: Tree, current: Tree | None) -> Tree:
+async def _moved(wanted: JsonObject, current: JsonObject | None) -> JsonObject:
     if current is None:
         raise KeyNotFoundError(str(wanted["metadata"]["name"]))
     return {**current, **{k: v for k, v in wanted.items() if k in ("subsets", "endpoints", "ports")}}
 
 
-def trust_object(data: Mapping[str, str]) -> Tree:
+def trust_object(data: Mapping[str, str]) -> JsonObject:
     """What tells extension servers how this server's users prove who they are."""
     meta = {"name": TRUST, "namespace": SYSTEM}
-    made: Tree = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
+    made: JsonObject = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
     return {**made, "data": dict(data)} if data else made
 
 
@@ -253,22 +254,22 @@ async def publish_trust(
     """Say whose certificates clients and proxies have."""
     wanted = trust_object(trust_data(clients, proxies, names, headers))
 
-    async def transform(current: Tree | None) -> Tree:
-        made: Tree = copy_tree({**(current or wanted), "data": wanted.get("data", {})})
+    async def transform(current: JsonObject | None) -> JsonObject:
+        made: JsonObject = copy_tree({**(current or wanted), "data": wanted.get("data", {})})
         return made
 
     context = Context(namespace=SYSTEM, clock=plane.clock)
     await plane.stores["/configmaps"].update(context, TRUST, transform, force_create=True)
 
 
-def namespace_object(name: str) -> Tree:
+def namespace_object(name: str) -> JsonObject:
     """A namespace as the server makes it for itself."""
-    obj: Tree = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}, "spec": {}, "status": {}}
+    obj: JsonObject = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}, "spec": {}, "status": {}}
     label_namespace(obj)
     return obj
 
 
-async def ensure(plane: Stores, resource: str, obj: Tree, *, namespace: str = "") -> None:
+async def ensure(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
     """Create an object unless it is there."""
     store = plane.stores[resource]
     with suppress(KeyNotFoundError):

@@ -61,10 +61,11 @@ from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed, ResourceInfo
 from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
 from opsdk.apiserver.webhook_client.client import HookClient
 from opsdk.apiserver.webhook_client.connection_pools import Identity
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 _MODELS: Mapping[tuple[str, str, str], type[TypedModel]] = {
     ("", "v1", "Event"): EventModel,
@@ -94,7 +95,7 @@ VERSION = {
 class TableSchemas:
     """The tables as a source of OpenAPI schemas."""
 
-    def schema(self, name: str) -> Tree | None:
+    def schema(self, name: str) -> JsonObject | None:
         """See `SchemaSource`."""
         return types().schema(name)
 
@@ -109,7 +110,7 @@ class CustomSchemas:
     def __init__(self) -> None:
         self._models: dict[str, tuple[Installed, CustomModel]] = {}
 
-    def schema(self, name: str) -> Tree | None:
+    def schema(self, name: str) -> JsonObject | None:
         """See `SchemaSource`."""
         found = self._models.get(name)
         return None if found is None else published(found[0].info, found[1].raw, found[1].selectable)
@@ -283,7 +284,7 @@ class ControlPlane:
         if storage is not None:
             self.core.install(Installed(row.info, storage, self._model(row), row.verbs))
 
-    def fields_of(self, resource: str, obj: Tree) -> Tree:
+    def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
         """What the writer of a new object owns of it."""
         group, _, name = resource.rpartition("/")
         served = self.core.find(group, obj["apiVersion"].rpartition("/")[2], name)
@@ -291,15 +292,15 @@ class ControlPlane:
             return {}
         made = field_manager(served).update(None, obj, manager="-", now="-")
         owners = made["metadata"].get("managedFields") or [{"fieldsV1": {}}]
-        fields: Tree = owners[0]["fieldsV1"]
+        fields: JsonObject = owners[0]["fieldsV1"]
         return fields
 
-    def _own_budget(self, old: Tree, new: Tree, now: str) -> Tree:
+    def _own_budget(self, old: JsonObject, new: JsonObject, now: str) -> JsonObject:
         """A budget with the server as the owner of what has changed in its status."""
         served = self.core.find("policy", "v1", "poddisruptionbudgets", "status")
         return new if served is None else field_manager(served).update(old, new, manager=SERVER, now=now)
 
-    def _namespace(self, name: str) -> Tree | None:
+    def _namespace(self, name: str) -> JsonObject | None:
         store = self.stores["/namespaces"]
         try:
             return self.storage.get(store.key("", name))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from envtest.access import Access
 from envtest.admission.plugins import Choice
@@ -29,11 +29,12 @@ from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.webhook_client.connection_pools import Identity
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
+from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     from envtest.certificates import Authority
@@ -97,7 +98,7 @@ class Environment(Closing):
         anonymous: bool = True,
         storage: Storage | None = None,
         service_range: str = "10.0.0.0/24",
-        crds: Sequence[Tree] = (),
+        crds: Sequence[JsonObject] = (),
         crd_paths: Sequence[Path | str] = (),
         webhooks: Webhooks | None = None,
         admission_plugins: str | Collection[str] = (),
@@ -105,7 +106,7 @@ class Environment(Closing):
         trust: Trust = Trust(),  # noqa: B008 - frozen
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        self._again: dict[str, Any] = {
+        self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
             "authorizer": authorizer,
@@ -282,7 +283,7 @@ class Environment(Closing):
         return self.writes(max=0, user=user, resource=resource)
 
     @staticmethod
-    def owners(obj: Tree) -> dict[str, list[str]]:
+    def owners(obj: JsonObject) -> dict[str, list[str]]:
         """Which fields of an object each manager owns, by ``metadata.managedFields``."""
         from envtest.ownership import owners  # noqa: PLC0415 - as above
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from envtest.bootstrap import ensure, namespace_object
 from opsdk.apiserver.aggregator.availability import SLICE_OF
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Remove, Tree
+from opsdk.apiserver.storage.ports import Remove
 from opsdk.errors import ConfigError
+from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     from envtest.control_plane import ControlPlane
@@ -25,7 +26,7 @@ async def expose(
     if app is not None:
         plane.webhook_client.apps[f"{name}.{namespace}.svc:{service_port}"] = app
     await ensure(plane, "/namespaces", namespace_object(namespace))
-    wanted: Tree = {
+    wanted: JsonObject = {
         "kind": "Service",
         "apiVersion": "v1",
         "metadata": {"name": name},
@@ -45,7 +46,7 @@ async def _put_slice(plane: ControlPlane, namespace: str, name: str, host: str, 
     context = Context(namespace=namespace, clock=plane.clock)
     store = plane.stores["discovery.k8s.io/endpointslices"]
     meta = {"name": name, "namespace": namespace, "labels": {SLICE_OF: name}}
-    part: Tree = {
+    part: JsonObject = {
         "kind": "EndpointSlice",
         "apiVersion": "discovery.k8s.io/v1",
         "addressType": "IPv6" if ":" in host else "IPv4",
@@ -53,7 +54,7 @@ async def _put_slice(plane: ControlPlane, namespace: str, name: str, host: str, 
         "ports": [{"name": "", "port": port, "protocol": "TCP"}],
     }
 
-    async def put(current: Tree | None) -> Tree | Remove:
+    async def put(current: JsonObject | None) -> JsonObject | Remove:
         made = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
         return {**part, "metadata": {**(made if current is None else current["metadata"]), **meta}}
 

@@ -24,11 +24,11 @@ from envtest.helpers import Question
 from envtest.install import CRD, Installer, read_objects
 from envtest.processes import Process, ProcessOptions
 from opsdk.aio.closing import Closing
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_status
 from opsdk.rest.config import Config
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     from envtest.certificates import Authority
@@ -117,7 +117,7 @@ class Target(Closing):
 
     kind: Kind
 
-    def __init__(self, *, crds: Sequence[Tree] = (), crd_paths: Sequence[Path | str] = ()) -> None:
+    def __init__(self, *, crds: Sequence[JsonObject] = (), crd_paths: Sequence[Path | str] = ()) -> None:
         self._crds, self._crd_paths = crds, crd_paths
         self._stack = AsyncExitStack()
         self._config: Config | None = None
@@ -206,7 +206,7 @@ class RealBinaries(Target):
     def __init__(
         self,
         *,
-        crds: Sequence[Tree] = (),
+        crds: Sequence[JsonObject] = (),
         crd_paths: Sequence[Path | str] = (),
         etcd: Path | None = None,
         apiserver: Path | None = None,
@@ -350,7 +350,7 @@ class RemoteApi:
     def __repr__(self) -> str:
         return f"<RemoteApi of {self._transport!r}>"
 
-    async def send(self, method: str, path: str, body: Tree | None = None) -> Tree:
+    async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
         """One request; the answer, or the `ApiError` that it stands for."""
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": "application/json"} if raw else {}
@@ -358,7 +358,7 @@ class RemoteApi:
         found: Any = msgspec.json.decode(answer.body)
         if answer.status >= 400:
             raise api_error_from_status(found, code=answer.status)
-        made: Tree = found
+        made: JsonObject = found
         return made
 
 
@@ -379,7 +379,7 @@ async def _wait_for_default(config: Config) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def _install(api: RemoteApi, objects: Sequence[Tree]) -> None:
+async def _install(api: RemoteApi, objects: Sequence[JsonObject]) -> None:
     """Put definitions there; each is served when this returns."""
     installer = Installer(api)
     made = [await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}) for obj in objects]
@@ -391,7 +391,7 @@ async def _install(api: RemoteApi, objects: Sequence[Tree]) -> None:
             await asyncio.sleep(_POLL)
 
 
-async def _served(api: RemoteApi, obj: Tree) -> bool:
+async def _served(api: RemoteApi, obj: JsonObject) -> bool:
     """Whether discovery shows it in every version."""
     spec = obj["spec"]
     for version in spec["versions"]:

@@ -21,8 +21,9 @@ from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_deadline import long_running
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Remove, Storage, Tree
+from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Remove, Storage
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 SCHEMAS: Final = f"{GROUP}/flowschemas/"
 LEVELS: Final = f"{GROUP}/prioritylevelconfigurations/"
@@ -48,7 +49,7 @@ class Flow:
         )
 
 
-def flows_of(schemas: Iterable[Tree]) -> list[Flow]:
+def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
     """In the order in which they are asked."""
     made = [
         Flow(
@@ -103,7 +104,7 @@ def _path(pattern: str, path: str) -> bool:
     return pattern in ("*", path) or (pattern.endswith("/*") and path.startswith(pattern.removesuffix("*")))
 
 
-def condition(level: str, now: str, *, exists: bool) -> Tree:
+def condition(level: str, now: str, *, exists: bool) -> JsonObject:
     """What a schema says of its level."""
     text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" '
     status, reason = ("False", "Found") if exists else ("True", "NotFound")
@@ -111,7 +112,7 @@ def condition(level: str, now: str, *, exists: bool) -> Tree:
     return {"type": "Dangling", "status": status, "lastTransitionTime": now, "reason": reason, "message": text}
 
 
-def with_condition(obj: Tree, wanted: Tree) -> Tree | None:
+def with_condition(obj: JsonObject, wanted: JsonObject) -> JsonObject | None:
     """The schema with its condition, None where it says the same already."""
     conditions = list((obj.get("status") or {}).get("conditions") or ())
     old = next((c for c in conditions if c.get("type") == "Dangling"), None)
@@ -121,7 +122,7 @@ def with_condition(obj: Tree, wanted: Tree) -> Tree | None:
         wanted = {**wanted, "lastTransitionTime": old.get("lastTransitionTime")}
     kept = [c for c in conditions if c is not old]
     keys = ("lastTransitionTime", "message", "reason", "status", "type")
-    owned: Tree = {'k:{"type":"Dangling"}': {".": {}, **{f"f:{key}": {} for key in keys}}}
+    owned: JsonObject = {'k:{"type":"Dangling"}': {".": {}, **{f"f:{key}": {} for key in keys}}}
     owner = {
         "manager": _MANAGER,
         "operation": "Apply",
@@ -136,7 +137,7 @@ def with_condition(obj: Tree, wanted: Tree) -> Tree | None:
     return {**obj, "metadata": meta, "status": {**(obj.get("status") or {}), "conditions": [*kept, wanted]}}
 
 
-async def _tell(wanted: Tree, current: Tree | None) -> Tree | Remove:
+async def _tell(wanted: JsonObject, current: JsonObject | None) -> JsonObject | Remove:
     if current is None:
         raise KeyNotFoundError("the schema has gone")
     return with_condition(current, wanted) or current

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.webhook_client.client import HookClient
 from opsdk.errors import ConfigError, NotFoundError
 from opsdk.http.asgi_types import App
+from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class Webhooks:
             environment.
     """
 
-    objects: Sequence[Tree] = ()
+    objects: Sequence[JsonObject] = ()
     paths: Sequence[Path | str] = ()
     app: App | None = None
     host: str = "127.0.0.1"
@@ -68,17 +68,17 @@ class WebhookServing:
         """``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    def redirect(self, config: Tree) -> Tree:
+    def redirect(self, config: JsonObject) -> JsonObject:
         """A ``clientConfig`` that calls a Service, made to call this server."""
         service = config.get("service")
         if not service:
             return config
-        made: Tree = {"url": f"https://{self.authority}/{(service.get('path') or '').lstrip('/')}"}
+        made: JsonObject = {"url": f"https://{self.authority}/{(service.get('path') or '').lstrip('/')}"}
         return {**made, "caBundle": base64.b64encode(self.ca).decode()} if self.ca else made
 
 
 # ------------------------------------------------------------------ reading
-def read_objects(paths: Sequence[Path | str], kinds: Sequence[str]) -> list[Tree]:
+def read_objects(paths: Sequence[Path | str], kinds: Sequence[str]) -> list[JsonObject]:
     """The objects of these kinds in files, with several documents or not, and in the files of directories."""
     return [
         document
@@ -98,7 +98,7 @@ def _files(path: Path) -> Iterator[Path]:
         raise ConfigError(f"{path}: no such file or directory: say where the manifests are")
 
 
-def _documents(file: Path) -> Iterator[Tree]:
+def _documents(file: Path) -> Iterator[JsonObject]:
     try:
         found: list[Any] = list(yaml.safe_load_all(file.read_text()))
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
@@ -113,7 +113,7 @@ def _documents(file: Path) -> Iterator[Tree]:
 class Sender(Protocol):
     """Sends requests as an admin."""
 
-    async def send(self, method: str, path: str, body: Tree | None = None) -> Tree:
+    async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
         """One request; the answer, or the `ApiError` that it stands for."""
         ...
 
@@ -127,7 +127,7 @@ class Installer:
     def __repr__(self) -> str:
         return f"<Installer by {self._api!r}>"
 
-    async def put(self, obj: Tree) -> Tree:
+    async def put(self, obj: JsonObject) -> JsonObject:
         """Create an object, or replace the one that is there."""
         kind, name = obj.get("kind", ""), (obj.get("metadata") or {}).get("name", "")
         path = _PATHS.get(kind)
@@ -142,14 +142,14 @@ class Installer:
             "PUT", f"{path}/{name}", {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
         )
 
-    async def definitions(self, objects: Sequence[Tree], serving: WebhookServing | None = None) -> None:
+    async def definitions(self, objects: Sequence[JsonObject], serving: WebhookServing | None = None) -> None:
         """Install definitions; each is served when this returns."""
         for obj in objects:
             wanted = {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}
             made = await self.put(wanted if serving is None else _converted_by(wanted, serving))
             _check_established(await self._api.send("GET", f"{_PATHS[CRD]}/{made['metadata']['name']}"))
 
-    async def webhooks(self, objects: Sequence[Tree], serving: WebhookServing) -> None:
+    async def webhooks(self, objects: Sequence[JsonObject], serving: WebhookServing) -> None:
         """Install webhook configurations."""
         for obj in objects:
             hooks = [
@@ -159,7 +159,7 @@ class Installer:
             await self.put({**obj, "webhooks": hooks})
 
 
-def _converted_by(obj: Tree, serving: WebhookServing) -> Tree:
+def _converted_by(obj: JsonObject, serving: WebhookServing) -> JsonObject:
     """The definition with its conversions done by our webhook server."""
     spec = obj.get("spec") or {}
     conversion = spec.get("conversion") or {}
@@ -170,7 +170,7 @@ def _converted_by(obj: Tree, serving: WebhookServing) -> Tree:
     return {**obj, "spec": {**spec, "conversion": {**conversion, "webhook": webhook}}}
 
 
-def _check_established(obj: Tree) -> None:
+def _check_established(obj: JsonObject) -> None:
     conditions = (obj.get("status") or {}).get("conditions") or ()
     if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
         return

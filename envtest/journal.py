@@ -17,8 +17,9 @@ from envtest.differences import Difference, differences
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import Named
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import Change, Kind, Storage, Tree
+from opsdk.apiserver.storage.ports import Change, Kind, Storage
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 _READS = frozenset({"get", "list", "watch"})
 _FILTER = "journal"
@@ -85,8 +86,8 @@ class Entry:
     revision: int
     writer: Writer
     key: str
-    before: Tree | None
-    after: Tree | None
+    before: JsonObject | None
+    after: JsonObject | None
 
     @property
     def ref(self) -> Ref:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from opsdk.apiserver.fieldmanager.managed_fields import decode_entries
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.structured_merge.fieldpath import format_path
+from opsdk.structured_merge.value import JsonObject
 
 
-def owners(obj: Tree) -> dict[str, list[str]]:
+def owners(obj: JsonObject) -> dict[str, list[str]]:
     """Paths by manager, in order; the entries of one manager are put together.
 
     >>> entry = {"manager": "op", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}

@@ -15,8 +15,8 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery, Selection
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 
 def install(plane: Plane, hooks: HookPorts, authorizer: Authorizer) -> None:
@@ -32,7 +32,7 @@ def _configured(plane: Plane, sort: str) -> Configured:
     policies = plane.stores[f"{GROUP}/{sort}admissionpolicies"]
     bindings = plane.stores[f"{GROUP}/{sort}admissionpolicybindings"]
 
-    def load() -> tuple[Sequence[Tree], Sequence[Tree]]:
+    def load() -> tuple[Sequence[JsonObject], Sequence[JsonObject]]:
         return policies.list_now("", ListQuery()).items, bindings.list_now("", ListQuery()).items
 
     return Configured(plane.storage, (policies.prefix, bindings.prefix), load)
@@ -93,18 +93,18 @@ class StoredParams:
         """See `ParamSource`."""
         return self._served.info.namespaced
 
-    def _shown(self, obj: Tree) -> Tree:
+    def _shown(self, obj: JsonObject) -> JsonObject:
         info = self._served.info
         return {**self._served.model.from_storage(obj), "apiVersion": info.kind_api_version, "kind": info.kind}
 
-    async def get(self, namespace: str, name: str) -> Tree | None:
+    async def get(self, namespace: str, name: str) -> JsonObject | None:
         """See `ParamSource`."""
         try:
             return self._shown(await self._store.get(Context(namespace=namespace), name))
         except NotFoundError:
             return None
 
-    async def select(self, namespace: str, selector: Selector) -> Sequence[Tree]:
+    async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
         """See `ParamSource`."""
         query = ListQuery(selection=Selection(labels=selector))
         return [self._shown(obj) for obj in (await self._store.list(Context(namespace=namespace), query)).items]

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
+
 if TYPE_CHECKING:
     from envtest.template import Templates
     from envtest.users import AuthenticatedUser
@@ -75,8 +77,8 @@ def _inside(function: Callable[..., Any], entered: Sequence[AbstractAsyncContext
 
 
 # ------------------------------------------------------------------ fixtures
-def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    found: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
+def _options(request: pytest.FixtureRequest) -> JsonObject:
+    found: JsonObject = {"controllers": request.config.getini("k8s_controllers")}
     for mark in reversed(list(request.node.iter_markers("k8s"))):
         found |= mark.kwargs
     paths = [*request.config.getini("k8s_crd_paths"), *(found.get("crd_paths") or ())]
@@ -104,9 +106,9 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
     return made
 
 
-def _only_external(options: dict[str, Any], kind: Any) -> dict[str, Any]:
+def _only_external(options: JsonObject, kind: Any) -> JsonObject:
     """The options that other clusters have too; anything else skips the test."""
-    allowed: dict[str, Any] = {name: options[name] for name in ("crds", "crd_paths") if name in options}
+    allowed: JsonObject = {name: options[name] for name in ("crds", "crd_paths") if name in options}
     for name, value in options.items():
         if name not in allowed and value not in ("none", None, ()):
             pytest.skip(f"k8s({name}=...) needs the embedded server; this run is on {kind.value}")

@@ -10,7 +10,8 @@ from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.api_services import GROUP, local_status
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 ON_START, ALWAYS = "onstart", "true"
@@ -45,9 +46,9 @@ _CUSTOM_GROUP, _CUSTOM_RANK = 1000, 100
 GroupVersion = tuple[str, str]
 
 
-def service_of(group: str, version: str, *, managed: str, priority: int, rank: int, now: str) -> Tree:
+def service_of(group: str, version: str, *, managed: str, priority: int, rank: int, now: str) -> JsonObject:
     """The ``APIService`` of a group version that is served here."""
-    spec: Tree = {"group": group} if group else {}
+    spec: JsonObject = {"group": group} if group else {}
     spec |= {"version": version, "groupPriorityMinimum": priority, "versionPriority": rank}
     fields = {
         "f:metadata": {"f:labels": {".": {}, f"f:{MANAGED}": {}}},
@@ -62,7 +63,7 @@ def service_of(group: str, version: str, *, managed: str, priority: int, rank: i
         "fieldsV1": fields,
     }
     meta = {"name": f"{version}.{group}", "labels": {MANAGED: managed}, "managedFields": [owner]}
-    made: Tree = {"kind": "APIService", "apiVersion": f"{GROUP}/v1", "metadata": meta, "spec": spec}
+    made: JsonObject = {"kind": "APIService", "apiVersion": f"{GROUP}/v1", "metadata": meta, "spec": spec}
     return {**made, "status": local_status(now)}
 
 
@@ -120,7 +121,7 @@ class Registrar:
             self._drop(f"{version}.{group}")
         self._have = wanted
 
-    def _create(self, context: Context, obj: Tree) -> None:
+    def _create(self, context: Context, obj: JsonObject) -> None:
         meta = obj["metadata"]
         meta |= {"uid": context.new_uid(), "creationTimestamp": meta["managedFields"][0]["time"]}
         # Whoever was faster may have it served elsewhere.
@@ -134,5 +135,5 @@ class Registrar:
                 self._services.storage.delete(key)
 
 
-def _managed(obj: Tree) -> str:
+def _managed(obj: JsonObject) -> str:
     return str((obj["metadata"].get("labels") or {}).get(MANAGED, ""))

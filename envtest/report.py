@@ -8,7 +8,8 @@ import yaml
 
 from opsdk.apiserver.endpoints.audit import Record
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.storage.ports import Storage
+from opsdk.structured_merge.value import JsonObject
 
 _MOST = 20
 """Objects that are shown: more than that nobody reads."""
@@ -35,7 +36,7 @@ def objects(storage: Storage, namespace: str) -> str:
     return (text + more) or "none"
 
 
-def shown(obj: Tree) -> Tree:
+def shown(obj: JsonObject) -> JsonObject:
     """Without field ownership."""
     meta = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
     return {

@@ -16,8 +16,9 @@ from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.server import ResourceServer
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
 from opsdk.apiserver.webhook_client.client import CallError, HookClient
+from opsdk.structured_merge.value import JsonObject
 
 GROUP = "admissionregistration.k8s.io"
 
@@ -36,7 +37,7 @@ def install(plane: Plane, client: HookClient, evaluate: Evaluate | None = None) 
     """Add both plugins to the chain; `evaluate` judges match conditions."""
     namespaces = plane.stores["/namespaces"]
 
-    def namespace(name: str) -> Tree:
+    def namespace(name: str) -> JsonObject:
         try:
             return plane.storage.get(namespaces.key("", name))
         except KeyNotFoundError:
@@ -52,7 +53,7 @@ def install(plane: Plane, client: HookClient, evaluate: Evaluate | None = None) 
     return ports
 
 
-def _all(store: Store) -> Callable[[], Sequence[Tree]]:
+def _all(store: Store) -> Callable[[], Sequence[JsonObject]]:
     return lambda: store.list_now("", ListQuery()).items
 
 
@@ -88,7 +89,7 @@ class Versions:
             return ()
         return [other for other in found if other is not served]
 
-    async def convert(self, obj: Tree, source: Installed, target: Installed) -> Tree:
+    async def convert(self, obj: JsonObject, source: Installed, target: Installed) -> JsonObject:
         """The same; scales and the like are of one version anyway."""
         if source.info.kind_api_version == target.info.kind_api_version:
             return obj
@@ -111,7 +112,7 @@ class Services:
         """See `opsdk.apiserver.webhook_client.client.Resolve`."""
         store = self._stores["/services"]
         try:
-            spec: Tree = store.storage.get(store.key(namespace, name)).get("spec") or {}
+            spec: JsonObject = store.storage.get(store.key(namespace, name)).get("spec") or {}
         except KeyNotFoundError:
             raise CallError(f'service "{name}" not found') from None
         if spec.get("type") == "ExternalName":
@@ -144,5 +145,5 @@ class Services:
         return None
 
 
-def _port(ports: Sequence[Tree] | None, name: str) -> int:
+def _port(ports: Sequence[JsonObject] | None, name: str) -> int:
     return next((int(p["port"]) for p in ports or () if str(p.get("name") or "") == name and p.get("port")), 0)

@@ -15,6 +15,7 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.patch.strategic_merge_patch import create_strategic
 from opsdk.errors import UsageError
 from opsdk.structured_merge.schema import Shape, Shapes
+from opsdk.structured_merge.value import JsonObject
 
 
 class PatchType(Enum):
@@ -101,8 +102,8 @@ class MergeFrom:
             patch.setdefault("metadata", {})["resourceVersion"] = version
         return encode_tree(patch, obj)
 
-    def _difference(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        patch: dict[str, Any] = create_merge_patch(old, new)
+    def _difference(self, old: JsonObject, new: JsonObject) -> JsonObject:
+        patch: JsonObject = create_merge_patch(old, new)
         return patch
 
     def __repr__(self) -> str:
@@ -121,7 +122,7 @@ class StrategicMergeFrom(MergeFrom):
         super().__init__(base, optimistic_lock=optimistic_lock)
         self._shape = _shape_of(gvk_of(base))
 
-    def _difference(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    def _difference(self, old: JsonObject, new: JsonObject) -> JsonObject:
         return create_strategic(old, new, self._shape)
 
 
@@ -135,6 +136,6 @@ def _shape_of(gvk: GroupVersionKind) -> Shape:
     return Shapes(SCHEMAS).of(name)
 
 
-def _without_version(tree: dict[str, Any]) -> dict[str, Any]:
+def _without_version(tree: JsonObject) -> JsonObject:
     meta = {k: v for k, v in tree.get("metadata", {}).items() if k != "resourceVersion"}
     return {**tree, "metadata": meta}

@@ -10,7 +10,7 @@ from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.apiserver.registry.metadata import generated_name
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _DEFAULT: Final = "default"
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -30,8 +30,8 @@ class ServiceAccount(Plugin):
         """New pods, but those that a node shows."""
         if not writes(review, "pods", "CREATE") or review.obj is None or _mirrored(review.obj):
             return
-        pod: Tree = copy_tree(review.obj)
-        spec: Tree = pod["spec"]
+        pod: JsonObject = copy_tree(review.obj)
+        spec: JsonObject = pod["spec"]
         spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or _DEFAULT
         account = self._account(review, spec)
         if _mounts(spec, account):
@@ -53,7 +53,7 @@ class ServiceAccount(Plugin):
         elif any(_tokens(volume) for volume in spec.get("volumes") or ()):
             raise refused(review, "a mirror pod may not use service account token volume projections")
 
-    def _account(self, review: Review, spec: Tree) -> Tree:
+    def _account(self, review: Review, spec: JsonObject) -> JsonObject:
         name = spec.get("serviceAccountName") or ""
         if not name:
             raise refused(review, f"no service account specified for pod {review.namespace}/{review.name}")
@@ -64,22 +64,22 @@ class ServiceAccount(Plugin):
         return found
 
 
-def _mirrored(pod: Tree) -> bool:
+def _mirrored(pod: JsonObject) -> bool:
     return _MIRROR in (pod["metadata"].get("annotations") or {})
 
 
-def _tokens(volume: Tree) -> bool:
+def _tokens(volume: JsonObject) -> bool:
     sources = (volume.get("projected") or {}).get("sources") or ()
     return any(source.get("serviceAccountToken") is not None for source in sources)
 
 
-def _mounts(spec: Tree, account: Tree) -> bool:
+def _mounts(spec: JsonObject, account: JsonObject) -> bool:
     """Whether containers get the token: the pod says so, else the account."""
     said: Any = spec.get("automountServiceAccountToken")
     return (account.get("automountServiceAccountToken") if said is None else said) is not False
 
 
-def _mount(spec: Tree, review: Review) -> None:
+def _mount(spec: JsonObject, review: Review) -> None:
     volumes = spec.get("volumes") or []
     there = next((str(v["name"]) for v in volumes if v["name"].startswith(_PREFIX)), "")
     name = there or generated_name(_PREFIX, review.call.context().rng)
@@ -94,7 +94,7 @@ def _mount(spec: Tree, review: Review) -> None:
         spec["volumes"] = [*volumes, {"name": name, "projected": _projection()}]
 
 
-def _projection() -> Tree:
+def _projection() -> JsonObject:
     field = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     return {
         "sources": [

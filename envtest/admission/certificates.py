@@ -10,14 +10,14 @@ from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
 from opsdk.apiserver.auth.user import MASTERS
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 GROUP: Final = "certificates.k8s.io"
 _REQUESTS: Final = f"{GROUP}/certificatesigningrequests"
 _CLIENTS: Final = "kubernetes.io/kube-apiserver-client"
 
 
-def _signer(obj: Tree | None) -> str:
+def _signer(obj: JsonObject | None) -> str:
     return str(((obj or {}).get("spec") or {}).get("signerName", ""))
 
 

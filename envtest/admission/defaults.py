@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_STORAGE = (
@@ -48,7 +48,7 @@ class DefaultClass(Plugin):
         newest = max((m["creationTimestamp"] for m in marked), default=None)
         return next((str(m["name"]) for m in marked if m["creationTimestamp"] == newest), None)
 
-    def _is_default(self, meta: Tree) -> bool:
+    def _is_default(self, meta: JsonObject) -> bool:
         annotations = meta.get("annotations") or {}
         return any(annotations.get(mark) == "true" for mark in self._marks)
 

@@ -13,7 +13,7 @@ from opsdk.apiserver.admission.errors import refused, together
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 
@@ -45,12 +45,12 @@ class LimitRanger(Plugin):
                 raise refused(review, together(found))
 
 
-def _limits(limit_range: Tree) -> Iterator[Tree]:
+def _limits(limit_range: JsonObject) -> Iterator[JsonObject]:
     yield from (limit_range.get("spec") or {}).get("limits") or ()
 
 
 # ------------------------------------------------------------------ defaults
-def with_defaults(pod: Tree, limit_range: Tree) -> Tree:
+def with_defaults(pod: JsonObject, limit_range: JsonObject) -> JsonObject:
     """The pod with what the range says where its containers say nothing; the same pod where that is nothing."""
     limits, requests = dict[str, str](), dict[str, str]()
     for limit in _limits(limit_range):
@@ -59,7 +59,7 @@ def with_defaults(pod: Tree, limit_range: Tree) -> Tree:
             requests.update(limit.get("defaultRequest") or {})
     if not limits and not requests:
         return pod
-    made: Tree = copy_tree(pod)
+    made: JsonObject = copy_tree(pod)
     said = [
         text
         for key, word in (("containers", "container"), ("initContainers", "init container"))
@@ -73,7 +73,7 @@ def with_defaults(pod: Tree, limit_range: Tree) -> Tree:
     return made
 
 
-def _fill(container: Tree, word: str, limits: Mapping[str, str], requests: Mapping[str, str]) -> Iterator[str]:
+def _fill(container: JsonObject, word: str, limits: Mapping[str, str], requests: Mapping[str, str]) -> Iterator[str]:
     resources = container.get("resources") or {}
     container["resources"] = resources
     for kind, defaults in (("requests", requests), ("limits", limits)):
@@ -87,7 +87,7 @@ def _fill(container: Tree, word: str, limits: Mapping[str, str], requests: Mappi
 
 
 # ------------------------------------------------------------------ checks
-def pod_problems(limit: Tree, pod: Tree) -> Iterator[str]:
+def pod_problems(limit: JsonObject, pod: JsonObject) -> Iterator[str]:
     """What is wrong with a pod, or with each of its containers."""
     spec, kind = pod.get("spec") or {}, limit.get("type")
     if kind == "Container":
@@ -99,7 +99,7 @@ def pod_problems(limit: Tree, pod: Tree) -> Iterator[str]:
         yield from _problems(limit, of_pod(spec, "requests"), of_pod(spec, "limits"))
 
 
-def claim_problems(limit: Tree, claim: Tree) -> Iterator[str]:
+def claim_problems(limit: JsonObject, claim: JsonObject) -> Iterator[str]:
     """What is wrong with a claim."""
     if limit.get("type") != "PersistentVolumeClaim":
         return
@@ -113,7 +113,7 @@ def claim_problems(limit: Tree, claim: Tree) -> Iterator[str]:
 class _Bound:
     """One amount that must be kept, and what was asked for."""
 
-    def __init__(self, limit: Tree, name: str, text: str, requests: Amounts, limits: Amounts) -> None:
+    def __init__(self, limit: JsonObject, name: str, text: str, requests: Amounts, limits: Amounts) -> None:
         self.name, self.kind = name, limit["type"]
         self.enforced = Quantity(text)
         self.request, self.limit = requests.get(name), limits.get(name)
@@ -122,7 +122,7 @@ class _Bound:
         return f"{which} {self.name} usage per {self.kind} is {self.enforced}"
 
 
-def _problems(limit: Tree, requests: Amounts, limits: Amounts) -> Iterator[str]:
+def _problems(limit: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for name, text in sorted((limit.get("min") or {}).items()):
         yield from _least(_Bound(limit, name, text, requests, limits))
     for name, text in sorted((limit.get("max") or {}).items()):

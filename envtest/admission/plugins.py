@@ -28,8 +28,9 @@ from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.server import ResourceServer
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
 from opsdk.errors import ConfigError
+from opsdk.structured_merge.value import JsonObject
 
 OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"})
 """Plugins that run only where they are asked for; the first because nothing makes accounts on a bare server."""
@@ -77,7 +78,7 @@ def _quota(plane: Plane, kept: Shelf) -> ResourceQuota:
 def _pod_security(plane: Plane, _: Shelf) -> PodSecurity:
     namespaces, pods = plane.stores["/namespaces"], plane.stores["/pods"]
 
-    def namespace(name: str) -> Tree | None:
+    def namespace(name: str) -> JsonObject | None:
         try:
             return plane.storage.get(namespaces.key("", name))
         except KeyNotFoundError:

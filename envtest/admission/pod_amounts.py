@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 Amounts = dict[str, Quantity]
 """Amounts by the names of resources."""
@@ -34,7 +34,7 @@ def most(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
     return {**one, **{name: more for name, more in other.items() if name not in one or more > one[name]}}
 
 
-def of_pod(spec: Tree, kind: str) -> Amounts:
+def of_pod(spec: JsonObject, kind: str) -> Amounts:
     """``requests`` or ``limits`` of a pod: containers run side by side, after the ones that start it in turn."""
     total, sidecars, start = Amounts(), Amounts(), Amounts()
     for container in spec.get("containers") or ():
@@ -50,7 +50,7 @@ def of_pod(spec: Tree, kind: str) -> Amounts:
     return {**most(total, start), **_of(spec, kind)}
 
 
-def with_overhead(spec: Tree, kind: str, amounts: Amounts) -> Amounts:
+def with_overhead(spec: JsonObject, kind: str, amounts: Amounts) -> Amounts:
     """With what the runtime needs; limits only where there is one."""
     overhead = read(spec.get("overhead"))
     if kind == "limits":
@@ -58,11 +58,11 @@ def with_overhead(spec: Tree, kind: str, amounts: Amounts) -> Amounts:
     return add(amounts, overhead)
 
 
-def _of(owner: Tree, kind: str) -> Amounts:
+def _of(owner: JsonObject, kind: str) -> Amounts:
     return read((owner.get("resources") or {}).get(kind))
 
 
-def containers(spec: Tree, keys: Iterable[str] = ("containers", "initContainers")) -> Iterator[Tree]:
+def containers(spec: JsonObject, keys: Iterable[str] = ("containers", "initContainers")) -> Iterator[JsonObject]:
     """Those of a pod."""
     for key in keys:
         yield from spec.get(key) or ()

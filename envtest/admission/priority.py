@@ -6,10 +6,10 @@ from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _CLASSES = "scheduling.k8s.io/priorityclasses"
-_NEVER_MIND: Tree = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
+_NEVER_MIND: JsonObject = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
 """What holds where there is no class at all."""
 
 
@@ -37,13 +37,13 @@ class Priority(Plugin):
         if review.operation == "CREATE" or name != obj["metadata"]["name"]:
             raise refused(review, f"PriorityClass {name} is already marked as default. Only one default can exist")
 
-    def _default(self) -> Tree | None:
+    def _default(self) -> JsonObject | None:
         marked = [c for c in self._classes.of() if c.get("globalDefault")]
         return min(marked, key=lambda c: int(c.get("value", 0)), default=None)
 
     def _new(self, review: Review) -> None:
         obj = review.obj or {}
-        spec: Tree = dict(obj.get("spec") or {})
+        spec: JsonObject = dict(obj.get("spec") or {})
         name = spec.get("priorityClassName", "")
         if name:
             found = self._classes.get(name)
@@ -57,7 +57,7 @@ class Priority(Plugin):
         review.obj = {**obj, "spec": spec}
 
 
-def _agree(review: Review, spec: Tree, found: Tree) -> None:
+def _agree(review: Review, spec: JsonObject, found: JsonObject) -> None:
     """Set what the class says; what was said already must be the same."""
     value, given = found.get("value", 0), spec.get("priority")
     if given is not None and given != value:

@@ -10,8 +10,8 @@ from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _OS: Final = "kubernetes.io/os"
 _AMOUNTS: Final = (("cpu", 1000), ("memory", 1))
@@ -24,7 +24,7 @@ class _OnNode(Plugin):
     def __init__(self, nodes: Kept) -> None:
         self._nodes = nodes
 
-    def _node(self, review: Review) -> Tree:
+    def _node(self, review: Review) -> JsonObject:
         name = _spec(review.obj)["nodeName"]
         node = self._nodes.get(name)
         if node is None:
@@ -67,7 +67,7 @@ class NodeDeclaredFeatureValidator(_OnNode):
             raise refused(review, text)
 
 
-def _spec(obj: Tree | None) -> Tree:
+def _spec(obj: JsonObject | None) -> JsonObject:
     return (obj or {}).get("spec") or {}
 
 
@@ -79,7 +79,7 @@ def _resizes(review: Review) -> bool:
     return bool(spec.get("nodeName")) and spec != _spec(review.old)
 
 
-def _lacking(pod: Tree, node: Tree) -> Iterator[str]:
+def _lacking(pod: JsonObject, node: JsonObject) -> Iterator[str]:
     allocatable = read((node.get("status") or {}).get("allocatable"))
     spec = _spec(pod)
     asked = with_overhead(spec, "requests", of_pod(spec, "requests"))
@@ -89,7 +89,7 @@ def _lacking(pod: Tree, node: Tree) -> Iterator[str]:
             yield f"{name}, requested: {wanted}, allocatable: {found}"
 
 
-def _features(new: Tree, old: Tree) -> Iterator[str]:
+def _features(new: JsonObject, old: JsonObject) -> Iterator[str]:
     """Those that a node needs for a change."""
     if (new.get("resources") or {}) != (old.get("resources") or {}):
         yield "InPlacePodLevelResourcesVerticalScaling"

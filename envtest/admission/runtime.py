@@ -8,7 +8,7 @@ from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 _ALONE = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
@@ -46,7 +46,7 @@ class RuntimeClass(Plugin):
         if overhead is None and given:
             raise refused(review, _ALONE)
 
-    def _class(self, review: Review) -> Tree | None:
+    def _class(self, review: Review) -> JsonObject | None:
         if not writes(review, "pods", "CREATE"):
             return None
         name = ((review.obj or {}).get("spec") or {}).get("runtimeClassName")
@@ -58,16 +58,16 @@ class RuntimeClass(Plugin):
         return found
 
 
-def _fixed(overhead: Tree) -> Tree:
-    found: Tree = overhead.get("podFixed") or {}
+def _fixed(overhead: JsonObject) -> JsonObject:
+    found: JsonObject = overhead.get("podFixed") or {}
     return found
 
 
-def _same(one: Tree, other: Tree) -> bool:
+def _same(one: JsonObject, other: JsonObject) -> bool:
     return one.keys() == other.keys() and all(Quantity(one[k]) == Quantity(other[k]) for k in one)
 
 
-def _place(review: Review, spec: Tree, scheduling: Tree) -> None:
+def _place(review: Review, spec: JsonObject, scheduling: JsonObject) -> None:
     selector = dict(spec.get("nodeSelector") or {})
     for key, value in sorted((scheduling.get("nodeSelector") or {}).items()):
         if selector.get(key, value) != value:

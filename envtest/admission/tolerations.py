@@ -7,7 +7,7 @@ from typing import Final
 
 from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -28,11 +28,11 @@ class DefaultTolerationSeconds(Plugin):
             review.obj = {**review.obj, "spec": {**spec, "tolerations": [*given, *missing]}}
 
 
-def _wait(key: str) -> Tree:
+def _wait(key: str) -> JsonObject:
     return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
 
 
-def _tolerates(toleration: Tree, key: str) -> bool:
+def _tolerates(toleration: JsonObject, key: str) -> bool:
     return (toleration.get("effect") or "NoExecute") == "NoExecute" and (toleration.get("key") or key) == key
 
 
@@ -51,9 +51,9 @@ class TaintNodesByCondition(Plugin):
 
 
 # ------------------------------------------------------------------ merging
-def merged(first: Sequence[Tree], second: Sequence[Tree]) -> list[Tree]:
+def merged(first: Sequence[JsonObject], second: Sequence[JsonObject]) -> list[JsonObject]:
     """Both, without those that others cover."""
-    found, kept = [*first, *second], list[Tree]()
+    found, kept = [*first, *second], list[JsonObject]()
     for index, toleration in enumerate(found):
         later = (t for t in found[index + 1 :] if t != toleration)
         if not any(covers(t, toleration) for t in (*kept, *later)):
@@ -61,7 +61,7 @@ def merged(first: Sequence[Tree], second: Sequence[Tree]) -> list[Tree]:
     return kept
 
 
-def covers(wide: Tree, narrow: Tree) -> bool:
+def covers(wide: JsonObject, narrow: JsonObject) -> bool:
     """Whether `wide` tolerates all that `narrow` does."""
     if wide == narrow:
         return True
@@ -75,12 +75,12 @@ def covers(wide: Tree, narrow: Tree) -> bool:
     return _of(wide, "operator") == "Exists"
 
 
-def _as_long(wide: Tree, narrow: Tree) -> bool:
+def _as_long(wide: JsonObject, narrow: JsonObject) -> bool:
     most, wanted = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
     if _of(wide, "effect") != "NoExecute" or most is None:
         return True
     return wanted is not None and wanted <= most
 
 
-def _of(toleration: Tree, key: str) -> str:
+def _of(toleration: JsonObject, key: str) -> str:
     return str(toleration.get(key) or "")

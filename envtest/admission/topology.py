@@ -7,7 +7,7 @@ from typing import Final
 from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
@@ -33,7 +33,7 @@ class PodTopologyLabels(Plugin):
 
 def _node(review: Review) -> str:
     """The node that a pod goes to."""
-    obj: Tree = review.obj or {}
+    obj: JsonObject = review.obj or {}
     if writes(review, "pods/binding", "CREATE"):
         target = obj.get("target") or {}
         return str(target.get("name", "")) if target.get("kind") in (None, "", "Node") else ""

@@ -11,7 +11,7 @@ from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _FINALIZERS: Final[Mapping[str, str]] = {
     "persistentvolumeclaims": "kubernetes.io/pvc-protection",
@@ -35,7 +35,7 @@ class StorageObjectInUseProtection(Plugin):
             review.obj = {**review.obj, "metadata": {**meta, "finalizers": [*given, finalizer]}}
 
 
-def class_of(claim: Tree) -> str:
+def class_of(claim: JsonObject) -> str:
     """The storage class that a claim names; empty where it names none."""
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
     if CLASS_ANNOTATION in annotations:
@@ -43,7 +43,7 @@ def class_of(claim: Tree) -> str:
     return str((claim.get("spec") or {}).get("storageClassName") or "")
 
 
-def size_of(claim: Tree) -> Quantity:
+def size_of(claim: JsonObject) -> Quantity:
     """How much it asks for."""
     requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
     return Quantity(requests.get("storage", "0"))

@@ -10,8 +10,8 @@ from envtest.controllers.mirror import Event
 from envtest.controllers.objects import deleting
 from envtest.controllers.writes import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Create, Delete, Update, Write
 from opsdk.apiserver.auth.service_accounts import kept_claims
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
+from opsdk.structured_merge.value import JsonObject
 
 ACCOUNT = "default"
 _FOR_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - the type of secrets, none itself
@@ -20,7 +20,7 @@ TRUST = "kube-root-ca.crt"
 
 
 # ------------------------------------------------------------------ core
-def missing(namespace: str, account: Tree | None, trust: Tree | None, certificate: str) -> list[Write]:
+def missing(namespace: str, account: JsonObject | None, trust: JsonObject | None, certificate: str) -> list[Write]:
     """The writes after which a namespace has both, the right certificates among them."""
     writes: list[Write] = []
     if account is None:
@@ -37,13 +37,13 @@ def missing(namespace: str, account: Tree | None, trust: Tree | None, certificat
     return writes
 
 
-def kept_token(secret: Tree, account: Tree | None, sign: Sign, certificate: str) -> Update | Delete | None:
+def kept_token(secret: JsonObject, account: JsonObject | None, sign: Sign, certificate: str) -> Update | Delete | None:
     """What a secret for an account's token needs: its content, or to go with the account."""
     meta = secret["metadata"]
     uid = (meta.get("annotations") or {}).get(f"{_ANNOTATION}uid", "")
     if account is None or (uid and uid != account["metadata"]["uid"]):
         return Delete(SECRETS, secret)
-    data: Tree = dict(secret.get("data") or {})
+    data: JsonObject = dict(secret.get("data") or {})
     if data.get("token"):
         return None
     content = {"ca.crt": certificate, "namespace": meta["namespace"], "token": sign(kept_claims(account, secret))}

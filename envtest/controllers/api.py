@@ -8,11 +8,11 @@ import msgspec
 
 from envtest.controllers.writes import Create, Delete, Patch, Update, Write
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import Query, Request
 from opsdk.http.server.response import CutResponse, Response, StreamResponse
+from opsdk.structured_merge.value import JsonObject
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
@@ -35,7 +35,7 @@ class Api:
     def __repr__(self) -> str:
         return f"<Api of {self.manager}>"
 
-    async def write(self, wanted: Write) -> Tree:
+    async def write(self, wanted: Write) -> JsonObject:
         """Carry out one write; the object as the server answers, or the `ApiError` it refuses with."""
         resource, meta = wanted.resource, wanted.obj["metadata"]
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
@@ -51,7 +51,7 @@ class Api:
             case Delete():
                 return await self.send("DELETE", resource.path(namespace, name), _options(wanted))
 
-    async def send(self, method: str, path: str, body: Tree | None = None, *, media: str = _JSON) -> Tree:
+    async def send(self, method: str, path: str, body: JsonObject | None = None, *, media: str = _JSON) -> JsonObject:
         """One request; the object that the server answers with, or the `ApiError` it refuses with."""
         raw = b"" if body is None else msgspec.json.encode(body)
 
@@ -65,7 +65,7 @@ class Api:
         answer = _decoded(await _whole(response), response.status)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)
-        found: Tree = answer
+        found: JsonObject = answer
         return found
 
 
@@ -86,8 +86,8 @@ def _decoded(body: bytes, status: int) -> Any:
         return {"kind": "Status", "status": "Failure", "message": body.decode(errors="replace").strip(), "code": status}
 
 
-def _options(wanted: Delete) -> Tree:
-    made: Tree = {
+def _options(wanted: Delete) -> JsonObject:
+    made: JsonObject = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": wanted.propagation,

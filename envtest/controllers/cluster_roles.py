@@ -8,21 +8,21 @@ from envtest.controllers.loops import Controller
 from envtest.controllers.mirror import Event
 from envtest.controllers.writes import CLUSTER_ROLES, Update
 from envtest.kinds.workload_rules import selects
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ core
-def selectors_of(role: Tree) -> list[Tree]:
+def selectors_of(role: JsonObject) -> list[JsonObject]:
     """Whose rules a role gathers; nothing for roles with rules of their own."""
-    found: list[Tree] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+    found: list[JsonObject] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
     return found
 
 
-def gathered(role: Tree, others: Iterable[Tree]) -> list[Tree]:
+def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
     """The rules that a role should have: each once, selector by selector, in the order of the roles' names."""
     own = role["metadata"]["name"]
     named = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
-    rules: list[Tree] = []
+    rules: list[JsonObject] = []
     for selector in selectors_of(role):
         chosen = (o for o in named if selects(selector, o["metadata"].get("labels") or {}))
         for rule in (rule for other in chosen for rule in other.get("rules") or ()):

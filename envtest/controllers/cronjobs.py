@@ -25,8 +25,8 @@ from envtest.controllers.objects import (
 from envtest.controllers.writes import CRON_JOBS, JOBS, Create, Delete, Note, Update, Write
 from envtest.kinds.schedule import Schedule, ScheduleError, parse
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
+from opsdk.structured_merge.value import JsonObject
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _LATE = 0.1
@@ -42,7 +42,7 @@ _WINDOWS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedel
 class Due:
     """A job to begin, and the time that it is for."""
 
-    job: Tree
+    job: JsonObject
     at: datetime
 
 
@@ -59,14 +59,14 @@ class CronPlan:
 class View:
     """What a decision is made of: a cron job and its jobs. `writes` and `status` grow."""
 
-    owner: Tree
-    jobs: Sequence[Tree]
+    owner: JsonObject
+    jobs: Sequence[JsonObject]
     now: datetime
-    status: Tree
+    status: JsonObject
     writes: list[Write | Note] = field(default_factory=list)
 
     @property
-    def active(self) -> list[Tree]:
+    def active(self) -> list[JsonObject]:
         """References to the jobs that are not finished."""
         return list(self.status.get("active") or ())
 
@@ -160,7 +160,7 @@ class Times:
         return True
 
 
-def times_of(owner: Tree) -> Times | Note:
+def times_of(owner: JsonObject) -> Times | Note:
     """Its schedule, or what is to be told where there is none to be understood."""
     spec = owner["spec"]
     name, text = spec.get("timeZone"), spec.get("schedule", "")
@@ -174,7 +174,7 @@ def times_of(owner: Tree) -> Times | Note:
         return Note(owner, "UnparseableSchedule", f'unparseable schedule: "{text}" : {error}', warning=True)
 
 
-def _earliest(owner: Tree, status: Tree, now: datetime) -> datetime:
+def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
     """From when on times count."""
     last, limit = status.get("lastScheduleTime"), owner["spec"].get("startingDeadlineSeconds")
     since = parse_time(last or owner["metadata"]["creationTimestamp"])
@@ -182,7 +182,7 @@ def _earliest(owner: Tree, status: Tree, now: datetime) -> datetime:
 
 
 # ------------------------------------------------------------------ core
-def plan(owner: Tree, jobs: Sequence[Tree], now: datetime) -> CronPlan:
+def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """One step of a cron job: note what became of its jobs, tidy up, begin the next."""
     view = View(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
     _note(view)
@@ -214,7 +214,7 @@ def _due(view: View) -> tuple[Due | None, float | None]:
     return Due(job_for(view.owner, latest, times.zone), latest), again
 
 
-def _began(job: Tree) -> tuple[str, str]:
+def _began(job: JsonObject) -> tuple[str, str]:
     started = (job.get("status") or {}).get("startTime") or job["metadata"].get("creationTimestamp", "")
     return (str(started), job["metadata"]["name"])
 
@@ -240,7 +240,7 @@ def _note(view: View) -> None:
     view.forget(gone.keys())
 
 
-def _remember_success(view: View, job: Tree) -> None:
+def _remember_success(view: View, job: JsonObject) -> None:
     ended = (job.get("status") or {}).get("completionTime")
     if ended and is_true(conditions_of(job), "Complete"):
         view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
@@ -268,7 +268,7 @@ def _may_begin(view: View, due: datetime) -> bool:
     return True
 
 
-def started(owner: Tree, job: Tree, due: datetime) -> Update:
+def started(owner: JsonObject, job: JsonObject, due: datetime) -> Update:
     """The write that remembers a job that was begun; `owner` as it is after the other writes."""
     status = copy_tree(owner.get("status") or {})
     status["lastScheduleTime"] = stamp(due)
@@ -277,7 +277,7 @@ def started(owner: Tree, job: Tree, due: datetime) -> Update:
     return Update(CRON_JOBS, with_status(owner, status), "status")
 
 
-def _drop(view: View, jobs: Sequence[Tree]) -> None:
+def _drop(view: View, jobs: Sequence[JsonObject]) -> None:
     for job in jobs:
         if not deleting(job):
             failure = Note(view.owner, "FailedDelete", "Deleted job: {error}", warning=True)
@@ -297,17 +297,17 @@ def _tidy(view: View) -> None:
         _drop(view, ended[: max(len(ended) - kept, 0)])
 
 
-def job_name(owner: Tree, due: datetime) -> str:
+def job_name(owner: JsonObject, due: datetime) -> str:
     """The name of the job for one time: no time has two."""
     return f"{owner['metadata']['name']}-{int(due.timestamp()) // 60}"
 
 
-def job_for(owner: Tree, due: datetime, zone: ZoneInfo) -> Tree:
+def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
     """The job for one time."""
     template = owner["spec"]["jobTemplate"]
     meta = template.get("metadata") or {}
     local = due.astimezone(zone).isoformat() if owner["spec"].get("timeZone") else stamp(due)
-    made: Tree = {
+    made: JsonObject = {
         "name": job_name(owner, due),
         "namespace": owner["metadata"]["namespace"],
         "annotations": {**(meta.get("annotations") or {}), SCHEDULED: local.replace("+00:00", "Z")},
@@ -318,7 +318,7 @@ def job_for(owner: Tree, due: datetime, zone: ZoneInfo) -> Tree:
     return {"kind": "Job", "apiVersion": "batch/v1", "metadata": made, "spec": copy_tree(template.get("spec") or {})}
 
 
-def _reference(job: Tree) -> Tree:
+def _reference(job: JsonObject) -> JsonObject:
     named = {k: job["metadata"][k] for k in ("namespace", "name", "uid", "resourceVersion")}
     return {"kind": "Job", "apiVersion": "batch/v1", **named}
 
@@ -352,10 +352,10 @@ class CronJobController(Controller):
             await self._begin(key, owner, made.due)
         return made.again
 
-    async def _begin(self, key: str, owner: Tree, due: Due) -> None:
+    async def _begin(self, key: str, owner: JsonObject, due: Due) -> None:
         done = Note(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
         failure = Note(owner, "FailedCreate", "Error creating job: {error}", warning=True)
-        job: Tree | None
+        job: JsonObject | None
         try:
             job = await self.write_one(Create(JOBS, due.job, note=done, failure=failure))
         except AlreadyExistsError:

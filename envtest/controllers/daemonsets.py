@@ -22,7 +22,7 @@ from envtest.controllers.pod_owner import Plan, PlanningController, claim, make_
 from envtest.controllers.rollout import scaled
 from envtest.controllers.scheduling import NOT_READY, UNREACHABLE, UNSCHEDULABLE, repelled, taints_of, wanted_by_labels
 from envtest.controllers.writes import DAEMON_SETS, NODES, PODS, REVISIONS, Create, Note, Update, Write
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _GENERATION, _OF_TEMPLATE = "pod-template-generation", "deprecated.daemonset.template.generation"
 _TOLERATED = (
@@ -46,10 +46,10 @@ class View:
     and by node the seconds for which a failed pod stays.
     """
 
-    owner: Tree
-    pods: Mapping[str, Sequence[Tree]]
+    owner: JsonObject
+    pods: Mapping[str, Sequence[JsonObject]]
     nodes: Sequence[str]
-    revisions: Sequence[Tree]
+    revisions: Sequence[JsonObject]
     now: datetime
     kept: frozenset[str] = frozenset()
     paused: Mapping[str, float] = field(default_factory=dict)
@@ -70,34 +70,34 @@ class View:
         found = scaled(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
         return found if found or self.surge else 1
 
-    def current(self, pod: Tree) -> bool:
+    def current(self, pod: JsonObject) -> bool:
         """Whether a pod is of the present template."""
         return (pod["metadata"].get("labels") or {}).get(revisions.HASH) == self.digest
 
-    def wait_for(self, pod: Tree) -> float | None:
+    def wait_for(self, pod: JsonObject) -> float | None:
         """Zero or less for an available pod, None for one that is not ready."""
         return seconds_until_available(pod, int(self.owner["spec"].get("minReadySeconds") or 0), self.now)
 
-    def available(self, pod: Tree) -> bool:
+    def available(self, pod: JsonObject) -> bool:
         """Ready for long enough."""
         wait = self.wait_for(pod)
         return wait is not None and wait <= 0
 
-    def on(self, node: str) -> Tree | None:
+    def on(self, node: str) -> JsonObject | None:
         """The pod of a node that counts."""
         return next(iter(self.pods.get(node, ())), None)
 
 
-def _rolling(owner: Tree) -> Tree:
-    found: Tree = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+def _rolling(owner: JsonObject) -> JsonObject:
+    found: JsonObject = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return found
 
 
-def _rolls(owner: Tree) -> bool:
+def _rolls(owner: JsonObject) -> bool:
     return bool((owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
 
 
-def node_of(pod: Tree) -> str:
+def node_of(pod: JsonObject) -> str:
     """The node that a pod is on, or is meant for."""
     if pod["spec"].get("nodeName"):
         return str(pod["spec"]["nodeName"])
@@ -108,15 +108,15 @@ def node_of(pod: Tree) -> str:
     return next((f["values"][0] for f in fields if f.get("key") == "metadata.name"), "")
 
 
-def _tolerations(spec: Tree) -> list[Tree]:
+def _tolerations(spec: JsonObject) -> list[JsonObject]:
     """Those of a pod's spec, and those that every pod of a daemon set has."""
-    given: list[Tree] = list(spec.get("tolerations") or ())
+    given: list[JsonObject] = list(spec.get("tolerations") or ())
     keys = [*_TOLERATED, *([_OF_NETWORKS] if spec.get("hostNetwork") else [])]
     own = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in keys]
     return [*(t for t in given if t not in own), *own]
 
 
-def suits(owner: Tree, node: Tree) -> tuple[bool, bool]:
+def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
     """Whether a node should run a pod, and whether it may go on running one."""
     spec = owner["spec"]["template"].get("spec") or {}
     if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not wanted_by_labels(spec, node):
@@ -159,9 +159,9 @@ def _manage(view: View) -> list[Write | Note]:
     return writes
 
 
-def _tidy(view: View, node: str, live: Sequence[Tree]) -> list[Write | Note]:
+def _tidy(view: View, node: str, live: Sequence[JsonObject]) -> list[Write | Note]:
     writes: list[Write | Note] = []
-    running: list[Tree] = []
+    running: list[JsonObject] = []
     for pod in live:
         phase, meta = phase_of(pod), pod["metadata"]
         where = f"daemon pod {meta['namespace']}/{meta['name']} on node {node}"
@@ -177,7 +177,7 @@ def _tidy(view: View, node: str, live: Sequence[Tree]) -> list[Write | Note]:
     return [*writes, *(remove_pod(p, view.owner) for p in surplus)]
 
 
-def _beyond_surge(view: View, running: Sequence[Tree]) -> list[Tree]:
+def _beyond_surge(view: View, running: Sequence[JsonObject]) -> list[JsonObject]:
     """One new pod and one old one may stand side by side, until the new one can do without the old one."""
     new = [p for p in running if view.current(p)]
     old = [p for p in running if not view.current(p)]
@@ -187,7 +187,7 @@ def _beyond_surge(view: View, running: Sequence[Tree]) -> list[Tree]:
     return going
 
 
-def _new(view: View, node: str) -> Tree:
+def _new(view: View, node: str) -> JsonObject:
     pod = pod_from_template(view.owner["spec"]["template"], view.owner)
     given = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
     own = {revisions.HASH: view.digest, **({_GENERATION: given} if given else {})}
@@ -197,17 +197,17 @@ def _new(view: View, node: str) -> Tree:
     return pod
 
 
-def _pin(spec: Tree, node: str) -> None:
+def _pin(spec: JsonObject, node: str) -> None:
     """The scheduler is to put it there; what else it may ask for is known to hold."""
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
-    required: Tree = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    before: Sequence[Tree] = required.get("nodeSelectorTerms") or ({},)
+    required: JsonObject = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    before: Sequence[JsonObject] = required.get("nodeSelectorTerms") or ({},)
     terms = [{**t, "matchFields": fields} for t in before]
     affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
 
 
-def _pair(view: View, pods: Sequence[Tree]) -> tuple[Tree | None, Tree | None] | None:
+def _pair(view: View, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, JsonObject | None] | None:
     """The new and the old pod of a node; None where that is not clear yet."""
     new = [p for p in pods if view.current(p)]
     old = [p for p in pods if not view.current(p)]
@@ -222,12 +222,12 @@ def _roll(view: View) -> list[Write]:
     return _surge(view, pairs) if view.surge else _replace(view, pairs)
 
 
-Pairs = Sequence[tuple[str, tuple[Tree | None, Tree | None] | None]]
+Pairs = Sequence[tuple[str, tuple[JsonObject | None, JsonObject | None] | None]]
 
 
 def _replace(view: View, pairs: Pairs) -> list[Write]:
     """Old pods that do not work go at once, others as long as enough nodes have an available one."""
-    missing, broken, working = 0, list[Tree](), list[Tree]()
+    missing, broken, working = 0, list[JsonObject](), list[JsonObject]()
     for _, pair in pairs:
         new, old = pair or (None, None)
         if old is None or new is not None:
@@ -239,7 +239,7 @@ def _replace(view: View, pairs: Pairs) -> list[Write]:
 
 def _surge(view: View, pairs: Pairs) -> list[Write]:
     """New pods come beside old ones; where old ones do not work, at once."""
-    taken, broken, working, going = 0, list[str](), list[str](), list[Tree]()
+    taken, broken, working, going = 0, list[str](), list[str](), list[JsonObject]()
     for node, pair in pairs:
         new, old = pair or (None, None)
         if pair is None:
@@ -255,7 +255,7 @@ def _surge(view: View, pairs: Pairs) -> list[Write]:
     return [*(remove_pod(p, view.owner) for p in going), *(make_pod(_new(view, n), view.owner) for n in fresh)]
 
 
-def count(view: View) -> Tree:
+def count(view: View) -> JsonObject:
     """The status."""
     pods = [p for node in view.nodes if (p := view.on(node)) is not None]
     available = sum(view.available(p) for p in pods)
@@ -301,10 +301,10 @@ class DaemonSetController(PlanningController):
             for key in self.hub.all(DAEMON_SETS):
                 self.queue.add(key)
 
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
         """See `PlanningController`."""
         mine, moves = claim(owner, pods, loose)
-        by_node: dict[str, list[Tree]] = {}
+        by_node: dict[str, list[JsonObject]] = {}
         for pod in sorted(mine, key=age_order):
             by_node.setdefault(node_of(pod), []).append(pod)
         suited = {n["metadata"]["name"]: suits(owner, n) for n in self.hub.all(NODES).values()}

@@ -29,8 +29,8 @@ from envtest.controllers.objects import (
 from envtest.controllers.pod_owner import Plan
 from envtest.controllers.writes import DEPLOYMENTS, PODS, REPLICA_SETS, Create, Delete, Note, Patch, Update, Write
 from envtest.kinds.workload_rules import selects
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError, ApiError
+from opsdk.structured_merge.value import JsonObject
 
 _DONE = "NewReplicaSetAvailable"
 _LATE = "ProgressDeadlineExceeded"
@@ -43,14 +43,14 @@ _NEVER = 2**31 - 1
 class View:
     """What a decision is made of; `old_pods` counts pods of old replica sets that still run."""
 
-    deployment: Tree
-    new: Tree | None
-    old: Sequence[Tree]
+    deployment: JsonObject
+    new: JsonObject | None
+    old: Sequence[JsonObject]
     old_pods: int
     now: datetime
 
     @property
-    def sets(self) -> list[Tree]:
+    def sets(self) -> list[JsonObject]:
         """All of them."""
         return [*self.old, *([self.new] if self.new is not None else [])]
 
@@ -78,7 +78,7 @@ def _strategy(view: View) -> str:
     return str((view.deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate"))
 
 
-def _name(obj: Tree | None) -> str:
+def _name(obj: JsonObject | None) -> str:
     return "" if obj is None else str(obj["metadata"]["name"])
 
 
@@ -138,9 +138,9 @@ def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool 
     return writes
 
 
-def _annotations(view: View, item: Tree, revision: int, *, told: bool) -> Tree:
+def _annotations(view: View, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
     """Those of a replica set; `told` of the deployment's wish."""
-    before: Tree = item["metadata"].get("annotations") or {}
+    before: JsonObject = item["metadata"].get("annotations") or {}
     wanted = rollout.annotations_for(view.deployment, revision)
     if item is not view.new:
         return {**before, **({k: wanted[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
@@ -168,7 +168,7 @@ def _clean(view: View, *, always: bool = False) -> list[Write]:
 
 
 # ------------------------------------------------------------------ core: the status
-def count(view: View) -> Tree:
+def count(view: View) -> JsonObject:
     """The numbers of the status."""
     available = rollout.total(view.sets, "availableReplicas")
     told = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
@@ -184,12 +184,12 @@ def count(view: View) -> Tree:
     }
 
 
-def _complete(view: View, counts: Tree) -> bool:
+def _complete(view: View, counts: JsonObject) -> bool:
     wanted = replicas_of(view.deployment)
     return all(counts[k] == wanted for k in ("updatedReplicas", "replicas", "availableReplicas"))
 
 
-def _condition(kind: str, status: str, reason: str, message: str, now: str) -> Tree:
+def _condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
     return {
         "type": kind,
         "status": status,
@@ -200,14 +200,14 @@ def _condition(kind: str, status: str, reason: str, message: str, now: str) -> T
     }
 
 
-def _put(conditions: list[Tree], new: Tree, *, touch: bool = False) -> list[Tree]:
+def _put(conditions: list[JsonObject], new: JsonObject, *, touch: bool = False) -> list[JsonObject]:
     """With a condition; one that says the same already stays, unless it is to be touched."""
     before = condition_in(conditions, new["type"])
     same = before is not None and all(before.get(k) == new[k] for k in ("status", "reason", "message"))
     return conditions if same and not touch else with_condition(conditions, new)
 
 
-def _available(view: View, counts: Tree, now: str) -> Tree:
+def _available(view: View, counts: JsonObject, now: str) -> JsonObject:
     minimum = replicas_of(view.deployment) - rollout.limits(view.deployment).unavailable
     if counts["availableReplicas"] >= minimum:
         text = "Deployment has minimum availability."
@@ -216,14 +216,14 @@ def _available(view: View, counts: Tree, now: str) -> Tree:
     return _condition("Available", "False", "MinimumReplicasUnavailable", text, now)
 
 
-def _paused(conditions: list[Tree], now: str) -> list[Tree]:
+def _paused(conditions: list[JsonObject], now: str) -> list[JsonObject]:
     """A pause is told, unless it was too late already."""
     if (condition_in(conditions, "Progressing") or {}).get("reason") == _LATE:
         return conditions
     return _put(conditions, _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now))
 
 
-def _progress(view: View, counts: Tree, created: str | None, conditions: list[Tree]) -> list[Tree]:
+def _progress(view: View, counts: JsonObject, created: str | None, conditions: list[JsonObject]) -> list[JsonObject]:
     """The condition ``Progressing``."""
     now, deployment = stamp(view.now), view.deployment
     before = condition_in(conditions, "Progressing")
@@ -257,12 +257,12 @@ def _progress(view: View, counts: Tree, created: str | None, conditions: list[Tr
     return conditions
 
 
-def _has_deadline(deployment: Tree) -> bool:
+def _has_deadline(deployment: JsonObject) -> bool:
     """Whether progress is watched at all."""
     return deployment["spec"].get("progressDeadlineSeconds") not in (None, _NEVER)
 
 
-def _failures(view: View, conditions: list[Tree]) -> list[Tree]:
+def _failures(view: View, conditions: list[JsonObject]) -> list[JsonObject]:
     """``ReplicaFailure`` of a replica set, the new one's first, shows on the deployment for as long as it stands."""
     sets = [*([view.new] if view.new is not None else []), *view.old]
     found = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
@@ -274,7 +274,7 @@ def _failures(view: View, conditions: list[Tree]) -> list[Tree]:
     return _put(conditions, shown)
 
 
-def _moved(deployment: Tree, counts: Tree) -> bool:
+def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
     """Whether the numbers are better than those of the last status."""
 
     def was(key: str) -> int:
@@ -325,10 +325,12 @@ def _status(view: View, created: str | None, revision: int | None) -> list[Write
     return [Update(DEPLOYMENTS, {**deployment, "metadata": meta, "status": status}, "status")]
 
 
-def adoptions(deployment: Tree, sets: Sequence[Tree], loose: Sequence[Tree]) -> tuple[list[Tree], list[Write]]:
+def adoptions(
+    deployment: JsonObject, sets: Sequence[JsonObject], loose: Sequence[JsonObject]
+) -> tuple[list[JsonObject], list[Write]]:
     """The replica sets that are the deployment's, and those that it takes in or lets go."""
     selector = deployment["spec"].get("selector") or {}
-    mine: list[Tree] = []
+    mine: list[JsonObject] = []
     writes: list[Write] = []
     for item in sets:
         if not controlled_by(item, deployment):
@@ -345,19 +347,19 @@ def adoptions(deployment: Tree, sets: Sequence[Tree], loose: Sequence[Tree]) -> 
     return mine, writes
 
 
-def _owners(item: Tree, owners: list[Tree]) -> Patch:
+def _owners(item: JsonObject, owners: list[JsonObject]) -> Patch:
     meta = {"ownerReferences": owners or None, "resourceVersion": item["metadata"]["resourceVersion"]}
     return Patch(REPLICA_SETS, item, {"metadata": meta})
 
 
-def collided(deployment: Tree) -> Update:
+def collided(deployment: JsonObject) -> Update:
     """Somebody else's replica set has the name: the next try takes another one."""
     status = deployment.get("status") or {}
     count = int(status.get("collisionCount") or 0) + 1
     return Update(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
 
 
-def refused(deployment: Tree, why: str, now: datetime) -> Update:
+def refused(deployment: JsonObject, why: str, now: datetime) -> Update:
     """The server did not take the new replica set."""
     condition = _condition("Progressing", "False", _REFUSED, why, stamp(now))
     conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
@@ -428,6 +430,6 @@ class DeploymentController(Controller):
             taken = isinstance(error, AlreadyExistsError)
             await self.write([collided(deployment) if taken else refused(deployment, error.message, self.kit.now())])
 
-    def _running(self, old: Sequence[Tree]) -> int:
+    def _running(self, old: Sequence[JsonObject]) -> int:
         pods = (p for s in old for p in self.hub.dependents(s["metadata"]["uid"], PODS.prefix))
         return sum(phase_of(p) not in ("Succeeded", "Failed") for p in pods)

@@ -25,8 +25,8 @@ from envtest.controllers.objects import (
 from envtest.controllers.rollout import scaled
 from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, Note, Update
 from envtest.kinds.workload_rules import selects
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 _PATIENCE = 120.0
 """Seconds for which an evicted pod counts as gone though it is still there."""
@@ -40,20 +40,20 @@ class NoScaleError(Exception):
 class View:
     """What a decision is made of; `scale` has the wanted replicas of the pods' owners, by uid."""
 
-    budget: Tree
-    pods: Sequence[Tree]
+    budget: JsonObject
+    pods: Sequence[JsonObject]
     scale: Mapping[str, int]
     now: datetime
 
 
 # ------------------------------------------------------------------ core
-def covers(budget: Tree, pod: Tree) -> bool:
+def covers(budget: JsonObject, pod: JsonObject) -> bool:
     """Whether a pod is one of the budget's; without a selector none is."""
     selector = (budget.get("spec") or {}).get("selector")
     return selector is not None and selects(selector, pod["metadata"].get("labels") or {})
 
 
-def needs_scale(budget: Tree) -> bool:
+def needs_scale(budget: JsonObject) -> bool:
     """Whether the pods' owners must be asked: shares and missing pods count from what they want."""
     spec = budget.get("spec") or {}
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
@@ -68,10 +68,10 @@ def expected(view: View) -> tuple[int, int]:
     return whole, scaled(spec.get("minAvailable", 1), whole, up=True)
 
 
-def disrupted(view: View) -> tuple[Tree, float | None]:
+def disrupted(view: View) -> tuple[JsonObject, float | None]:
     """The evicted pods that are still expected to go, and the seconds until the first has had its time."""
     known = (view.budget.get("status") or {}).get("disruptedPods") or {}
-    kept: Tree = {}
+    kept: JsonObject = {}
     waits: list[float] = []
     for pod in view.pods:
         since = known.get(pod["metadata"]["name"])
@@ -84,14 +84,14 @@ def disrupted(view: View) -> tuple[Tree, float | None]:
     return kept, min(waits, default=None)
 
 
-def count(view: View) -> tuple[Tree, float | None]:
+def count(view: View) -> tuple[JsonObject, float | None]:
     """The status, and when to look again."""
     going, again = disrupted(view)
     whole, wanted = expected(view)
     healthy = sum(is_ready(p) and not deleting(p) and p["metadata"]["name"] not in going for p in view.pods)
     allowed = max(healthy - wanted, 0) if whole else 0
     generation = view.budget["metadata"].get("generation", 0)
-    status: Tree = {
+    status: JsonObject = {
         "observedGeneration": generation,
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
@@ -102,12 +102,12 @@ def count(view: View) -> tuple[Tree, float | None]:
     return {**status, "disruptedPods": going} if going else status, again
 
 
-def _verdict(view: View, allowed: int) -> Tree:
+def _verdict(view: View, allowed: int) -> JsonObject:
     how = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
     return _condition(view.budget, *how, "", view.now)
 
 
-def _condition(budget: Tree, status: str, reason: str, message: str, now: datetime) -> Tree:
+def _condition(budget: JsonObject, status: str, reason: str, message: str, now: datetime) -> JsonObject:
     return {
         "type": "DisruptionAllowed",
         "status": status,
@@ -118,7 +118,7 @@ def _condition(budget: Tree, status: str, reason: str, message: str, now: dateti
     }
 
 
-def failed(budget: Tree, why: str, now: datetime) -> Tree:
+def failed(budget: JsonObject, why: str, now: datetime) -> JsonObject:
     """The status where the count failed: nothing may be evicted."""
     conditions = conditions_of(budget)
     known = condition_in(conditions, "DisruptionAllowed")
@@ -130,7 +130,7 @@ def failed(budget: Tree, why: str, now: datetime) -> Tree:
     return {**before, **counts, "disruptionsAllowed": 0, "conditions": made}
 
 
-def seconds_of_disruption(pod: Tree, now: datetime) -> float | None:
+def seconds_of_disruption(pod: JsonObject, now: datetime) -> float | None:
     """For how long a pod is still expected to go; None where it is not, or where it does."""
     known = condition_in(conditions_of(pod), "DisruptionTarget") or {}
     if known.get("status") != "True" or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
@@ -184,7 +184,7 @@ class DisruptionController(Controller):
             await self.kit.api.write(Update(BUDGETS, with_status(budget, status), "status"))
         return again
 
-    async def _stale(self, pod: Tree) -> float | None:
+    async def _stale(self, pod: JsonObject) -> float | None:
         """A pod that was to go, and did not, is not to go any more."""
         left = seconds_of_disruption(pod, self.kit.now())
         if left is None or left > 0:
@@ -195,7 +195,7 @@ class DisruptionController(Controller):
         await self.write([Update(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
         return None
 
-    async def _scale(self, pods: Sequence[Tree]) -> dict[str, int]:
+    async def _scale(self, pods: Sequence[JsonObject]) -> dict[str, int]:
         """How many pods the owners want; pods without an owner count for nothing."""
         found: dict[str, int] = {}
         known: set[str] = set()
@@ -208,7 +208,7 @@ class DisruptionController(Controller):
             found[uid] = size
         return found
 
-    async def _size(self, pod: Tree, owner: Tree) -> tuple[str, int]:
+    async def _size(self, pod: JsonObject, owner: JsonObject) -> tuple[str, int]:
         """The uid and the wish of whoever decides about a pod: a replica set's deployment, else the owner."""
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         resource = self.hub.resource_of(owner["apiVersion"], owner["kind"])

@@ -13,8 +13,8 @@ from envtest.controllers.api import Api
 from envtest.controllers.objects import stamp
 from envtest.controllers.writes import EVENTS, Create, Note, Patch
 from opsdk.aio.clock import Clock
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, NotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("envtest.controllers")
 _MEMORY = 4096
@@ -107,14 +107,14 @@ class Correlator:
         return True
 
 
-def reference_to(obj: Tree) -> Tree:
+def reference_to(obj: JsonObject) -> JsonObject:
     """How an event names what it is about."""
     meta = obj["metadata"]
     named = {k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion") if meta.get(k)}
     return {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), **named}
 
 
-def event_of(note: Note, message: str, *, name: str, source: Tree, now: str) -> Tree:
+def event_of(note: Note, message: str, *, name: str, source: JsonObject, now: str) -> JsonObject:
     """The event as it is written first."""
     involved = reference_to(note.about)
     return {
@@ -141,7 +141,7 @@ class Recorder:
     def __init__(self, api: Api, component: str, clock: Clock, *, host: str = "") -> None:
         self._api = api
         self._component = component
-        self._source: Tree = {"component": component, **({"host": host} if host else {})}
+        self._source: JsonObject = {"component": component, **({"host": host} if host else {})}
         self._clock = clock
         self._correlator = Correlator()
 

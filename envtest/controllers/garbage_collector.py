@@ -22,8 +22,8 @@ from envtest.controllers.ownership import (
     without_owner,
 )
 from envtest.controllers.writes import EVENTS, Create, Delete, Patch, Resource
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError, NotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 
 class GarbageCollector(Controller):
@@ -50,12 +50,12 @@ class GarbageCollector(Controller):
         if old is not None and old["metadata"].get("ownerReferences") != new["metadata"].get("ownerReferences"):
             self._look_at_owners(old)
 
-    def _gone(self, obj: Tree) -> None:
+    def _gone(self, obj: JsonObject) -> None:
         for key in self.hub.dependent_keys(obj["metadata"]["uid"]):
             self.queue.add(key)
         self._look_at_owners(obj)
 
-    def _look_at_owners(self, obj: Tree) -> None:
+    def _look_at_owners(self, obj: JsonObject) -> None:
         """An owner that waits for its dependents may have waited for this one."""
         for ref in obj["metadata"].get("ownerReferences") or ():
             key = self._key_of(ref, obj)
@@ -63,7 +63,7 @@ class GarbageCollector(Controller):
             if key is not None and owner is not None and deleting(owner):
                 self.queue.add(key)
 
-    def _key_of(self, ref: Tree, obj: Tree) -> str | None:
+    def _key_of(self, ref: JsonObject, obj: JsonObject) -> str | None:
         resource = self.hub.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
         if resource is None:
             return None
@@ -95,14 +95,14 @@ class GarbageCollector(Controller):
                 await self._delete(resource, obj, policy_of(obj))
         return None
 
-    def _look(self, ref: Tree, obj: Tree) -> Owner:
+    def _look(self, ref: JsonObject, obj: JsonObject) -> Owner:
         resource = self.hub.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
         namespace = obj["metadata"].get("namespace", "")
         if resource is None or (resource.namespaced and not namespace):
             return Owner.UNKNOWN
         return state_of_owner(self.hub.get(resource.key(namespace, ref.get("name", ""))), ref.get("uid", ""))
 
-    async def _orphan(self, resource: Resource, owner: Tree) -> None:
+    async def _orphan(self, resource: Resource, owner: JsonObject) -> None:
         uid = owner["metadata"]["uid"]
         for dependent in self.hub.dependents(uid):
             kind = self._resource_of(dependent)
@@ -114,10 +114,10 @@ class GarbageCollector(Controller):
                 continue
         await self._patch(resource, owner, {"finalizers": without_finalizer(owner, ORPHAN)})
 
-    def _resource_of(self, obj: Tree) -> Resource | None:
+    def _resource_of(self, obj: JsonObject) -> Resource | None:
         return self.hub.resource_of(obj.get("apiVersion", ""), obj.get("kind", ""))
 
-    async def _wait_for_dependents(self, resource: Resource, owner: Tree) -> None:
+    async def _wait_for_dependents(self, resource: Resource, owner: JsonObject) -> None:
         uid = owner["metadata"]["uid"]
         dependents = self.hub.dependents(uid)
         if not blocking(owner, dependents):
@@ -128,7 +128,7 @@ class GarbageCollector(Controller):
             if found is not None and not deleting(found):
                 self.queue.add(key)
 
-    async def _unblock(self, resource: Resource, obj: Tree) -> None:
+    async def _unblock(self, resource: Resource, obj: JsonObject) -> None:
         """Owners in a circle would wait for each other for ever: whoever closes it lets its owners go."""
         dependents = self.hub.dependents(obj["metadata"]["uid"])
         freed = unblocked(obj)
@@ -136,14 +136,14 @@ class GarbageCollector(Controller):
             await self.kit.api.write(Patch(resource, obj, {"metadata": {"ownerReferences": freed}}))
 
     # -------------------------------------------------------------- writes
-    async def _patch(self, resource: Resource, obj: Tree, meta: Tree) -> None:
+    async def _patch(self, resource: Resource, obj: JsonObject, meta: JsonObject) -> None:
         patch = {"metadata": {**meta, "resourceVersion": obj["metadata"]["resourceVersion"]}}
         await self.kit.api.write(Patch(resource, obj, patch))
 
-    async def _delete(self, resource: Resource, obj: Tree, propagation: str) -> None:
+    async def _delete(self, resource: Resource, obj: JsonObject, propagation: str) -> None:
         await self.kit.api.write(Delete(resource, obj, propagation))
 
-    async def _tell(self, resource: Resource, obj: Tree) -> None:
+    async def _tell(self, resource: Resource, obj: JsonObject) -> None:
         """A cluster-scoped object cannot be owned by one that lives in a namespace: say so, once."""
         if obj["metadata"].get("namespace") or deleting(obj):
             return
@@ -157,13 +157,13 @@ class GarbageCollector(Controller):
                 await self.kit.api.write(Create(EVENTS, _event_about(resource, obj, ref, stamp(self.kit.now()))))
 
 
-def _same(old: Tree, new: Tree) -> bool:
+def _same(old: JsonObject, new: JsonObject) -> bool:
     """Whether nothing changed that matters here."""
     a, b = old["metadata"], new["metadata"]
     return all(a.get(k) == b.get(k) for k in ("ownerReferences", "finalizers", "deletionTimestamp"))
 
 
-def _event_about(resource: Resource, obj: Tree, ref: Tree, now: str) -> Tree:
+def _event_about(resource: Resource, obj: JsonObject, ref: JsonObject, now: str) -> JsonObject:
     where = f"{ref['apiVersion']}/{ref['kind']}, namespace: , name: {ref['name']}, uid: {ref['uid']}"
     return {
         "kind": "Event",

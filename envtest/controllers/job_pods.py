@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from envtest.controllers.objects import condition_in, conditions_of, deleting, parse_time, phase_of
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -16,59 +16,59 @@ UNKNOWN = -1
 
 
 # ------------------------------------------------------------------ one pod
-def tracked(pod: Tree) -> bool:
+def tracked(pod: JsonObject) -> bool:
     """Whether it has not been counted for good yet: its finalizer holds it."""
     return FINALIZER in (pod["metadata"].get("finalizers") or ())
 
 
-def terminating(pod: Tree) -> bool:
+def terminating(pod: JsonObject) -> bool:
     """On its way out, and not finished."""
     return deleting(pod) and phase_of(pod) not in ("Succeeded", "Failed")
 
 
-def only_failed_are_replaced(job: Tree) -> bool:
+def only_failed_are_replaced(job: JsonObject) -> bool:
     """Whether a pod that terminates keeps its place until it has ended."""
     return bool(job["spec"].get("podReplacementPolicy") == "Failed")
 
 
-def is_failed(pod: Tree, job: Tree) -> bool:
+def is_failed(pod: JsonObject, job: JsonObject) -> bool:
     """Failed, or deleted before it could finish."""
     if phase_of(pod) == "Failed":
         return True
     return not only_failed_are_replaced(job) and deleting(pod) and phase_of(pod) != "Succeeded"
 
 
-def is_indexed(job: Tree) -> bool:
+def is_indexed(job: JsonObject) -> bool:
     """Whether each pod has an index."""
     return bool(job["spec"].get("completionMode") == "Indexed")
 
 
-def limited_per_index(job: Tree) -> bool:
+def limited_per_index(job: JsonObject) -> bool:
     """Whether each index has a limit of its own."""
     return is_indexed(job) and job["spec"].get("backoffLimitPerIndex") is not None
 
 
-def index_of(pod: Tree) -> int:
+def index_of(pod: JsonObject) -> int:
     """Its completion index."""
     return _number(pod, INDEX, UNKNOWN)
 
 
-def _number(pod: Tree, key: str, default: int) -> int:
+def _number(pod: JsonObject, key: str, default: int) -> int:
     text = str((pod["metadata"].get("annotations") or {}).get(key, ""))
     return int(text) if text.isdigit() else default
 
 
-def failures_of_index(pod: Tree) -> int:
+def failures_of_index(pod: JsonObject) -> int:
     """How often its index had failed when it was made, as far as that counts."""
     return _number(pod, FAILURES, 0)
 
 
-def all_failures_of_index(pod: Tree) -> int:
+def all_failures_of_index(pod: JsonObject) -> int:
     """The same with those that were ignored."""
     return failures_of_index(pod) + _number(pod, IGNORED, 0)
 
 
-def ended_at(pod: Tree) -> datetime:
+def ended_at(pod: JsonObject) -> datetime:
     """When its last container ended; of a pod that was deleted, when that was asked for; else when it was made."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [((s.get("state") or {}).get("terminated") or {}).get("finishedAt") for s in statuses]
@@ -84,7 +84,7 @@ def ended_at(pod: Tree) -> datetime:
     return parse_time(pod["metadata"]["creationTimestamp"])
 
 
-def restarts(pod: Tree) -> int:
+def restarts(pod: JsonObject) -> int:
     """How often its containers were started again."""
     status = pod.get("status") or {}
     keys = ("initContainerStatuses", "containerStatuses")
@@ -126,14 +126,14 @@ def numbers_in(text: str, below: int) -> set[int]:
     return found
 
 
-def valid_index(pod: Tree, job: Tree) -> bool:
+def valid_index(pod: JsonObject, job: JsonObject) -> bool:
     """Whether its index is one that the job wants."""
     return 0 <= index_of(pod) < int(job["spec"].get("completions") or 0)
 
 
-def delayed(job: Tree, pods: Sequence[Tree], settled: Collection[int]) -> dict[int, Tree]:
+def delayed(job: JsonObject, pods: Sequence[JsonObject], settled: Collection[int]) -> dict[int, JsonObject]:
     """By index, the last failed pod that its successor will need to know of; it is held until that is there."""
-    held: dict[int, Tree] = {}
+    held: dict[int, JsonObject] = {}
     for pod in pods:
         index = index_of(pod)
         if not (tracked(pod) and is_failed(pod, job) and valid_index(pod, job)) or index in settled:
@@ -144,15 +144,17 @@ def delayed(job: Tree, pods: Sequence[Tree], settled: Collection[int]) -> dict[i
     return held
 
 
-def _later(pod: Tree, than: Tree) -> bool:
+def _later(pod: JsonObject, than: JsonObject) -> bool:
     older, newer = all_failures_of_index(than), all_failures_of_index(pod)
     return newer >= older and ended_at(pod) >= ended_at(than)
 
 
-def repeated(job: Tree, active: Sequence[Tree], order: Callable[[Sequence[Tree]], list[Tree]]) -> list[Tree]:
+def repeated(
+    job: JsonObject, active: Sequence[JsonObject], order: Callable[[Sequence[JsonObject]], list[JsonObject]]
+) -> list[JsonObject]:
     """Active pods whose index is not wanted, or that another one has too."""
     going = [p for p in active if not valid_index(p, job)]
-    by_index: dict[int, list[Tree]] = {}
+    by_index: dict[int, list[JsonObject]] = {}
     for pod in active:
         if valid_index(pod, job):
             by_index.setdefault(index_of(pod), []).append(pod)
@@ -162,7 +164,7 @@ def repeated(job: Tree, active: Sequence[Tree], order: Callable[[Sequence[Tree]]
 
 
 # ------------------------------------------------------------------ policies
-def verdict_on(policy: Tree | None, pod: Tree) -> tuple[str, str | None]:
+def verdict_on(policy: JsonObject | None, pod: JsonObject) -> tuple[str, str | None]:
     """What the failure policy says about a failed pod: an action (``Count`` unless said), and why the job fails."""
     for number, rule in enumerate((policy or {}).get("rules") or ()):
         action = str(rule.get("action", "Count"))
@@ -172,7 +174,7 @@ def verdict_on(policy: Tree | None, pod: Tree) -> tuple[str, str | None]:
     return "Count", None
 
 
-def _exit(rule: Tree, pod: Tree) -> str | None:
+def _exit(rule: JsonObject, pod: JsonObject) -> str | None:
     wanted, status = rule["onExitCodes"], pod.get("status") or {}
     meta = pod["metadata"]
     for key in ("containerStatuses", "initContainerStatuses"):
@@ -187,7 +189,7 @@ def _exit(rule: Tree, pod: Tree) -> str | None:
     return None
 
 
-def _condition(rule: Tree, pod: Tree) -> str | None:
+def _condition(rule: JsonObject, pod: JsonObject) -> str | None:
     meta = pod["metadata"]
     for pattern in rule.get("onPodConditions") or ():
         found = condition_in(conditions_of(pod), pattern["type"])
@@ -196,7 +198,7 @@ def _condition(rule: Tree, pod: Tree) -> str | None:
     return None
 
 
-def success_by(policy: Tree | None, succeeded: Collection[int], completions: int) -> str | None:
+def success_by(policy: JsonObject | None, succeeded: Collection[int], completions: int) -> str | None:
     """Which rule of the success policy is met; None where none is."""
     for number, rule in enumerate((policy or {}).get("rules") or ()):
         if _met(rule, succeeded, completions):
@@ -204,7 +206,7 @@ def success_by(policy: Tree | None, succeeded: Collection[int], completions: int
     return None
 
 
-def _met(rule: Tree, succeeded: Collection[int], completions: int) -> bool:
+def _met(rule: JsonObject, succeeded: Collection[int], completions: int) -> bool:
     count = rule.get("succeededCount")
     if rule.get("succeededIndexes") is None:
         return count is not None and len(succeeded) >= count
@@ -213,7 +215,7 @@ def _met(rule: Tree, succeeded: Collection[int], completions: int) -> bool:
     return reached >= (len(wanted) if count is None else count)
 
 
-def new_failures(job: Tree, pods: Sequence[Tree], known: Collection[str]) -> Iterator[Tree]:
+def new_failures(job: JsonObject, pods: Sequence[JsonObject], known: Collection[str]) -> Iterator[JsonObject]:
     """Failed pods that nobody has counted yet."""
     for pod in pods:
         if tracked(pod) and pod["metadata"]["uid"] not in known and is_failed(pod, job):

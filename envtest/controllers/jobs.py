@@ -33,7 +33,7 @@ from envtest.controllers.pod_order import first_to_go
 from envtest.controllers.pod_owner import PodOwnerController, claim, make_pod, remove_pod
 from envtest.controllers.writes import JOBS, PODS, Note, Patch, Update, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _PAUSE, _LONGEST_PAUSE = 10.0, 600.0
 """Seconds before the pod that follows a failed one, doubled with each further failure."""
@@ -79,8 +79,8 @@ class Plan:
 class Tally:
     """What has ended: `new` pods were not noted before; the numbers are those of all."""
 
-    new_succeeded: Sequence[Tree]
-    new_failed: Sequence[Tree]
+    new_succeeded: Sequence[JsonObject]
+    new_failed: Sequence[JsonObject]
     succeeded: int
     failed: int
     good: frozenset[int]
@@ -92,28 +92,28 @@ class Tally:
 class View:
     """What a decision is made of; `blocked` where pods cannot be made now. The rest grows as decisions are made."""
 
-    job: Tree
-    pods: Sequence[Tree]
+    job: JsonObject
+    pods: Sequence[JsonObject]
     now: datetime
     backoff: Backoff = field(default_factory=Backoff)
     blocked: bool = False
     writes: list[Write | Note] = field(default_factory=list)
-    status: Tree = field(default_factory=dict)
+    status: JsonObject = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
     made: int = 0
-    gone: list[Tree] = field(default_factory=list)
+    gone: list[JsonObject] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.status = copy_tree(self.job.get("status") or {})
 
     @property
-    def spec(self) -> Tree:
+    def spec(self) -> JsonObject:
         """What is wanted."""
-        spec: Tree = self.job["spec"]
+        spec: JsonObject = self.job["spec"]
         return spec
 
     @property
-    def active(self) -> list[Tree]:
+    def active(self) -> list[JsonObject]:
         """Pods that are neither finished nor on their way out."""
         return [p for p in self.pods if is_active(p)]
 
@@ -131,13 +131,13 @@ class View:
         """Uids of pods that ended and are not in the counters yet."""
         return list((self.status.get("uncountedTerminatedPods") or {}).get(key) or ())
 
-    def condition(self, kind: str, reason: str, message: str, *, holds: bool = True) -> Tree:
+    def condition(self, kind: str, reason: str, message: str, *, holds: bool = True) -> JsonObject:
         """One that was reached now."""
         when = stamp(self.now)
         times = {"lastProbeTime": when, "lastTransitionTime": when}
         return {"type": kind, "status": str(holds), **times, "reason": reason, "message": message}
 
-    def put(self, condition: Tree) -> bool:
+    def put(self, condition: JsonObject) -> bool:
         """Set a condition; whether that changed anything. What never held need not be said not to hold."""
         conditions = list(self.status.get("conditions") or ())
         before = condition_in(conditions, condition["type"])
@@ -150,7 +150,7 @@ class View:
 
 
 # ------------------------------------------------------------------ core: counting
-def is_finished(job: Tree) -> bool:
+def is_finished(job: JsonObject) -> bool:
     """Whether it is complete or has failed."""
     conditions = conditions_of(job)
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
@@ -179,7 +179,7 @@ def tally(view: View) -> Tally:
     return Tally(good, bad, len(indexes), failed, frozenset(indexes), frozenset(lost))
 
 
-def _loses_index(view: View, pod: Tree) -> bool:
+def _loses_index(view: View, pod: JsonObject) -> bool:
     if not of_pods.limited_per_index(view.job):
         return False
     action, _ = of_pods.verdict_on(view.spec.get("podFailurePolicy"), pod)
@@ -189,7 +189,7 @@ def _loses_index(view: View, pod: Tree) -> bool:
 
 
 # ------------------------------------------------------------------ core: is it over?
-def verdict(view: View, counted: Tally) -> Tree | None:
+def verdict(view: View, counted: Tally) -> JsonObject | None:
     """The condition after which nothing more is begun: ``SuccessCriteriaMet`` or ``FailureTarget``."""
     conditions = conditions_of(view.job)
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
@@ -235,7 +235,7 @@ def _until_deadline(view: View) -> float | None:
     return float(limit - (view.now - parse_time(started)).total_seconds())
 
 
-def _failed_indexes(spec: Tree, counted: Tally) -> tuple[str, str] | None:
+def _failed_indexes(spec: JsonObject, counted: Tally) -> tuple[str, str] | None:
     most, lost = spec.get("maxFailedIndexes"), len(counted.bad)
     if most is not None and lost > most:
         return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
@@ -274,11 +274,11 @@ def plan(view: View) -> Plan:
     return Plan(view.writes, min(view.waits, default=None), view.backoff)
 
 
-def _indexes(pods: Sequence[Tree]) -> set[int]:
+def _indexes(pods: Sequence[JsonObject]) -> set[int]:
     return {of_pods.index_of(p) for p in pods}
 
 
-def _go_on(view: View, counted: Tally, held: Mapping[int, Tree]) -> Tree | None:
+def _go_on(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> JsonObject | None:
     """Make or delete pods; the condition after which it is over, if that was reached."""
     if not deleting(view.job):
         _manage(view, counted, held)
@@ -301,7 +301,7 @@ def _suspended_or_not(view: View) -> None:
         view.status["startTime"] = stamp(view.now)
 
 
-def _manage(view: View, counted: Tally, held: Mapping[int, Tree]) -> None:
+def _manage(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> None:
     """Bring the number of active pods to what it should be; in one step either deletes or makes."""
     active, wanted = view.active, _wanted(view, counted)
     going = of_pods.repeated(view.job, active, first_to_go) if of_pods.is_indexed(view.job) else []
@@ -334,19 +334,19 @@ def _wanted(view: View, counted: Tally) -> int:
     return max(min(parallelism, int(completions) - counted.succeeded), 0)
 
 
-def _remove(view: View, pods: Sequence[Tree]) -> None:
+def _remove(view: View, pods: Sequence[JsonObject]) -> None:
     view.gone.extend(pods)
     view.writes.extend(remove_pod(p, view.job) for p in pods)
 
 
-def _make(view: View, pod: Tree) -> None:
+def _make(view: View, pod: JsonObject) -> None:
     meta = pod["metadata"]
     meta["finalizers"] = [*(f for f in meta.get("finalizers") or () if f != FINALIZER), FINALIZER]
     view.made += 1
     view.writes.append(make_pod(pod, view.job))
 
 
-def _make_indexed(view: View, counted: Tally, held: Mapping[int, Tree], missing: int) -> None:
+def _make_indexed(view: View, counted: Tally, held: Mapping[int, JsonObject], missing: int) -> None:
     taken = counted.good | counted.bad | _indexes(view.active)
     if of_pods.only_failed_are_replaced(view.job):
         taken |= _indexes([p for p in view.pods if of_pods.terminating(p)])
@@ -364,14 +364,14 @@ def _make_indexed(view: View, counted: Tally, held: Mapping[int, Tree], missing:
     view.waits.extend(waiting)
 
 
-def _until_next(before: Tree | None, now: datetime) -> float:
+def _until_next(before: JsonObject | None, now: datetime) -> float:
     if before is None:
         return 0.0
     passed = (now - of_pods.ended_at(before)).total_seconds()
     return _pause(of_pods.all_failures_of_index(before) + 1) - passed
 
 
-def _indexed(view: View, index: int, before: Tree | None) -> Tree:
+def _indexed(view: View, index: int, before: JsonObject | None) -> JsonObject:
     job = view.job
     pod = pod_from_template(view.spec["template"], job)
     meta, name = pod["metadata"], f"{job['metadata']['name']}-{index}"
@@ -389,7 +389,7 @@ def _indexed(view: View, index: int, before: Tree | None) -> Tree:
     return pod
 
 
-def _failure_counts(view: View, before: Tree | None) -> dict[str, str]:
+def _failure_counts(view: View, before: JsonObject | None) -> dict[str, str]:
     if before is None:
         return {FAILURES: "0"}
     counted = of_pods.failures_of_index(before)
@@ -400,7 +400,7 @@ def _failure_counts(view: View, before: Tree | None) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------ core: the status
-def _track(view: View, counted: Tally, over: Tree | None, held: Collection[str]) -> list[Patch]:
+def _track(view: View, counted: Tally, over: JsonObject | None, held: Collection[str]) -> list[Patch]:
     """Note what has ended, and let go of what is noted; the patches that take finalizers away."""
     _settle(view)
     failing = over is not None and over["type"] == "FailureTarget"
@@ -423,7 +423,7 @@ def _track(view: View, counted: Tally, over: Tree | None, held: Collection[str])
     return patches
 
 
-def _counts_as(view: View, pod: Tree, *, failed: bool) -> str | None:
+def _counts_as(view: View, pod: JsonObject, *, failed: bool) -> str | None:
     indexed = of_pods.is_indexed(view.job)
     if phase_of(pod) == "Succeeded":
         return None if indexed else "succeeded"
@@ -452,7 +452,7 @@ def _note_indexes(view: View, counted: Tally) -> None:
         view.status["failedIndexes"] = intervals(counted.bad)
 
 
-def _release(pod: Tree) -> Patch:
+def _release(pod: JsonObject) -> Patch:
     meta = {"uid": pod["metadata"]["uid"], "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
     return Patch(PODS, pod, {"metadata": meta}, strategic=True)
 
@@ -467,7 +467,7 @@ def _count(view: View) -> None:
     view.status["terminating"] = view.terminating + len(view.gone)
 
 
-def _finish(view: View, over: Tree, *, done: bool) -> None:
+def _finish(view: View, over: JsonObject, *, done: bool) -> None:
     """Say first that it will end, and that it has ended when every pod is counted and gone."""
     if view.put(over):
         return
@@ -523,7 +523,7 @@ class JobController(PodOwnerController):
         if event.new is not None and of_pods.tracked(event.new) and self._orphaned(event.new):
             self.queue.add(event.key)
 
-    def _orphaned(self, pod: Tree) -> bool:
+    def _orphaned(self, pod: JsonObject) -> bool:
         owner = controller_of(pod)
         if owner is None or owner.get("kind") != JOBS.kind:
             return owner is None
@@ -539,7 +539,9 @@ class JobController(PodOwnerController):
             await self.write([_release(pod)])
         return None
 
-    async def step(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> float | None:
+    async def step(
+        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+    ) -> float | None:
         """See `PodOwnerController`."""
         uid = owner["metadata"]["uid"]
         mine, moves = claim(owner, pods, loose, finalizer=FINALIZER)

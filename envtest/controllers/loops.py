@@ -17,10 +17,10 @@ from envtest.controllers.stages import Stage
 from envtest.controllers.writes import Delete, Note, Patch, Write, Writes
 from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
 from opsdk.queue.rate_limiters import ExponentialFailure
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
+from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("envtest.controllers")
 _EXPECTED = (ConflictError, NotFoundError, AlreadyExistsError)
@@ -125,7 +125,7 @@ class Controller(ABC):
             else:
                 await self.write_one(wanted)
 
-    async def write_one(self, wanted: Write) -> Tree | None:
+    async def write_one(self, wanted: Write) -> JsonObject | None:
         """Carry out one write and tell of it; the object, None where it was gone already."""
         try:
             made = await self.kit.api.write(wanted)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from envtest.controllers.objects import controller_of, owner_uids
 from envtest.controllers.writes import Resource
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apiserver.storage.ports import CompactedError, Storage, Tree, Watch
+from opsdk.apiserver.storage.ports import CompactedError, Storage, Watch
+from opsdk.structured_merge.value import JsonObject
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
 """The prefix under which the definitions of custom resources are kept."""
@@ -24,11 +25,11 @@ class Event:
 
     resource: Resource
     key: str
-    old: Tree | None
-    new: Tree | None
+    old: JsonObject | None
+    new: JsonObject | None
 
     @property
-    def obj(self) -> Tree:
+    def obj(self) -> JsonObject:
         """The object as it is now, or was last."""
         found = self.new if self.new is not None else self.old
         assert found is not None
@@ -43,7 +44,7 @@ class Mirror:
 
     def __init__(self, storage: Storage, resource: Resource, emit: Handler) -> None:
         self.resource = resource
-        self.objects: dict[str, Tree] = {}
+        self.objects: dict[str, JsonObject] = {}
         self._storage = storage
         self._emit = emit
         self._watch: Watch | None = None
@@ -62,7 +63,7 @@ class Mirror:
         for key, obj in listed.items():
             self._apply(key, obj)
 
-    def _apply(self, key: str, obj: Tree | None) -> None:
+    def _apply(self, key: str, obj: JsonObject | None) -> None:
         old = self.objects.get(key)
         if old is obj:
             return
@@ -206,22 +207,22 @@ class Hub:
         return None if mirror is None else mirror.resource
 
     # -------------------------------------------------------------- reading
-    def get(self, key: str) -> Tree | None:
+    def get(self, key: str) -> JsonObject | None:
         """The object at a key."""
         group, plural, *_ = key.split("/", 2)
         mirror = self._mirrors.get(f"{group}/{plural}/")
         return None if mirror is None else mirror.objects.get(key)
 
-    def all(self, resource: Resource) -> Mapping[str, Tree]:
+    def all(self, resource: Resource) -> Mapping[str, JsonObject]:
         """Every object of a kind by key, oldest first as far as this process saw them come."""
         mirror = self._mirrors.get(resource.prefix)
         return {} if mirror is None else mirror.objects
 
-    def in_namespace(self, resource: Resource, namespace: str) -> list[Tree]:
+    def in_namespace(self, resource: Resource, namespace: str) -> list[JsonObject]:
         """The objects of a kind in one namespace, by name."""
         return [obj for _, obj in self._storage.list(f"{resource.prefix}{namespace}/").items]
 
-    def dependents(self, uid: str, prefix: str = "") -> list[Tree]:
+    def dependents(self, uid: str, prefix: str = "") -> list[JsonObject]:
         """The objects that name this owner; of one kind, if `prefix` says so."""
         keys = self._owned.by_uid.get(uid, ())
         return [obj for key in keys if key.startswith(prefix) and (obj := self.get(key)) is not None]
@@ -230,7 +231,7 @@ class Hub:
         """Their keys."""
         return list(self._owned.by_uid.get(uid, ()))
 
-    def loose(self, resource: Resource, namespace: str) -> list[Tree]:
+    def loose(self, resource: Resource, namespace: str) -> list[JsonObject]:
         """The objects of a kind in a namespace that nobody controls."""
         keys = self._loose.get(f"{resource.prefix}{namespace}/", ())
         return [obj for key in keys if (obj := self.get(key)) is not None]
@@ -262,7 +263,7 @@ class Hub:
             self._loose.get(place, {}).pop(event.key, None)
 
 
-def _defined(definition: Tree) -> Resource:
+def _defined(definition: JsonObject) -> Resource:
     spec = definition["spec"]
     names = spec["names"]
     served = [v["name"] for v in spec["versions"] if v.get("served")]

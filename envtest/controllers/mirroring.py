@@ -9,7 +9,7 @@ from envtest.controllers.mirror import Event
 from envtest.controllers.objects import deleting, owner_reference
 from envtest.controllers.services import MANAGED, SERVICE
 from envtest.controllers.writes import ENDPOINTS, SERVICES, SLICES, Create, Delete, Update, Write
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _MANAGER = "endpointslicemirroring-controller.k8s.io"
 _SKIP, _LEADER = "endpointslice.kubernetes.io/skip-mirror", "control-plane.alpha.kubernetes.io/leader"
@@ -18,7 +18,7 @@ _NOT_COPIED = ("kubectl.kubernetes.io/last-applied-configuration", "endpoints.ku
 
 
 # ------------------------------------------------------------------ core
-def is_mirrored(endpoints: Tree, service: Tree | None) -> bool:
+def is_mirrored(endpoints: JsonObject, service: JsonObject | None) -> bool:
     """Whether somebody wrote it for a service that looks for no pods."""
     meta = endpoints["metadata"]
     labels = meta.get("labels") or {}
@@ -27,7 +27,7 @@ def is_mirrored(endpoints: Tree, service: Tree | None) -> bool:
     return service is not None and not service["spec"].get("selector")
 
 
-def wanted_slices(endpoints: Tree) -> Iterator[Tree]:
+def wanted_slices(endpoints: JsonObject) -> Iterator[JsonObject]:
     """What the slices should say: one for each subset and sort of address."""
     for subset in endpoints.get("subsets") or ():
         found = [(a, True) for a in subset.get("addresses") or ()]
@@ -39,12 +39,12 @@ def wanted_slices(endpoints: Tree) -> Iterator[Tree]:
                 yield {"addressType": kind, "endpoints": chosen, "ports": ports}
 
 
-def _endpoint(address: Tree, *, ready: bool) -> Tree:
+def _endpoint(address: JsonObject, *, ready: bool) -> JsonObject:
     named = {k: address[k] for k in ("hostname", "nodeName", "targetRef") if address.get(k)}
     return {"addresses": [address["ip"]], "conditions": {"ready": ready}, **named}
 
 
-def plan(endpoints: Tree, slices: Sequence[Tree], *, mirrored: bool) -> list[Write]:
+def plan(endpoints: JsonObject, slices: Sequence[JsonObject], *, mirrored: bool) -> list[Write]:
     """The writes that make the slices of hand-made endpoints true."""
     wanted = list(wanted_slices(endpoints)) if mirrored and not deleting(endpoints) else []
     spare = list(slices)
@@ -63,7 +63,7 @@ def plan(endpoints: Tree, slices: Sequence[Tree], *, mirrored: bool) -> list[Wri
     return [*writes, *(Delete(SLICES, s) for s in spare)]
 
 
-def _slice(endpoints: Tree) -> Tree:
+def _slice(endpoints: JsonObject) -> JsonObject:
     meta = endpoints["metadata"]
     notes = {k: v for k, v in (meta.get("annotations") or {}).items() if k not in _NOT_COPIED}
     made = {

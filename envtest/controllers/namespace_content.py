@@ -11,8 +11,8 @@ from envtest.controllers.loops import Controller
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import conditions_of, deleting, stamp, with_condition, with_status
 from envtest.controllers.writes import NAMESPACES, PODS, Delete, Resource, Update
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ConflictError, NotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 _FINALIZER = "kubernetes"
 
@@ -26,7 +26,7 @@ class Left:
     finalizers: Mapping[str, int]
 
     @classmethod
-    def of(cls, found: Sequence[tuple[Resource, Tree]]) -> Left:
+    def of(cls, found: Sequence[tuple[Resource, JsonObject]]) -> Left:
         """Count."""
         held = (f for _, obj in found for f in obj["metadata"].get("finalizers") or ())
         return cls(Counter(f"{r.plural}.{r.group}" for r, _ in found), Counter(held))
@@ -35,7 +35,7 @@ class Left:
         return bool(self.objects)
 
 
-def conditions(namespace: Tree, left: Left, now: str) -> list[Tree]:
+def conditions(namespace: JsonObject, left: Left, now: str) -> list[JsonObject]:
     """The conditions of a namespace that terminates."""
     found = conditions_of(namespace)
     for kind, holds, reason, message in _says(left):
@@ -75,7 +75,7 @@ def _says(left: Left) -> list[tuple[str, bool, str, str]]:
     ]
 
 
-def finalized(namespace: Tree) -> Tree:
+def finalized(namespace: JsonObject) -> JsonObject:
     """The namespace without this controller's hold."""
     spec = namespace.get("spec") or {}
     return {**namespace, "spec": {**spec, "finalizers": [f for f in spec.get("finalizers") or () if f != _FINALIZER]}}
@@ -137,5 +137,5 @@ class NamespaceController(Controller):
                 with suppress(NotFoundError, ConflictError):
                     await self.kit.api.write(Delete(resource, obj))
 
-    def _found(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, Tree]]:
+    def _found(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, JsonObject]]:
         return [(r, obj) for r in resources for obj in self.hub.in_namespace(r, namespace)]

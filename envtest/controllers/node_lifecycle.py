@@ -20,7 +20,7 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.scheduling import NOT_READY, UNREACHABLE, UNSCHEDULABLE, tolerates
 from envtest.controllers.writes import NODES, PODS, Delete, Note, Update, Write, Writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _PRESSURES = {
     "MemoryPressure": "node.kubernetes.io/memory-pressure",
@@ -32,7 +32,7 @@ _OURS = {UNSCHEDULABLE, NOT_READY, UNREACHABLE, *_PRESSURES.values()}
 
 
 # ------------------------------------------------------------------ core: taints
-def wanted_taints(node: Tree) -> set[tuple[str, str]]:
+def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
     """Keys and effects of the taints that follow from what a node says of itself."""
     conditions = conditions_of(node)
     found: set[tuple[str, str]] = set()
@@ -48,7 +48,7 @@ def wanted_taints(node: Tree) -> set[tuple[str, str]]:
     return found
 
 
-def tainted(node: Tree, now: datetime) -> Tree | None:
+def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
     """The node with the taints that follow; None where they are right."""
     if condition_in(conditions_of(node), "Ready") is None:
         return None  # it is new, and held back until it says how it is
@@ -63,7 +63,7 @@ def tainted(node: Tree, now: datetime) -> Tree | None:
     return {**node, "spec": {**spec, "taints": [*kept, *new]}}
 
 
-def not_ready(pod: Tree, now: datetime) -> list[Write | Note]:
+def not_ready(pod: JsonObject, now: datetime) -> list[Write | Note]:
     """A pod on a node that is away is not ready, whatever it said last."""
     if not is_ready(pod) or deleting(pod):
         return []
@@ -77,7 +77,7 @@ def not_ready(pod: Tree, now: datetime) -> list[Write | Note]:
 
 
 # ------------------------------------------------------------------ core: evictions
-def seconds_to_stay(pod: Tree, taints: Sequence[Tree], now: datetime) -> float | None:
+def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime) -> float | None:
     """For how long a pod stands the taints of its node; None for ever."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or ()
     ends: list[float] = []
@@ -94,7 +94,7 @@ def seconds_to_stay(pod: Tree, taints: Sequence[Tree], now: datetime) -> float |
     return max(min(ends), 0.0) if ends else None
 
 
-def disrupted(pod: Tree, reason: str, message: str, now: datetime, **status: str) -> Update | None:
+def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **status: str) -> Update | None:
     """The status of a pod that somebody ends for the cluster's sake; None where it says so already."""
     new = {
         "type": "DisruptionTarget",
@@ -113,7 +113,7 @@ def disrupted(pod: Tree, reason: str, message: str, now: datetime, **status: str
     return Update(PODS, with_status(pod, {**before, **status, "conditions": conditions}), "status")
 
 
-def evict(pod: Tree, now: datetime) -> Writes:
+def evict(pod: JsonObject, now: datetime) -> Writes:
     """The writes by which a pod leaves its node."""
     text = "Taint manager: deleting due to NoExecute taint"
     said = disrupted(pod, "DeletionByTaintManager", text, now)

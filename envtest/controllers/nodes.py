@@ -41,8 +41,8 @@ from envtest.controllers.scheduling import (
 from envtest.controllers.stages import Stage, State, stage_for
 from envtest.controllers.volumes import claims_of, unbound
 from envtest.controllers.writes import CLAIMS, NODES, PODS, STORAGE_CLASSES, Create, Delete, Note, Update
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import AlreadyExistsError
+from opsdk.structured_merge.value import JsonObject
 
 NODE = "node-1"
 """The node that every simulated cluster has."""
@@ -56,13 +56,13 @@ def labels_of_node(name: str) -> dict[str, str]:
     return {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 
-def node_object() -> Tree:
+def node_object() -> JsonObject:
     """The node as it registers itself."""
     meta = {"name": NODE, "labels": labels_of_node(NODE)}
     return {"kind": "Node", "apiVersion": "v1", "metadata": meta, "spec": {}}
 
 
-def registered(node: Tree) -> Tree | None:
+def registered(node: JsonObject) -> JsonObject | None:
     """A node whose agent has come up, None where it is as it should be: with labels, and not held back as new."""
     meta, spec = node["metadata"], node.get("spec") or {}
     labels = {**labels_of_node(meta["name"]), **(meta.get("labels") or {})}
@@ -73,25 +73,25 @@ def registered(node: Tree) -> Tree | None:
     return {**node, "metadata": {**meta, "labels": labels}, "spec": {**spec, "taints": taints}}
 
 
-def is_alive(node: Tree | None) -> bool:
+def is_alive(node: JsonObject | None) -> bool:
     """Whether a node's agent does anything; one that has gone from the records still does."""
     ready = None if node is None else condition_in(conditions_of(node), "Ready")
     return ready is None or ready.get("status") != "Unknown"
 
 
-def is_well(node: Tree | None) -> bool:
+def is_well(node: JsonObject | None) -> bool:
     """Whether it starts pods and finds them ready."""
     ready = None if node is None else condition_in(conditions_of(node), "Ready")
     return ready is None or ready.get("status") == "True"
 
 
-def address_of(node: Tree | None) -> str:
+def address_of(node: JsonObject | None) -> str:
     """Its address."""
     found = ((node or {}).get("status") or {}).get("addresses") or ()
     return next((str(a["address"]) for a in found if a.get("type") == "InternalIP"), _ADDRESS)
 
 
-def node_status(node: Tree, address: str, now: str) -> Tree:
+def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
     """The status of a healthy node; what it says already stays."""
     healthy = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -103,7 +103,7 @@ def node_status(node: Tree, address: str, now: str) -> Tree:
     given = conditions_of(node)
     conditions = [{"type": t, "status": s, "reason": r, "message": m, **times} for t, s, r, m in healthy]
     name = node["metadata"]["name"]
-    made: Tree = {
+    made: JsonObject = {
         "capacity": dict(_CAPACITY),
         "allocatable": dict(_CAPACITY),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
@@ -231,7 +231,7 @@ class KubeletController(Controller):
             return await self._end(key, pod)
         return await self._live(key, pod, state) if is_well(node) else None
 
-    async def _live(self, key: str, pod: Tree, state: State) -> float | None:
+    async def _live(self, key: str, pod: JsonObject, state: State) -> float | None:
         number = stage_for(pod, state, self.stages, self._used)
         stage = None if number is None else self.stages[number]
         if stage is None and state is State.CRASHED:
@@ -247,21 +247,21 @@ class KubeletController(Controller):
             await self._write_status(pod, self._to(pod, State.READY))
         return wait if stage is not None and 0 < wait < math.inf else None
 
-    def _restart(self, pod: Tree) -> Stage:
+    def _restart(self, pod: JsonObject) -> Stage:
         """Containers that ended are started again, as they were at first."""
         number = stage_for(pod, State.PENDING, self.stages, self._used)
         first = None if number is None else self.stages[number].to
         to = first if first in (State.RUNNING, State.READY) else State.RUNNING
         return Stage(at=State.CRASHED, to=to, delay=pause_before_restart(pod))
 
-    def _remaining(self, key: str, pod: Tree, state: State, delay: float) -> float:
+    def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
         now, uid = self.kit.clock.now(), pod["metadata"]["uid"]
         known = self._since.get(key)
         if known is None or known[:2] != (uid, state):
             self._since[key] = known = (uid, state, now)
         return known[2] + delay - now
 
-    async def _place(self, pod: Tree) -> None:
+    async def _place(self, pod: JsonObject) -> None:
         nodes = list(self.hub.all(NODES).values())
         meta = pod["metadata"]
         place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
@@ -281,24 +281,24 @@ class KubeletController(Controller):
             await self.kit.api.write(Update(PODS, with_status(pod, status), "status"))
             await self.scheduler.tell(Note(pod, "FailedScheduling", place.message, warning=True))
 
-    def _claims(self, pod: Tree) -> str:
+    def _claims(self, pod: JsonObject) -> str:
         """What keeps a pod from being placed for its claims' sake."""
         names, namespace = claims_of(pod), pod["metadata"]["namespace"]
         found = {n: c for n in names if (c := self.hub.get(CLAIMS.key(namespace, n))) is not None}
         kinds = {k["metadata"]["name"]: k for k in self.hub.all(STORAGE_CLASSES).values()} if names else {}
         return unbound(pod, found, kinds)
 
-    def _by_node(self) -> dict[str, list[Tree]]:
-        found: dict[str, list[Tree]] = defaultdict(list)
+    def _by_node(self) -> dict[str, list[JsonObject]]:
+        found: dict[str, list[JsonObject]] = defaultdict(list)
         for pod in self.hub.all(PODS).values():
             if pod["spec"].get("nodeName"):
                 found[pod["spec"]["nodeName"]].append(pod)
         return found
 
-    def _host(self, pod: Tree) -> str:
+    def _host(self, pod: JsonObject) -> str:
         return address_of(self.hub.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
-    def _to(self, pod: Tree, state: State, stage: Stage | None = None, *, code: int | None = None) -> Move:
+    def _to(self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None) -> Move:
         host = self._host(pod)
         known = (pod.get("status") or {}).get("podIP")
         ip = str(known) if known else host if pod["spec"].get("hostNetwork") else self._next_ip()
@@ -313,13 +313,13 @@ class KubeletController(Controller):
             code=shown.code if code is None else code,
         )
 
-    async def _write_status(self, pod: Tree, move: Move) -> Tree | None:
+    async def _write_status(self, pod: JsonObject, move: Move) -> JsonObject | None:
         status = status_in(pod, move)
         if status == pod.get("status"):
             return pod
         return await self.kit.kubelet.write(Update(PODS, with_status(pod, status), "status"))
 
-    async def _move(self, pod: Tree, stage: Stage) -> None:
+    async def _move(self, pod: JsonObject, stage: Stage) -> None:
         before, to = state_of(pod), reachable(pod, stage)
         await self._write_status(pod, self._to(pod, to, stage))
         if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):
@@ -336,7 +336,7 @@ class KubeletController(Controller):
             await self.events.tell(Note(pod, "Failed", text, warning=True))
 
     # -------------------------------------------------------------- the end
-    async def _end(self, key: str, pod: Tree) -> float | None:
+    async def _end(self, key: str, pod: JsonObject) -> float | None:
         """The containers are told to stop, and killed when the time of grace is over; then the pod is gone."""
         number = stage_for(pod, State.TERMINATING, self.stages, self._used)
         stage = None if number is None else self.stages[number]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from envtest.controllers.objects import deleting
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -44,22 +44,22 @@ class Judgement:
     """A verdict; `kept` are the references that stay when it is to prune."""
 
     verdict: Verdict
-    kept: Sequence[Tree] = ()
+    kept: Sequence[JsonObject] = ()
 
 
-def holds(obj: Tree, finalizer: str) -> bool:
+def holds(obj: JsonObject, finalizer: str) -> bool:
     """Whether a finalizer holds it."""
     return finalizer in (obj["metadata"].get("finalizers") or ())
 
 
-def state_of_owner(owner: Tree | None, uid: str) -> Owner:
+def state_of_owner(owner: JsonObject | None, uid: str) -> Owner:
     """What a reference with this uid means, given what is found under its name."""
     if owner is None or owner["metadata"]["uid"] != uid:
         return Owner.ABSENT
     return Owner.WAITING if deleting(owner) and holds(owner, FOREGROUND) else Owner.SOLID
 
 
-def judge(obj: Tree, look: Callable[[Tree], Owner], *, has_dependents: bool) -> Judgement:
+def judge(obj: JsonObject, look: Callable[[JsonObject], Owner], *, has_dependents: bool) -> Judgement:
     """The verdict on one object; `look` tells of the owner that a reference means."""
     references = obj["metadata"].get("ownerReferences") or []
     if not references or deleting(obj):
@@ -76,14 +76,14 @@ def judge(obj: Tree, look: Callable[[Tree], Owner], *, has_dependents: bool) -> 
     return Judgement(Verdict.COLLECT)
 
 
-def policy_of(obj: Tree) -> str:
+def policy_of(obj: JsonObject) -> str:
     """How an object that nobody owns is to be deleted: its finalizers may say so."""
     if holds(obj, ORPHAN):
         return "Orphan"
     return "Foreground" if holds(obj, FOREGROUND) else "Background"
 
 
-def blocking(owner: Tree, dependents: Sequence[Tree]) -> bool:
+def blocking(owner: JsonObject, dependents: Sequence[JsonObject]) -> bool:
     """Whether a dependent is left for which its owner must wait."""
     uid = owner["metadata"]["uid"]
     return any(
@@ -93,7 +93,7 @@ def blocking(owner: Tree, dependents: Sequence[Tree]) -> bool:
     )
 
 
-def unblocked(obj: Tree) -> list[Tree] | None:
+def unblocked(obj: JsonObject) -> list[JsonObject] | None:
     """Its references, none of which keeps its owner waiting; None where that is so already."""
     before = obj["metadata"].get("ownerReferences") or []
     if not any(r.get("blockOwnerDeletion") for r in before):
@@ -101,11 +101,11 @@ def unblocked(obj: Tree) -> list[Tree] | None:
     return [{**r, "blockOwnerDeletion": False} for r in before]
 
 
-def without_owner(obj: Tree, uid: str) -> list[Tree] | None:
+def without_owner(obj: JsonObject, uid: str) -> list[JsonObject] | None:
     """Its references but those to one owner; None, which removes the field, where none are left."""
     return [r for r in obj["metadata"].get("ownerReferences") or () if r.get("uid") != uid] or None
 
 
-def without_finalizer(obj: Tree, name: str) -> list[str] | None:
+def without_finalizer(obj: JsonObject, name: str) -> list[str] | None:
     """Its finalizers but one; None where none are left."""
     return [f for f in obj["metadata"].get("finalizers") or () if f != name] or None

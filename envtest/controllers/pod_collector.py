@@ -10,7 +10,7 @@ from envtest.controllers.mirror import Event
 from envtest.controllers.node_lifecycle import disrupted
 from envtest.controllers.objects import age_order, deleting, phase_of, with_status
 from envtest.controllers.writes import NODES, PODS, Delete, Update, Writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _QUARANTINE = 40.0
 """Seconds for which a node must be gone: it may come back."""
@@ -19,14 +19,14 @@ _MANY = 12_500
 
 
 # ------------------------------------------------------------------ core
-def orphaned(pod: Tree, now: datetime) -> Writes:
+def orphaned(pod: JsonObject, now: datetime) -> Writes:
     """The writes that end a pod whose node is gone."""
     phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
     said = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
     return [*([said] if said else []), Delete(PODS, pod, grace=0)]
 
 
-def never_ran(pod: Tree) -> Writes:
+def never_ran(pod: JsonObject) -> Writes:
     """The writes that end a deleted pod that no node has to let go of."""
     failed = with_status(pod, {**(pod.get("status") or {}), "phase": "Failed"})
     ended = phase_of(pod) in ("Succeeded", "Failed")
@@ -35,7 +35,7 @@ def never_ran(pod: Tree) -> Writes:
     return [*said, *([] if ended and held else [Delete(PODS, pod, grace=0)])]
 
 
-def too_many(finished: Sequence[Tree], limit: int = _MANY) -> Writes:
+def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
     """The deletions of finished pods beyond a limit, the oldest first."""
     going = sorted(finished, key=age_order)[: max(len(finished) - limit, 0)]
     return [Delete(PODS, p, grace=0) for p in going]

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from envtest.controllers.job_pods import restarts
 from envtest.controllers.objects import age_order, condition_in, conditions_of, is_ready, phase_of
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-def first_to_go(pods: Sequence[Tree], *, crowd: Mapping[str, int] | None = None) -> list[Tree]:
+def first_to_go(pods: Sequence[JsonObject], *, crowd: Mapping[str, int] | None = None) -> list[JsonObject]:
     """Those that are missed least first.
 
     Unscheduled, pending, not ready, then, where `crowd` is given (by node, how many related pods it runs), cheap to
     delete and on a crowded node; then ready for the shortest time, restarted most often, youngest.
     """
 
-    def rank(pod: Tree) -> tuple[bool, int, bool, int, int]:
+    def rank(pod: JsonObject) -> tuple[bool, int, bool, int, int]:
         node = str(pod["spec"].get("nodeName") or "")
         cost = 0 if crowd is None else deletion_cost(pod)
         many = 0 if crowd is None else -crowd.get(node, 0)
@@ -31,12 +31,12 @@ def first_to_go(pods: Sequence[Tree], *, crowd: Mapping[str, int] | None = None)
     return sorted(found, key=rank)
 
 
-def _ready_since(pod: Tree) -> str:
+def _ready_since(pod: JsonObject) -> str:
     ready = condition_in(conditions_of(pod), "Ready") or {}
     return str(ready.get("lastTransitionTime") or "") if ready.get("status") == "True" else ""
 
 
-def deletion_cost(pod: Tree) -> int:
+def deletion_cost(pod: JsonObject) -> int:
     """What an annotation says it costs to delete the pod."""
     text = str((pod["metadata"].get("annotations") or {}).get(COST, "0"))
     return int(text) if text.lstrip("+-").isdigit() else 0

@@ -11,8 +11,8 @@ from envtest.controllers.mirror import Event
 from envtest.controllers.objects import controlled_by, controller_of, deleting, is_active, owner_reference
 from envtest.controllers.writes import PODS, Create, Delete, Note, Patch, Resource, Write, Writes
 from envtest.kinds.workload_rules import selects
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Plan:
 
 # ------------------------------------------------------------------ core
 def claim(
-    owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], *, finalizer: str = ""
-) -> tuple[list[Tree], list[Write]]:
+    owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], *, finalizer: str = ""
+) -> tuple[list[JsonObject], list[Write]]:
     """The pods that count as the owner's, and the writes that take others in or let strangers go.
 
     `finalizer` comes with the owner and goes with it.
     """
     selector = selector_of(owner)
-    mine: list[Tree] = []
+    mine: list[JsonObject] = []
     writes: list[Write] = []
     for pod in pods:
         if not controlled_by(pod, owner):
@@ -54,30 +54,30 @@ def claim(
     return mine, writes
 
 
-def _finalizers(pod: Tree) -> list[str]:
+def _finalizers(pod: JsonObject) -> list[str]:
     return list(pod["metadata"].get("finalizers") or ())
 
 
-def _owners(pod: Tree, owners: list[Tree], finalizers: list[str]) -> Patch:
+def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> Patch:
     meta = {"ownerReferences": owners or None, "resourceVersion": pod["metadata"]["resourceVersion"]}
     if finalizers != _finalizers(pod):
         meta["finalizers"] = finalizers or None
     return Patch(PODS, pod, {"metadata": meta})
 
 
-def selector_of(owner: Tree) -> Tree:
+def selector_of(owner: JsonObject) -> JsonObject:
     """Its selector; that of a replication controller is a bare set of labels."""
-    found: Tree = owner["spec"].get("selector") or {}
+    found: JsonObject = owner["spec"].get("selector") or {}
     return {"matchLabels": found} if owner.get("kind") == "ReplicationController" else found
 
 
-def make_pod(pod: Tree, owner: Tree) -> Create:
+def make_pod(pod: JsonObject, owner: JsonObject) -> Create:
     """The creation of an owner's pod, and what is told of it."""
     done = Note(owner, "SuccessfulCreate", "Created pod: {name}")
     return Create(PODS, pod, note=done, failure=Note(owner, "FailedCreate", "Error creating: {error}", warning=True))
 
 
-def remove_pod(pod: Tree, owner: Tree) -> Delete:
+def remove_pod(pod: JsonObject, owner: JsonObject) -> Delete:
     """The deletion of an owner's pod, and what is told of it."""
     done = Note(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
     failure = Note(owner, "FailedDelete", "Error deleting: {error}", warning=True)
@@ -95,7 +95,9 @@ class PodOwnerController(Controller):
     resource: Resource
 
     @abstractmethod
-    async def step(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> float | None:
+    async def step(
+        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+    ) -> float | None:
         """One step; `pods` name the owner, `loose` ones have no controller; `failed` says why pods cannot be made.
 
         The answer is that of `reconcile`.
@@ -114,7 +116,7 @@ class PodOwnerController(Controller):
         if event.new is not None and controller_of(event.new) is None:
             self._stray(event.new)
 
-    def _stray(self, pod: Tree) -> None:
+    def _stray(self, pod: JsonObject) -> None:
         labels, namespace = pod["metadata"].get("labels") or {}, pod["metadata"]["namespace"]
         for owner in self.hub.in_namespace(self.resource, namespace) if labels else ():
             if selects(selector_of(owner), labels):
@@ -139,7 +141,7 @@ class PodOwnerController(Controller):
         if owner is not None:
             await self._look(owner, error.message)
 
-    async def _look(self, owner: Tree, failed: str) -> float | None:
+    async def _look(self, owner: JsonObject, failed: str) -> float | None:
         meta = owner["metadata"]
         pods = self.hub.dependents(meta["uid"], PODS.prefix)
         return await self.step(owner, pods, self.hub.loose(PODS, meta["namespace"]), failed)
@@ -149,10 +151,12 @@ class PlanningController(PodOwnerController):
     """One whose steps are pure plans."""
 
     @abstractmethod
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
         """What to do; see `step`."""
 
-    async def step(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> float | None:
+    async def step(
+        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+    ) -> float | None:
         """See `PodOwnerController`."""
         made = self.plan(owner, pods, loose, failed)
         await self.write(made.writes)

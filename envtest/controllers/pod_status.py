@@ -15,7 +15,7 @@ from envtest.controllers.objects import (
     with_condition,
 )
 from envtest.controllers.stages import Stage, State
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _UP = (State.RUNNING, State.READY, State.CRASHED)
 _BEFORE = (State.PENDING, State.WAITING, State.INITIALIZING)
@@ -43,7 +43,7 @@ class Move:
 
 
 # ------------------------------------------------------------------ reading
-def state_of(pod: Tree) -> State:
+def state_of(pod: JsonObject) -> State:
     """Where a pod is."""
     if deleting(pod):
         return State.TERMINATING
@@ -60,7 +60,7 @@ def state_of(pod: Tree) -> State:
             return _before(pod)
 
 
-def _before(pod: Tree) -> State:
+def _before(pod: JsonObject) -> State:
     waiting = [((c.get("state") or {}).get("waiting") or {}).get("reason") for c in _statuses(pod)]
     if any(w and w not in _CREATING for w in waiting):
         return State.WAITING
@@ -68,36 +68,36 @@ def _before(pod: Tree) -> State:
     return State.INITIALIZING if any("running" in (c.get("state") or {}) for c in started) else State.PENDING
 
 
-def _statuses(pod: Tree) -> list[Tree]:
+def _statuses(pod: JsonObject) -> list[JsonObject]:
     return list((pod.get("status") or {}).get("containerStatuses") or ())
 
 
-def _known(pod: Tree, key: str) -> dict[str, Tree]:
+def _known(pod: JsonObject, key: str) -> dict[str, JsonObject]:
     return {c["name"]: c for c in (pod.get("status") or {}).get(key) or ()}
 
 
-def is_sidecar(container: Tree) -> bool:
+def is_sidecar(container: JsonObject) -> bool:
     """Whether an init container stays beside the others."""
     return bool(container.get("restartPolicy") == "Always")
 
 
-def _ordinary(pod: Tree) -> Iterable[Tree]:
+def _ordinary(pod: JsonObject) -> Iterable[JsonObject]:
     return (c for c in pod["spec"].get("initContainers") or () if not is_sidecar(c))
 
 
-def gates_passed(pod: Tree) -> bool:
+def gates_passed(pod: JsonObject) -> bool:
     """Whether the conditions of its readiness gates are all True."""
     conditions = conditions_of(pod)
     return all(is_true(conditions, g["conditionType"]) for g in pod["spec"].get("readinessGates") or ())
 
 
-def pause_before_restart(pod: Tree) -> float:
+def pause_before_restart(pod: JsonObject) -> float:
     """Seconds until its containers are started again."""
     count = max((int(c.get("restartCount") or 0) for c in _statuses(pod)), default=0)
     return _PAUSES[min(count, len(_PAUSES) - 1)]
 
 
-def reachable(pod: Tree, stage: Stage) -> State:
+def reachable(pod: JsonObject, stage: Stage) -> State:
     """Where a rule takes a pod: containers that are not started again do not crash, they end."""
     policy = pod["spec"].get("restartPolicy", "Always")
     if stage.to is State.CRASHED and (policy == "Never" or (policy == "OnFailure" and not stage.code)):
@@ -106,7 +106,7 @@ def reachable(pod: Tree, stage: Stage) -> State:
     return stage.to
 
 
-def needs_refresh(pod: Tree) -> bool:
+def needs_refresh(pod: JsonObject) -> bool:
     """Whether a ready pod's status is behind: gates, images, resources or debugging containers changed."""
     if is_ready(pod) != gates_passed(pod):
         return True
@@ -120,12 +120,12 @@ def needs_refresh(pod: Tree) -> bool:
     )
 
 
-def _resized(container: Tree, found: Tree) -> bool:
+def _resized(container: JsonObject, found: JsonObject) -> bool:
     return "resources" in found and found["resources"] != (container.get("resources") or {})
 
 
 # ------------------------------------------------------------------ writing
-def status_in(pod: Tree, move: Move) -> Tree:
+def status_in(pod: JsonObject, move: Move) -> JsonObject:
     """The status of a pod that is moved."""
     status = dict(pod.get("status") or {})
     status["phase"] = "Running" if move.up else "Pending" if move.to in _BEFORE else move.to.value
@@ -148,7 +148,7 @@ def status_in(pod: Tree, move: Move) -> Tree:
     return status
 
 
-def _conditions(pod: Tree, move: Move, unready: list[str]) -> list[Tree]:
+def _conditions(pod: JsonObject, move: Move, unready: list[str]) -> list[JsonObject]:
     conditions = conditions_of(pod)
     ended = {State.SUCCEEDED: "PodCompleted", State.FAILED: "PodFailed"}.get(move.to, "")
     text = f"containers with unready status: [{' '.join(unready)}]"
@@ -169,7 +169,7 @@ def _conditions(pod: Tree, move: Move, unready: list[str]) -> list[Tree]:
     return conditions
 
 
-def _shut(pod: Tree) -> str:
+def _shut(pod: JsonObject) -> str:
     """Why its readiness gates keep it from being ready."""
     texts = []
     for gate in pod["spec"].get("readinessGates") or ():
@@ -182,7 +182,7 @@ def _shut(pod: Tree) -> str:
     return ", ".join(texts)
 
 
-def _container(container: Tree, pod: Tree, move: Move) -> Tree:
+def _container(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
     before = _known(pod, "containerStatuses").get(container["name"]) or {}
     made = _base(container, pod, before)
     was = before.get("state") or {}
@@ -201,11 +201,11 @@ def _container(container: Tree, pod: Tree, move: Move) -> Tree:
     return {**made, "started": False, "state": {"terminated": _terminated(made, was, move)}}
 
 
-def _creating(pod: Tree) -> str:
+def _creating(pod: JsonObject) -> str:
     return "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
 
 
-def _base(container: Tree, pod: Tree, before: Tree) -> Tree:
+def _base(container: JsonObject, pod: JsonObject, before: JsonObject) -> JsonObject:
     image = container.get("image", "")
     digest = pod["metadata"]["uid"].replace("-", "")
     made = {
@@ -225,13 +225,13 @@ def _base(container: Tree, pod: Tree, before: Tree) -> Tree:
     return made
 
 
-def _run(before: Tree, move: Move, container: Tree) -> Tree:
+def _run(before: JsonObject, move: Move, container: JsonObject) -> JsonObject:
     """It runs on, or again: what ended, or has another image now, is started anew."""
     was = before.get("state") or {}
     fresh = before.get("image") in (None, container.get("image", ""))
     if "running" in was and fresh:
         return {"state": was}
-    made: Tree = {"state": {"running": {"startedAt": move.now}}}
+    made: JsonObject = {"state": {"running": {"startedAt": move.now}}}
     if "running" in was or "terminated" in was or "terminated" in (before.get("lastState") or {}):
         made["restartCount"] = int(before.get("restartCount") or 0) + 1
     if "terminated" in was:
@@ -239,7 +239,7 @@ def _run(before: Tree, move: Move, container: Tree) -> Tree:
     return made
 
 
-def _crash(container: Tree, pod: Tree, move: Move, was: Tree) -> Tree:
+def _crash(container: JsonObject, pod: JsonObject, move: Move, was: JsonObject) -> JsonObject:
     ended = {"terminated": _terminated({"containerID": ""}, was, move)}
     pause = pause_before_restart(pod)
     if not pause:
@@ -251,7 +251,7 @@ def _crash(container: Tree, pod: Tree, move: Move, was: Tree) -> Tree:
     return {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": text}}, "lastState": ended}
 
 
-def _terminated(status: Tree, was: Tree, move: Move) -> Tree:
+def _terminated(status: JsonObject, was: JsonObject, move: Move) -> JsonObject:
     started = (was.get("running") or {}).get("startedAt", move.now)
     made = {
         "exitCode": move.code,
@@ -264,7 +264,7 @@ def _terminated(status: Tree, was: Tree, move: Move) -> Tree:
     return {**made, "containerID": status["containerID"]} if status.get("containerID") else made
 
 
-def _init(container: Tree, pod: Tree, move: Move) -> Tree:
+def _init(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
     before = _known(pod, "initContainerStatuses").get(container["name"]) or {}
     made = _base(container, pod, before)
     was = before.get("state") or {}
@@ -289,13 +289,13 @@ def _init(container: Tree, pod: Tree, move: Move) -> Tree:
     return {**made, "ready": not is_sidecar(container), "started": False, "state": state}
 
 
-def _debugging(container: Tree, pod: Tree, move: Move) -> Tree:
+def _debugging(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
     before = _known(pod, "ephemeralContainerStatuses").get(container["name"]) or {}
     return {**_base(container, pod, before), **_run(before, move, container)}
 
 
 # ------------------------------------------------------------------ the end
-def ending(pod: Tree, move: Move | None, *, killed: bool) -> tuple[State, int]:
+def ending(pod: JsonObject, move: Move | None, *, killed: bool) -> tuple[State, int]:
     """How a pod ends that was deleted: as a rule says, else by its restart policy; killed ones always badly."""
     if killed:
         return State.FAILED, 137
@@ -305,6 +305,6 @@ def ending(pod: Tree, move: Move | None, *, killed: bool) -> tuple[State, int]:
     return (State.SUCCEEDED, 0) if always else (State.FAILED, 143)
 
 
-def has_started(pod: Tree) -> bool:
+def has_started(pod: JsonObject) -> bool:
     """Whether any of its containers ever ran."""
     return any("running" in (c.get("state") or {}) or c.get("restartCount") for c in _statuses(pod))

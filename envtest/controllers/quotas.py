@@ -11,7 +11,7 @@ from envtest.controllers.loops import Controller, Kit
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import deleting, with_status
 from envtest.controllers.writes import QUOTAS, Update
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 class QuotaController(Controller):
@@ -51,7 +51,7 @@ class QuotaController(Controller):
             await self.kit.api.write(Update(QUOTAS, with_status(quota, wanted), "status"))
         return None
 
-    def _objects(self, quota: Tree, hard: Amounts) -> Iterator[tuple[Evaluator, list[Tree]]]:
+    def _objects(self, quota: JsonObject, hard: Amounts) -> Iterator[tuple[Evaluator, list[JsonObject]]]:
         for resource in self.hub.resources:
             evaluator = self._registry.of(resource.group, resource.plural) if resource.namespaced else None
             if evaluator is not None and evaluator.matching(hard):

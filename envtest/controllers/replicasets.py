@@ -23,7 +23,7 @@ from envtest.controllers.objects import (
 from envtest.controllers.pod_order import first_to_go
 from envtest.controllers.pod_owner import Plan, PlanningController, claim, make_pod, remove_pod
 from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Note, Update, Write
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _AT_ONCE = 500
 """Pods that are made or deleted in one step."""
@@ -31,9 +31,9 @@ _AT_ONCE = 500
 
 # ------------------------------------------------------------------ core
 def plan(
-    replica_set: Tree,
-    pods: Sequence[Tree],
-    loose: Sequence[Tree],
+    replica_set: JsonObject,
+    pods: Sequence[JsonObject],
+    loose: Sequence[JsonObject],
     now: datetime,
     *,
     failed: str = "",
@@ -55,7 +55,9 @@ def plan(
     return Plan(writes, again)
 
 
-def _fill(replica_set: Tree, active: Sequence[Tree], crowd: dict[str, int], *, blocked: bool) -> list[Write]:
+def _fill(
+    replica_set: JsonObject, active: Sequence[JsonObject], crowd: dict[str, int], *, blocked: bool
+) -> list[Write]:
     missing = min(replicas_of(replica_set) - len(active), _AT_ONCE)
     if missing < 0:
         going = first_to_go(active, crowd=crowd)[: min(-missing, _AT_ONCE)]
@@ -64,7 +66,9 @@ def _fill(replica_set: Tree, active: Sequence[Tree], crowd: dict[str, int], *, b
     return [make_pod(pod_from_template(template, replica_set), replica_set) for _ in range(0 if blocked else missing)]
 
 
-def count(replica_set: Tree, mine: Sequence[Tree], now: datetime, *, failed: str = "") -> tuple[Tree, float | None]:
+def count(
+    replica_set: JsonObject, mine: Sequence[JsonObject], now: datetime, *, failed: str = ""
+) -> tuple[JsonObject, float | None]:
     """The status, and the seconds until another pod has been ready for long enough."""
     spec = replica_set["spec"]
     active = [p for p in mine if is_active(p)]
@@ -84,7 +88,7 @@ def count(replica_set: Tree, mine: Sequence[Tree], now: datetime, *, failed: str
     return made, min(pending, default=None)
 
 
-def _conditions(replica_set: Tree, active: int, now: datetime, failed: str) -> list[Tree]:
+def _conditions(replica_set: JsonObject, active: int, now: datetime, failed: str) -> list[JsonObject]:
     """``ReplicaFailure`` stands as long as pods cannot be made or deleted."""
     found = conditions_of(replica_set)
     before = condition_in(found, "ReplicaFailure")
@@ -103,12 +107,12 @@ class ReplicaSetController(PlanningController):
     name = "replicaset"
     resource = REPLICA_SETS
 
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
         """See `PlanningController`."""
         crowd = self._crowd(owner) if len(pods) > replicas_of(owner) else None
         return plan(owner, pods, loose, self.kit.now(), failed=failed, crowd=crowd)
 
-    def _crowd(self, owner: Tree) -> dict[str, int]:
+    def _crowd(self, owner: JsonObject) -> dict[str, int]:
         """How many pods each node runs for this set and others of the same owner."""
         above = controller_of(owner)
         sets = [owner] if above is None else self.hub.dependents(above["uid"], self.resource.prefix)

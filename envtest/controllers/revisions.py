@@ -8,20 +8,20 @@ from envtest.controllers.objects import owner_reference
 from envtest.controllers.rollout import template_hash
 from envtest.controllers.writes import REVISIONS, Create, Delete, Patch, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 HASH = "controller-revision-hash"
 _OF_STATEFUL_SETS = "controller.kubernetes.io/hash"
 
 
-def known_for(owner: Tree, revisions: Sequence[Tree]) -> Tree | None:
+def known_for(owner: JsonObject, revisions: Sequence[JsonObject]) -> JsonObject | None:
     """The latest revision that keeps an owner's present template."""
     wanted = data_of(owner)
     found = [r for r in revisions if r.get("data") == wanted]
     return max(found, key=lambda r: int(r.get("revision", 0)), default=None)
 
 
-def name_for(owner: Tree, revisions: Sequence[Tree] = ()) -> str:
+def name_for(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
     """The name of the revision of an owner's present template, there or to be made."""
     known = known_for(owner, revisions)
     if known is not None:
@@ -35,19 +35,19 @@ def name_for(owner: Tree, revisions: Sequence[Tree] = ()) -> str:
         collisions += 1
 
 
-def data_of(owner: Tree) -> Tree:
+def data_of(owner: JsonObject) -> JsonObject:
     """What a revision of the owner's present template keeps: a patch that brings it back."""
-    template: Tree = copy_tree(owner["spec"]["template"])
+    template: JsonObject = copy_tree(owner["spec"]["template"])
     return {"spec": {"template": {**template, "$patch": "replace"}}}
 
 
-def template_of(revision: Tree) -> Tree:
+def template_of(revision: JsonObject) -> JsonObject:
     """The template that a revision keeps."""
     template = revision["data"]["spec"]["template"]
     return {k: v for k, v in template.items() if k != "$patch"}
 
 
-def keep(owner: Tree, revisions: Sequence[Tree]) -> list[Write]:
+def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
     """The write that records the present template as the latest, where it is not."""
     latest = max((r.get("revision", 0) for r in revisions), default=0)
     known = known_for(owner, revisions)
@@ -58,11 +58,11 @@ def keep(owner: Tree, revisions: Sequence[Tree]) -> list[Write]:
     return []
 
 
-def _new(owner: Tree, name: str, number: int) -> Tree:
+def _new(owner: JsonObject, name: str, number: int) -> JsonObject:
     meta = owner["metadata"]
     labels = dict((owner["spec"]["template"].get("metadata") or {}).get("labels") or {})
     labels[_OF_STATEFUL_SETS if owner["kind"] == "StatefulSet" else HASH] = name.rpartition("-")[2]
-    made: Tree = {
+    made: JsonObject = {
         "name": name,
         "namespace": meta["namespace"],
         "labels": labels,
@@ -79,7 +79,7 @@ def _new(owner: Tree, name: str, number: int) -> Tree:
     }
 
 
-def surplus(owner: Tree, revisions: Sequence[Tree], used: Collection[str]) -> list[Write]:
+def surplus(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection[str]) -> list[Write]:
     """The deletions of revisions that nobody uses, beyond the history's limit."""
     limit = owner["spec"].get("revisionHistoryLimit", 10)
     idle = [r for r in revisions if r["metadata"]["name"] not in used]

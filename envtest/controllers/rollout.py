@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from envtest.controllers.objects import age_order, replicas_of, status_of
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -31,7 +31,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 # ------------------------------------------------------------------ templates
-def template_hash(template: Tree, collisions: int = 0) -> str:
+def template_hash(template: JsonObject, collisions: int = 0) -> str:
     """A short name for a template; the same template has the same name."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (f"/{collisions}" if collisions else "")
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
@@ -42,7 +42,7 @@ def template_hash(template: Tree, collisions: int = 0) -> str:
     return "".join(letters)
 
 
-def same_template(replica_set: Tree, deployment: Tree) -> bool:
+def same_template(replica_set: JsonObject, deployment: JsonObject) -> bool:
     """Whether a replica set makes the pods that the deployment wants; the hash label does not count."""
     theirs, wanted = replica_set["spec"].get("template") or {}, deployment["spec"]["template"]
     if theirs.get("spec") != wanted.get("spec"):
@@ -50,28 +50,28 @@ def same_template(replica_set: Tree, deployment: Tree) -> bool:
     return _bare(theirs) == _bare(wanted)
 
 
-def _bare(template: Tree) -> Tree:
+def _bare(template: JsonObject) -> JsonObject:
     meta = dict(template.get("metadata") or {})
     meta["labels"] = {k: v for k, v in (meta.get("labels") or {}).items() if k != HASH}
     return {k: v for k, v in meta.items() if v}
 
 
-def split(deployment: Tree, sets: Iterable[Tree]) -> tuple[Tree | None, list[Tree]]:
+def split(deployment: JsonObject, sets: Iterable[JsonObject]) -> tuple[JsonObject | None, list[JsonObject]]:
     """The replica set of the present template, if there is one, and the others; oldest first."""
     ordered = sorted(sets, key=age_order)
     new = next((s for s in ordered if same_template(s, deployment)), None)
     return new, [s for s in ordered if s is not new]
 
 
-def new_replica_set(deployment: Tree, *, replicas: int, revision: int) -> Tree:
+def new_replica_set(deployment: JsonObject, *, replicas: int, revision: int) -> JsonObject:
     """The replica set for the present template."""
     spec, meta = deployment["spec"], deployment["metadata"]
     collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
     digest = template_hash(spec["template"], collisions)
-    template: Tree = copy_tree(spec["template"])
+    template: JsonObject = copy_tree(spec["template"])
     labels = {**(template.setdefault("metadata", {}).get("labels") or {}), HASH: digest}
     template["metadata"]["labels"] = labels
-    selector: Tree = copy_tree(spec["selector"])
+    selector: JsonObject = copy_tree(spec["selector"])
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
     made = {
         "replicas": replicas,
@@ -93,7 +93,7 @@ def new_replica_set(deployment: Tree, *, replicas: int, revision: int) -> Tree:
 
 
 # ------------------------------------------------------------------ annotations
-def annotations_for(deployment: Tree, revision: int) -> Tree:
+def annotations_for(deployment: JsonObject, revision: int) -> JsonObject:
     """What a replica set is told about its deployment."""
     own = deployment["metadata"].get("annotations") or {}
     replicas = replicas_of(deployment)
@@ -105,13 +105,13 @@ def annotations_for(deployment: Tree, revision: int) -> Tree:
     }
 
 
-def number_in(obj: Tree, annotation: str) -> int:
+def number_in(obj: JsonObject, annotation: str) -> int:
     """A number that an annotation holds, else 0."""
     text = (obj["metadata"].get("annotations") or {}).get(annotation, "")
     return int(text) if text.isdigit() else 0
 
 
-def next_revision(new: Tree | None, old: Sequence[Tree]) -> int:
+def next_revision(new: JsonObject | None, old: Sequence[JsonObject]) -> int:
     """The revision of the present template: above all others."""
     others = max((number_in(s, REVISION) for s in old), default=0)
     known = number_in(new, REVISION) if new is not None else 0
@@ -127,7 +127,7 @@ class Limits:
     unavailable: int
 
 
-def limits(deployment: Tree) -> Limits:
+def limits(deployment: JsonObject) -> Limits:
     """The bounds of a rolling update; zeros for `Recreate`."""
     strategy = deployment["spec"].get("strategy") or {}
     replicas = replicas_of(deployment)
@@ -153,17 +153,17 @@ def scaled(value: int | str, total: int, *, up: bool) -> int:
     return int(value)
 
 
-def total_wanted(sets: Iterable[Tree]) -> int:
+def total_wanted(sets: Iterable[JsonObject]) -> int:
     """The sum of their wishes."""
     return sum(replicas_of(s) for s in sets)
 
 
-def total(sets: Iterable[Tree], key: str) -> int:
+def total(sets: Iterable[JsonObject], key: str) -> int:
     """The sum of a count of their statuses."""
     return sum(status_of(s, key) for s in sets)
 
 
-def new_size(deployment: Tree, new: Tree | None, old: Sequence[Tree]) -> int:
+def new_size(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> int:
     """How large the new replica set may be now."""
     wanted = replicas_of(deployment)
     if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
@@ -175,7 +175,7 @@ def new_size(deployment: Tree, new: Tree | None, old: Sequence[Tree]) -> int:
     return size + max(min(room, wanted - size), 0)
 
 
-def shrink_old(deployment: Tree, new: Tree, old: Sequence[Tree]) -> dict[str, int]:
+def shrink_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject]) -> dict[str, int]:
     """New sizes of old replica sets, by name: broken pods go first, then as many as can be spared."""
     sizes = {s["metadata"]["name"]: replicas_of(s) for s in old}
     minimum = replicas_of(deployment) - limits(deployment).unavailable
@@ -203,13 +203,13 @@ def shrink_old(deployment: Tree, new: Tree, old: Sequence[Tree]) -> dict[str, in
     return {name: size for name, size in sizes.items() if size != before[name]}
 
 
-def scaling(deployment: Tree, sets: Sequence[Tree]) -> bool:
+def scaling(deployment: JsonObject, sets: Sequence[JsonObject]) -> bool:
     """Whether the wish for replicas changed since the active replica sets were told."""
     wanted = replicas_of(deployment)
     return any(replicas_of(s) > 0 and number_in(s, DESIRED) not in (0, wanted) for s in sets)
 
 
-def rescale(deployment: Tree, new: Tree | None, old: Sequence[Tree]) -> dict[str, int]:
+def rescale(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> dict[str, int]:
     """New sizes where the number of replicas changed: one active replica set takes all, several share."""
     wanted = replicas_of(deployment)
     sets = [*([new] if new is not None else []), *reversed(old)]
@@ -227,7 +227,7 @@ def rescale(deployment: Tree, new: Tree | None, old: Sequence[Tree]) -> dict[str
     return {name: size for name, size in sizes.items() if size != replicas_of(by_name[name])}
 
 
-def saturated(deployment: Tree, new: Tree | None) -> bool:
+def saturated(deployment: JsonObject, new: JsonObject | None) -> bool:
     """Whether the new replica set has all pods that are wanted, was told so, and they are available."""
     wanted = replicas_of(deployment)
     if new is None or number_in(new, DESIRED) != wanted:
@@ -235,7 +235,7 @@ def saturated(deployment: Tree, new: Tree | None) -> bool:
     return replicas_of(new) == wanted == status_of(new, "availableReplicas")
 
 
-def _shares(deployment: Tree, active: Sequence[Tree]) -> dict[str, int]:
+def _shares(deployment: JsonObject, active: Sequence[JsonObject]) -> dict[str, int]:
     """Each grows or shrinks by its share; what rounding leaves goes to the largest."""
     wanted = replicas_of(deployment)
     allowed = wanted + limits(deployment).surge if wanted else 0
@@ -256,7 +256,7 @@ def _shares(deployment: Tree, active: Sequence[Tree]) -> dict[str, int]:
     return sizes
 
 
-def _share(deployment: Tree, item: Tree, allowed: int) -> int:
+def _share(deployment: JsonObject, item: JsonObject, allowed: int) -> int:
     """By how much one replica set would change if it kept its part of the whole."""
     size = replicas_of(item)
     if not replicas_of(deployment):

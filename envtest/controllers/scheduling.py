@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from envtest.admission.pod_amounts import ZERO, Amounts, add, of_pod, read, with_overhead
 from envtest.controllers.objects import condition_in, conditions_of, deleting, phase_of, with_condition
 from envtest.kinds.workload_rules import selects
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
@@ -18,7 +18,7 @@ _HELPLESS = "Preemption is not helpful for scheduling"
 
 
 # ------------------------------------------------------------------ taints
-def tolerates(toleration: Tree, taint: Tree) -> bool:
+def tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     """Whether one toleration stands one taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
@@ -29,18 +29,20 @@ def tolerates(toleration: Tree, taint: Tree) -> bool:
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def stands(tolerations: Iterable[Tree], taint: Tree) -> bool:
+def stands(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
     """Whether any of them does."""
     return any(tolerates(t, taint) for t in tolerations)
 
 
-def repelled(pod_spec: Tree, taints: Iterable[Tree], effects: Sequence[str] = ("NoSchedule", "NoExecute")) -> bool:
+def repelled(
+    pod_spec: JsonObject, taints: Iterable[JsonObject], effects: Sequence[str] = ("NoSchedule", "NoExecute")
+) -> bool:
     """Whether a taint with one of the effects keeps the pod away."""
     given = pod_spec.get("tolerations") or ()
     return any(t.get("effect") in effects and not stands(given, t) for t in taints)
 
 
-def taints_of(node: Tree) -> list[Tree]:
+def taints_of(node: JsonObject) -> list[JsonObject]:
     """Its taints; what nobody has turned into one yet counts too."""
     spec = node.get("spec") or {}
     found = list(spec.get("taints") or ())
@@ -50,7 +52,7 @@ def taints_of(node: Tree) -> list[Tree]:
 
 
 # ------------------------------------------------------------------ affinity
-def wanted_by_labels(spec: Tree, node: Tree) -> bool:
+def wanted_by_labels(spec: JsonObject, node: JsonObject) -> bool:
     """Whether the selector and the required affinity of a pod's spec fit a node."""
     labels = node["metadata"].get("labels") or {}
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
@@ -60,7 +62,7 @@ def wanted_by_labels(spec: Tree, node: Tree) -> bool:
     return not terms or any(_term(t, labels, node["metadata"]["name"]) for t in terms)
 
 
-def _term(term: Tree, labels: Mapping[str, str], name: str) -> bool:
+def _term(term: JsonObject, labels: Mapping[str, str], name: str) -> bool:
     if not term.get("matchExpressions") and not term.get("matchFields"):
         return False
     return all(_fits(e, dict(labels)) for e in term.get("matchExpressions") or ()) and all(
@@ -68,7 +70,7 @@ def _term(term: Tree, labels: Mapping[str, str], name: str) -> bool:
     )
 
 
-def _fits(expression: Tree, labels: Tree) -> bool:
+def _fits(expression: JsonObject, labels: JsonObject) -> bool:
     operator, value = expression.get("operator"), labels.get(expression.get("key", ""))
     if operator not in ("Gt", "Lt"):
         return selects({"matchExpressions": [expression]}, labels)
@@ -79,12 +81,12 @@ def _fits(expression: Tree, labels: Tree) -> bool:
 
 
 # ------------------------------------------------------------------ amounts
-def asked_by(pod: Tree) -> Amounts:
+def asked_by(pod: JsonObject) -> Amounts:
     """What a pod asks a node for."""
     return with_overhead(pod["spec"], "requests", of_pod(pod["spec"], "requests"))
 
 
-def short_of(asked: Amounts, node: Tree, others: Iterable[Tree]) -> list[str]:
+def short_of(asked: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> list[str]:
     """The names of what a node has too little of; one that says nothing of itself has enough."""
     allocatable = (node.get("status") or {}).get("allocatable")
     if not asked or not allocatable:
@@ -110,19 +112,19 @@ class Place:
 class Search:
     """Nodes are looked at one by one; `pods` are those of each node, by its name."""
 
-    pod: Tree
-    pods: Mapping[str, Sequence[Tree]] = field(default_factory=dict)
+    pod: JsonObject
+    pods: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
     fitting: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def look(self, node: Tree) -> None:
+    def look(self, node: JsonObject) -> None:
         """One node."""
         found = list(self._against(node))
         self.reasons.update(found)
         if not found:
             self.fitting.append(node["metadata"]["name"])
 
-    def _against(self, node: Tree) -> Iterable[str]:
+    def _against(self, node: JsonObject) -> Iterable[str]:
         spec = self.pod["spec"]
         taints = taints_of(node)
         if deleting(node) or repelled(spec, [t for t in taints if t.get("key") == UNSCHEDULABLE]):
@@ -135,7 +137,9 @@ class Search:
         return [f"Insufficient {name}" for name in short_of(asked_by(self.pod), node, others)]
 
 
-def schedule(pod: Tree, nodes: Sequence[Tree], pods: Mapping[str, Sequence[Tree]] | None = None) -> Place:
+def schedule(
+    pod: JsonObject, nodes: Sequence[JsonObject], pods: Mapping[str, Sequence[JsonObject]] | None = None
+) -> Place:
     """Where a pod goes; `pods` by node say what is taken."""
     if not nodes:
         return Place(message="no nodes available to schedule pods")
@@ -148,7 +152,7 @@ def schedule(pod: Tree, nodes: Sequence[Tree], pods: Mapping[str, Sequence[Tree]
     return Place(message=_message(search.reasons, len(nodes)))
 
 
-def _number(pod: Tree) -> int:
+def _number(pod: JsonObject) -> int:
     digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
     return int(digits[:8] or "0", 16)
 
@@ -159,7 +163,7 @@ def _message(reasons: Mapping[str, int], total: int) -> str:
     return f"{none} {listed}. no new claims to deallocate, preemption: {none} {total} {_HELPLESS}."
 
 
-def waits_for_scheduler(pod: Tree) -> bool:
+def waits_for_scheduler(pod: JsonObject) -> bool:
     """Whether the scheduler should place it."""
     spec = pod["spec"]
     return (
@@ -171,7 +175,7 @@ def waits_for_scheduler(pod: Tree) -> bool:
     )
 
 
-def unschedulable(pod: Tree, message: str, now: str) -> Tree | None:
+def unschedulable(pod: JsonObject, message: str, now: str) -> JsonObject | None:
     """Its status where no node fits; None where it says so already."""
     new = {
         "type": "PodScheduled",
@@ -188,7 +192,7 @@ def unschedulable(pod: Tree, message: str, now: str) -> Tree | None:
     return {**(pod.get("status") or {}), "conditions": with_condition(before, new)}
 
 
-def binding(pod: Tree, node: str) -> Tree:
+def binding(pod: JsonObject, node: str) -> JsonObject:
     """What the scheduler posts."""
     meta = {k: pod["metadata"][k] for k in ("name", "namespace", "uid")}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}

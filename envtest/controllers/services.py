@@ -10,7 +10,7 @@ from envtest.controllers.loops import Controller, Kit
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import deleting, is_ready, owner_reference, phase_of
 from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, Create, Delete, Update, Write
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
 _MANAGER = "endpointslice-controller.k8s.io"
@@ -20,7 +20,7 @@ _SLICE_SIZE = 100
 
 
 # ------------------------------------------------------------------ core
-def backends(service: Tree, pods: Iterable[Tree]) -> list[Tree]:
+def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
     """The pods that stand behind a service, by name."""
     wanted = (service["spec"].get("selector") or {}).items()
     found = [
@@ -33,20 +33,20 @@ def backends(service: Tree, pods: Iterable[Tree]) -> list[Tree]:
     return sorted(found, key=lambda p: p["metadata"]["name"])
 
 
-def ports_of(service: Tree, pods: Sequence[Tree], *, names: bool) -> list[Tree]:
+def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) -> list[JsonObject]:
     """The ports where the pods listen; `names` says whether an empty name is written down."""
-    made: list[Tree] = []
+    made: list[JsonObject] = []
     for port in service["spec"].get("ports") or ():
         number = _number(port.get("targetPort", port.get("port")), pods)
         if number is not None:
-            entry: Tree = {"port": number, "protocol": port.get("protocol", "TCP")}
+            entry: JsonObject = {"port": number, "protocol": port.get("protocol", "TCP")}
             if names or port.get("name"):
                 entry["name"] = port.get("name", "")
             made.append(entry)
     return made
 
 
-def _number(target: Any, pods: Sequence[Tree]) -> int | None:
+def _number(target: Any, pods: Sequence[JsonObject]) -> int | None:
     """A target port as a number: names are those of container ports."""
     if isinstance(target, int):
         return target
@@ -54,16 +54,16 @@ def _number(target: Any, pods: Sequence[Tree]) -> int | None:
     return next((int(q["containerPort"]) for q in ports if q.get("name") == target), None)
 
 
-def _ready(service: Tree, pod: Tree) -> bool:
+def _ready(service: JsonObject, pod: JsonObject) -> bool:
     return (is_ready(pod) and not deleting(pod)) or bool(service["spec"].get("publishNotReadyAddresses"))
 
 
-def _target(pod: Tree) -> Tree:
+def _target(pod: JsonObject) -> JsonObject:
     return {"kind": "Pod", **{k: pod["metadata"][k] for k in ("namespace", "name", "uid")}}
 
 
-def _endpoint(service: Tree, pod: Tree) -> Tree:
-    made: Tree = {
+def _endpoint(service: JsonObject, pod: JsonObject) -> JsonObject:
+    made: JsonObject = {
         "addresses": [pod["status"]["podIP"]],
         "conditions": {"ready": _ready(service, pod), "serving": is_ready(pod), "terminating": deleting(pod)},
         "nodeName": pod["spec"].get("nodeName", ""),
@@ -74,16 +74,16 @@ def _endpoint(service: Tree, pod: Tree) -> Tree:
     return made
 
 
-def _selects(service: Tree) -> bool:
+def _selects(service: JsonObject) -> bool:
     """Whether its pods are looked for: names of other places have none."""
     return bool(service["spec"].get("selector")) and service["spec"].get("type") != "ExternalName"
 
 
-def _headless(service: Tree) -> dict[str, str]:
+def _headless(service: JsonObject) -> dict[str, str]:
     return {"service.kubernetes.io/headless": ""} if service["spec"].get("clusterIP") == "None" else {}
 
 
-def plan_slices(service: Tree, pods: Sequence[Tree], slices: Sequence[Tree]) -> list[Write]:
+def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequence[JsonObject]) -> list[Write]:
     """The writes that make the slices of a service true."""
     if not _selects(service) or deleting(service):
         return []
@@ -102,7 +102,7 @@ def plan_slices(service: Tree, pods: Sequence[Tree], slices: Sequence[Tree]) -> 
     return writes
 
 
-def _slice(service: Tree) -> Tree:
+def _slice(service: JsonObject) -> JsonObject:
     meta = service["metadata"]
     labels = {**(meta.get("labels") or {}), SERVICE: meta["name"], MANAGED: _MANAGER, **_headless(service)}
     return {
@@ -117,7 +117,7 @@ def _slice(service: Tree) -> Tree:
     }
 
 
-def plan_endpoints(service: Tree | None, pods: Sequence[Tree], known: Tree | None) -> list[Write]:
+def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], known: JsonObject | None) -> list[Write]:
     """The writes that make the Endpoints of a service (None: it is gone) true."""
     if service is None or deleting(service):
         mine = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
@@ -133,12 +133,12 @@ def plan_endpoints(service: Tree | None, pods: Sequence[Tree], known: Tree | Non
     return [] if (known.get("subsets") or []) == subsets else [Update(ENDPOINTS, {**known, "subsets": subsets})]
 
 
-def _subsets(service: Tree, pods: Sequence[Tree]) -> list[Tree]:
+def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject]:
     ready = sorted((_address(p) for p in pods if _ready(service, p)), key=_ip)
     others = sorted((_address(p) for p in pods if not _ready(service, p)), key=_ip)
     if not pods:
         return []
-    made: Tree = {"ports": ports_of(service, pods, names=False)}
+    made: JsonObject = {"ports": ports_of(service, pods, names=False)}
     if ready:
         made["addresses"] = ready
     if others:
@@ -146,7 +146,7 @@ def _subsets(service: Tree, pods: Sequence[Tree]) -> list[Tree]:
     return [made]
 
 
-def _address(pod: Tree) -> Tree:
+def _address(pod: JsonObject) -> JsonObject:
     return {"ip": pod["status"]["podIP"], "nodeName": pod["spec"].get("nodeName", ""), "targetRef": _target(pod)}
 
 
@@ -156,19 +156,19 @@ class ByLabel:
 
     _keys: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
 
-    def move(self, namespace: str, key: str, before: Tree, after: Tree) -> None:
+    def move(self, namespace: str, key: str, before: JsonObject, after: JsonObject) -> None:
         """The object had `before` as labels and has `after` now."""
         for pair in before.items() - after.items():
             self._keys.get((namespace, *pair), {}).pop(key, None)
         for pair in after.items() - before.items():
             self._keys.setdefault((namespace, *pair), {})[key] = None
 
-    def smallest(self, namespace: str, labels: Tree) -> list[str]:
+    def smallest(self, namespace: str, labels: JsonObject) -> list[str]:
         """The keys under the rarest of some labels: whoever has all of them is among these."""
         found = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
         return min(found, key=len) if found else []
 
-    def any_of(self, namespace: str, labels: Tree) -> set[str]:
+    def any_of(self, namespace: str, labels: JsonObject) -> set[str]:
         """The keys under any of some labels."""
         return {key for pair in labels.items() for key in self._keys.get((namespace, *pair), ())}
 
@@ -199,13 +199,13 @@ class _ServiceController(Controller):
         for key in self._services.any_of(namespace, before) | self._services.any_of(namespace, after):
             self.queue.add(key)
 
-    def backends(self, service: Tree) -> list[Tree]:
+    def backends(self, service: JsonObject) -> list[JsonObject]:
         """The pods behind a service."""
         keys = self._pods.smallest(service["metadata"]["namespace"], service["spec"].get("selector") or {})
         return backends(service, (p for k in keys if (p := self.hub.get(k)) is not None))
 
 
-def _one(labels: Tree) -> Tree:
+def _one(labels: JsonObject) -> JsonObject:
     """One label of a selector is enough to find its service by."""
     return dict(sorted(labels.items())[:1])
 
@@ -238,5 +238,5 @@ class EndpointsController(_ServiceController):
         return None
 
 
-def _ip(address: Tree) -> str:
+def _ip(address: JsonObject) -> str:
     return str(address["ip"])

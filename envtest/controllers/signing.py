@@ -13,7 +13,7 @@ from envtest.controllers.loops import Controller
 from envtest.controllers.mirror import Event
 from envtest.controllers.objects import conditions_of, deleting, is_true, parse_time, stamp, with_condition, with_status
 from envtest.controllers.writes import SIGNING_REQUESTS, Delete, Update
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _CLIENT, _KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
 _SERVING, _LEGACY = "kubernetes.io/kubelet-serving", "kubernetes.io/legacy-unknown"
@@ -85,12 +85,12 @@ def _not_a_node(signer: str, asked: Asked) -> str:
     return ""
 
 
-def decided(request: Tree) -> bool:
+def decided(request: JsonObject) -> bool:
     """Whether somebody has approved or denied it, or it failed."""
     return any(is_true(conditions_of(request), kind) for kind in ("Approved", "Denied", "Failed"))
 
 
-def with_decision(request: Tree, kind: str, reason: str, message: str, now: datetime) -> Tree:
+def with_decision(request: JsonObject, kind: str, reason: str, message: str, now: datetime) -> JsonObject:
     """The request with a condition."""
     when = stamp(now)
     new = {"type": kind, "status": "True", "reason": reason, "message": message, "lastUpdateTime": when}
@@ -98,7 +98,7 @@ def with_decision(request: Tree, kind: str, reason: str, message: str, now: date
     return with_status(request, {**(request.get("status") or {}), "conditions": conditions})
 
 
-def seconds_left(request: Tree, now: datetime) -> float:
+def seconds_left(request: JsonObject, now: datetime) -> float:
     """Until a request is forgotten: an hour after the decision, a day without one."""
     conditions = conditions_of(request)
     times = [c["lastUpdateTime"] for c in conditions if c.get("lastUpdateTime")]
@@ -110,7 +110,7 @@ def seconds_left(request: Tree, now: datetime) -> float:
     return limit - (now - parse_time(since)).total_seconds()
 
 
-def pem_of(request: Tree) -> bytes:
+def pem_of(request: JsonObject) -> bytes:
     """The request itself."""
     return base64.b64decode(request["spec"]["request"])
 
@@ -176,7 +176,7 @@ class ApprovingController(_Requests):
                 return None
         return None
 
-    async def _may(self, spec: Tree, part: str) -> bool:
+    async def _may(self, spec: JsonObject, part: str) -> bool:
         where = {"group": SIGNING_REQUESTS.group, "resource": SIGNING_REQUESTS.plural, "subresource": part}
         review = {
             "kind": "SubjectAccessReview",

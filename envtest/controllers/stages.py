@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envtest.controllers.objects import controller_of
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 class State(enum.Enum):
@@ -62,7 +62,7 @@ class Stage:
     exit_code: int | None = None
     times: int | None = None
 
-    def matches(self, pod: Tree, state: State) -> bool:
+    def matches(self, pod: JsonObject, state: State) -> bool:
         """Whether this rule is for a pod in this state."""
         meta = pod["metadata"]
         if state is not self.at or self.namespace not in ("", meta.get("namespace")):
@@ -86,7 +86,9 @@ DEFAULT_STAGES: Sequence[Stage] = (
 """Pods run and are ready at once, those of jobs succeed, deleted ones go at once. The first match counts."""
 
 
-def stage_for(pod: Tree, state: State, stages: Sequence[Stage], used: Mapping[int, int] | None = None) -> int | None:
+def stage_for(
+    pod: JsonObject, state: State, stages: Sequence[Stage], used: Mapping[int, int] | None = None
+) -> int | None:
     """The index of the rule that counts; `used` says how often each was used."""
     for number, stage in enumerate(stages):
         left = stage.times is None or (used or {}).get(number, 0) < stage.times

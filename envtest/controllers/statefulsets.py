@@ -33,7 +33,7 @@ from envtest.controllers.writes import (
     Write,
 )
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 
@@ -42,10 +42,10 @@ _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-in
 class View:
     """What a decision is made of: the set, its pods by ordinal, its revisions, and by name the claims there are."""
 
-    owner: Tree
-    pods: Mapping[int, Tree]
-    revisions: Sequence[Tree]
-    claims: Mapping[str, Tree]
+    owner: JsonObject
+    pods: Mapping[int, JsonObject]
+    revisions: Sequence[JsonObject]
+    claims: Mapping[str, JsonObject]
     now: datetime
     blocked: bool = False
 
@@ -93,23 +93,23 @@ class View:
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
         return max(scaled(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
 
-    def wait_for(self, pod: Tree) -> float | None:
+    def wait_for(self, pod: JsonObject) -> float | None:
         """Zero or less for an available pod, None for one that is not ready."""
         return seconds_until_available(pod, int(self.owner["spec"].get("minReadySeconds") or 0), self.now)
 
 
-def ordinal_of(pod: Tree) -> int:
+def ordinal_of(pod: JsonObject) -> int:
     """The number at the end of its name; -1 where there is none."""
     _, _, number = pod["metadata"]["name"].rpartition("-")
     return int(number) if number.isdigit() else -1
 
 
-def revision_of(pod: Tree) -> str:
+def revision_of(pod: JsonObject) -> str:
     """The revision that it was made from."""
     return str((pod["metadata"].get("labels") or {}).get(revisions.HASH, ""))
 
 
-def healthy(view: View, pod: Tree) -> bool:
+def healthy(view: View, pod: JsonObject) -> bool:
     """Available, and not on its way out."""
     wait = view.wait_for(pod)
     return not deleting(pod) and wait is not None and wait <= 0
@@ -159,7 +159,7 @@ def _fill(view: View) -> list[Write | Note]:
     return writes
 
 
-def _lost(owner: Tree, pod: Tree) -> list[Note]:
+def _lost(owner: JsonObject, pod: JsonObject) -> list[Note]:
     """What is told of a pod that ended."""
     meta, ended = owner["metadata"], phase_of(pod)
     what = (
@@ -171,7 +171,7 @@ def _lost(owner: Tree, pod: Tree) -> list[Note]:
     return [Note(owner, what[0], text, warning=what[2])]
 
 
-def _remove(owner: Tree, pod: Tree) -> Delete:
+def _remove(owner: JsonObject, pod: JsonObject) -> Delete:
     where = f"Pod {pod['metadata']['name']} in StatefulSet {owner['metadata']['name']}"
     done = Note(owner, "SuccessfulDelete", f"delete {where} successful")
     return Delete(
@@ -207,7 +207,7 @@ def _roll(view: View) -> list[Write | Note]:
     return [_remove(view.owner, p) for p in old[: max(view.unavailable - away, 0)]]
 
 
-def _outdated(view: View, partition: int) -> list[Tree]:
+def _outdated(view: View, partition: int) -> list[JsonObject]:
     """Pods of another revision that are to be replaced, the last first."""
     found = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
     return [p for p in found if revision_of(p) != view.update and not deleting(p)]
@@ -233,7 +233,7 @@ def _new(view: View, ordinal: int) -> list[Write | Note]:
         pod["spec"].setdefault("subdomain", spec["serviceName"])
     templates = spec.get("volumeClaimTemplates") or ()
     claimed = {c["metadata"]["name"]: _claim_name(c, name) for c in templates}
-    volumes: list[Tree] = [{"name": n, "persistentVolumeClaim": {"claimName": c}} for n, c in claimed.items()]
+    volumes: list[JsonObject] = [{"name": n, "persistentVolumeClaim": {"claimName": c}} for n, c in claimed.items()]
     volumes.extend(v for v in pod["spec"].get("volumes") or () if v["name"] not in claimed)
     if volumes:
         pod["spec"]["volumes"] = volumes
@@ -243,7 +243,7 @@ def _new(view: View, ordinal: int) -> list[Write | Note]:
     return [*_missing_claims(view, name), Create(PODS, pod, note=done, failure=failure)]
 
 
-def _claim_name(template: Tree, pod: str) -> str:
+def _claim_name(template: JsonObject, pod: str) -> str:
     return f"{template['metadata']['name']}-{pod}"
 
 
@@ -267,18 +267,18 @@ def _missing_claims(view: View, pod: str) -> list[Write | Note]:
     return writes
 
 
-def _claim(owner: Tree, template: Tree, name: str) -> Tree:
+def _claim(owner: JsonObject, template: JsonObject, name: str) -> JsonObject:
     labels = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
-    meta: Tree = {**copy_tree(template["metadata"]), "name": name, "namespace": owner["metadata"]["namespace"]}
+    meta: JsonObject = {**copy_tree(template["metadata"]), "name": name, "namespace": owner["metadata"]["namespace"]}
     meta["labels"] = {**(meta.get("labels") or {}), **labels}
     if _retention(owner)[0]:
         meta["ownerReferences"] = [owner_reference(owner)]
-    spec: Tree = copy_tree(template["spec"])
+    spec: JsonObject = copy_tree(template["spec"])
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": meta, "spec": spec}
 
 
 # ------------------------------------------------------------------ core: what becomes of claims
-def _retention(owner: Tree) -> tuple[bool, bool]:
+def _retention(owner: JsonObject) -> tuple[bool, bool]:
     """Whether claims go with the set, and with pods that are not wanted any more."""
     policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     return policy.get("whenDeleted") == "Delete", policy.get("whenScaled") == "Delete"
@@ -304,7 +304,7 @@ def retain(view: View) -> list[Write]:
     return writes
 
 
-def _belonging(found: Tree, wanted: Sequence[Tree], view: View, pod: Tree) -> list[Tree] | None:
+def _belonging(found: JsonObject, wanted: Sequence[JsonObject], view: View, pod: JsonObject) -> list[JsonObject] | None:
     """The owners of a claim, None where they are right; those that others have set stay."""
     before = list(found["metadata"].get("ownerReferences") or ())
     names = {(view.owner["kind"], view.owner["metadata"]["name"]), ("Pod", pod["metadata"]["name"])}
@@ -313,7 +313,7 @@ def _belonging(found: Tree, wanted: Sequence[Tree], view: View, pod: Tree) -> li
     return None if {r.get("uid") for r in before} == {r.get("uid") for r in after} else after
 
 
-def count(view: View) -> Tree:
+def count(view: View) -> JsonObject:
     """The status."""
     before = view.owner.get("status") or {}
     pods = [p for p in view.pods.values() if phase_of(p) not in ("Succeeded", "Failed")]
@@ -365,7 +365,7 @@ class StatefulSetController(PlanningController):
             if ref.get("kind") == self.resource.kind and event.new is None:
                 self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
 
-    def plan(self, owner: Tree, pods: Sequence[Tree], loose: Sequence[Tree], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
         """See `PlanningController`."""
         mine, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
         meta = owner["metadata"]
@@ -378,6 +378,6 @@ class StatefulSetController(PlanningController):
         return Plan([*moves, *made.writes], made.again)
 
     @staticmethod
-    def _named(owner: Tree, pod: Tree) -> bool:
+    def _named(owner: JsonObject, pod: JsonObject) -> bool:
         base, _, _ = pod["metadata"]["name"].rpartition("-")
         return bool(base == owner["metadata"]["name"]) and ordinal_of(pod) >= 0

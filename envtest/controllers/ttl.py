@@ -8,11 +8,11 @@ from envtest.controllers.jobs import is_finished
 from envtest.controllers.loops import Controller
 from envtest.controllers.objects import conditions_of, deleting, parse_time
 from envtest.controllers.writes import JOBS, Delete
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ core
-def seconds_left(job: Tree, now: datetime) -> float | None:
+def seconds_left(job: JsonObject, now: datetime) -> float | None:
     """Until it is to go; None for jobs that stay."""
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None or deleting(job) or not is_finished(job):

@@ -23,7 +23,7 @@ from envtest.controllers.writes import (
 )
 from envtest.kinds.workload_rules import selects
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _CLAIM_IN_USE, _VOLUME_IN_USE = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
 _LATER, _NOBODY = "WaitForFirstConsumer", "kubernetes.io/no-provisioner"
@@ -31,7 +31,7 @@ _COMPLETED, _BY = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-
 
 
 # ------------------------------------------------------------------ core
-def claims_of(pod: Tree) -> list[str]:
+def claims_of(pod: JsonObject) -> list[str]:
     """The names of the claims that a pod uses."""
     sources = (v.get("persistentVolumeClaim") or {} for v in pod["spec"].get("volumes") or ())
     return [s["claimName"] for s in sources if s.get("claimName")]
@@ -45,14 +45,14 @@ class Around:
     `used` says that a pod runs with it, `wanted` that one is there that would.
     """
 
-    volume: Tree | None = None
-    others: Sequence[Tree] = ()
-    kind: Tree | None = None
+    volume: JsonObject | None = None
+    others: Sequence[JsonObject] = ()
+    kind: JsonObject | None = None
     used: bool = False
     wanted: bool = False
 
 
-def plan_claim(claim: Tree, around: Around) -> Writes:
+def plan_claim(claim: JsonObject, around: Around) -> Writes:
     """One step of a claim."""
     spec, volume = claim["spec"], around.volume
     if deleting(claim):
@@ -72,22 +72,22 @@ def plan_claim(claim: Tree, around: Around) -> Writes:
     return [Update(CLAIMS, with_status(claim, status), "status")]
 
 
-def _shape(volume: Tree) -> Tree:
+def _shape(volume: JsonObject) -> JsonObject:
     capacity = (volume["spec"].get("capacity") or {}).get("storage", "0")
     return {"accessModes": list(volume["spec"].get("accessModes") or ()), "capacity": {"storage": capacity}}
 
 
-def _asked(claim: Tree) -> str:
+def _asked(claim: JsonObject) -> str:
     return str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "1Gi"))
 
 
-def _grows(claim: Tree, volume: Tree) -> bool:
+def _grows(claim: JsonObject, volume: JsonObject) -> bool:
     """Whether a bound claim asks for more than its volume has."""
     there = (volume["spec"].get("capacity") or {}).get("storage", "0")
     return phase_of(claim) == "Bound" and Quantity(_asked(claim)) > Quantity(there)
 
 
-def resized(claim: Tree, volume: Tree | None) -> Writes:
+def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
     """The claim says how large its volume is by now."""
     shown = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
     if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
@@ -97,7 +97,7 @@ def resized(claim: Tree, volume: Tree | None) -> Writes:
     return [Update(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
 
 
-def _lose(claim: Tree) -> Writes:
+def _lose(claim: JsonObject) -> Writes:
     text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
     lost = {**(claim.get("status") or {}), "phase": "Lost"}
     return [
@@ -106,7 +106,7 @@ def _lose(claim: Tree) -> Writes:
     ]
 
 
-def _bind(claim: Tree, around: Around) -> Writes:
+def _bind(claim: JsonObject, around: Around) -> Writes:
     """Bind it to the smallest volume that fits, else to one that is made for it, else say what it waits for."""
     meta, spec = claim["metadata"], claim["spec"]
     name, waits = spec.get("storageClassName") or "", (around.kind or {}).get("volumeBindingMode") == _LATER
@@ -130,7 +130,7 @@ def _bind(claim: Tree, around: Around) -> Writes:
     return [*made, Update(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": named})]
 
 
-def match(claim: Tree, volumes: Sequence[Tree]) -> Tree | None:
+def match(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
     """The volume that is meant for a claim, else the smallest free one that will do."""
     mine = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
     free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
@@ -138,7 +138,7 @@ def match(claim: Tree, volumes: Sequence[Tree]) -> Tree | None:
     return next(iter([*mine, *free]), None)
 
 
-def _fits(claim: Tree, volume: Tree) -> bool:
+def _fits(claim: JsonObject, volume: JsonObject) -> bool:
     wanted, given = claim["spec"], volume["spec"]
     if (wanted.get("storageClassName") or "") != (given.get("storageClassName") or ""):
         return False
@@ -151,7 +151,7 @@ def _fits(claim: Tree, volume: Tree) -> bool:
     return Quantity(_asked(claim)) <= Quantity((given.get("capacity") or {}).get("storage", "0"))
 
 
-def _takes(volume: Tree, claim: Tree) -> bool:
+def _takes(volume: JsonObject, claim: JsonObject) -> bool:
     """Whether a volume is for this claim, or for anybody."""
     reference = volume["spec"].get("claimRef") or {}
     meta = claim["metadata"]
@@ -160,7 +160,7 @@ def _takes(volume: Tree, claim: Tree) -> bool:
     return reference.get("uid") in (None, "", meta["uid"])
 
 
-def unbound(pod: Tree, claims: Mapping[str, Tree], kinds: Mapping[str, Tree]) -> str:
+def unbound(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[str, JsonObject]) -> str:
     """Why a pod cannot be placed yet for its claims' sake; empty where it can. Both by name."""
     for name in claims_of(pod):
         claim = claims.get(name)
@@ -176,12 +176,12 @@ def unbound(pod: Tree, claims: Mapping[str, Tree], kinds: Mapping[str, Tree]) ->
     return ""
 
 
-def volume_name(claim: Tree) -> str:
+def volume_name(claim: JsonObject) -> str:
     """The volume that is made for a claim."""
     return f"pvc-{claim['metadata']['uid']}"
 
 
-def _let_go(resource: Resource, obj: Tree, finalizer: str) -> list[Write]:
+def _let_go(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
     meta = obj["metadata"]
     kept = [f for f in meta.get("finalizers") or () if f != finalizer]
     if len(kept) == len(meta.get("finalizers") or ()):
@@ -189,14 +189,14 @@ def _let_go(resource: Resource, obj: Tree, finalizer: str) -> list[Write]:
     return [Update(resource, {**obj, "metadata": {**meta, "finalizers": kept}})]
 
 
-def claim_reference(claim: Tree) -> Tree:
+def claim_reference(claim: JsonObject) -> JsonObject:
     """How a volume names its claim."""
     meta = claim["metadata"]
     named = {k: meta[k] for k in ("name", "namespace", "uid", "resourceVersion")}
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **named}
 
 
-def _volume(claim: Tree, name: str, kind: Tree | None) -> Tree:
+def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject:
     spec = claim["spec"]
     made = {
         "capacity": {"storage": _asked(claim)},
@@ -212,7 +212,7 @@ def _volume(claim: Tree, name: str, kind: Tree | None) -> Tree:
     return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": meta, "spec": made}
 
 
-def plan_volume(volume: Tree, claim: Tree | None) -> Writes:
+def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
     """One step of a volume; `claim` is the one that has it or asks for it by name."""
     bound = claim is not None and claim["spec"].get("volumeName") == volume["metadata"]["name"]
     if deleting(volume):
@@ -281,7 +281,7 @@ class VolumeController(Controller):
             await self.write(plan_volume(obj, self._claim_for(obj)))
         return None
 
-    def _around(self, claim: Tree) -> Around:
+    def _around(self, claim: JsonObject) -> Around:
         spec, namespace = claim["spec"], claim["metadata"]["namespace"]
         kind = self.hub.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
         if spec.get("volumeName"):
@@ -293,7 +293,7 @@ class VolumeController(Controller):
         wanted = any(name in claims_of(p) for p in self.hub.in_namespace(PODS, namespace))
         return Around(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=wanted)
 
-    def _claim_for(self, volume: Tree) -> Tree | None:
+    def _claim_for(self, volume: JsonObject) -> JsonObject | None:
         reference = volume["spec"].get("claimRef") or {}
         if reference:
             return self.hub.get(CLAIMS.key(reference.get("namespace", ""), reference.get("name", "")))
@@ -301,7 +301,7 @@ class VolumeController(Controller):
         claims = self.hub.all(CLAIMS).values()
         return next((c for c in claims if c["spec"].get("volumeName") == name), None)
 
-    def _used(self, claim: Tree) -> bool:
+    def _used(self, claim: JsonObject) -> bool:
         meta = claim["metadata"]
         pods = self.hub.in_namespace(PODS, meta["namespace"])
         return any(

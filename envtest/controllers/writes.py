@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ CLUSTER_ROLES = replace(_grouped("rbac.authorization.k8s.io", "clusterroles", "C
 class Note:
     """What an Event says about an object; ``{name}`` in the message is what was written, ``{error}`` why it was not."""
 
-    about: Tree
+    about: JsonObject
     reason: str
     message: str
     warning: bool = False
@@ -98,7 +98,7 @@ class Create:
     """
 
     resource: Resource
-    obj: Tree
+    obj: JsonObject
     subresource: str = ""
     note: Note | None = None
     failure: Note | None = None
@@ -109,7 +109,7 @@ class Update:
     """PUT of the whole object; refused where it was changed since it was read."""
 
     resource: Resource
-    obj: Tree
+    obj: JsonObject
     subresource: str = ""
     note: Note | None = None
     failure: Note | None = None
@@ -120,8 +120,8 @@ class Patch:
     """A merge patch, or a `strategic` one; with ``metadata.resourceVersion`` in it, refused as `Update` is."""
 
     resource: Resource
-    obj: Tree
-    patch: Tree
+    obj: JsonObject
+    patch: JsonObject
     subresource: str = ""
     strategic: bool = False
     note: Note | None = None
@@ -133,7 +133,7 @@ class Delete:
     """DELETE of exactly this object; `grace` None leaves the seconds to the kind."""
 
     resource: Resource
-    obj: Tree
+    obj: JsonObject
     propagation: str = "Background"
     grace: int | None = None
     note: Note | None = None

@@ -10,13 +10,18 @@ from envtest.extensions.jsonpath import find, valid
 from envtest.kinds.printing import seconds_of, since
 from envtest.tables.columns import AGE, NAME
 from opsdk.apiserver.resources import Column, Printer
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.structured_merge.go_format import go_json
+from opsdk.structured_merge.value import JsonObject
 
-_AGE: Tree = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE.description}
+_AGE: JsonObject = {
+    "name": "Age",
+    "type": "date",
+    "jsonPath": ".metadata.creationTimestamp",
+    "description": AGE.description,
+}
 
 
-SCALE: tuple[Tree, ...] = (
+SCALE: tuple[JsonObject, ...] = (
     {
         "name": "Desired",
         "type": "integer",
@@ -39,7 +44,7 @@ class ColumnPrinter(Printer):
 
     columns: Sequence[Column] = (NAME,)
 
-    def __init__(self, columns: Sequence[Tree]) -> None:
+    def __init__(self, columns: Sequence[JsonObject]) -> None:
         # A column that cannot be read hides itself and those behind it.
         self._definitions = list(takewhile(lambda column: valid(column["jsonPath"]), columns or [_AGE]))
         self.columns = [
@@ -57,12 +62,12 @@ class ColumnPrinter(Printer):
             ),
         ]
 
-    def cells(self, obj: Tree, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[Any]:
         """See `Printer`."""
         return [obj["metadata"].get("name", ""), *(self._cell(c, obj, now) for c in self._definitions)]
 
     @staticmethod
-    def _cell(column: Tree, obj: Tree, now: float) -> Any:
+    def _cell(column: JsonObject, obj: JsonObject, now: float) -> Any:
         found = find(obj, column["jsonPath"])
         return cell(column.get("type", "string"), found[0], now) if found else None
 

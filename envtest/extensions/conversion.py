@@ -10,12 +10,12 @@ from typing import Any
 from envtest.extensions.conversion_answers import GROUP, AnswerError, ConversionError, accept, read_response
 from envtest.kinds.client_config import valid_bundle, validate_client_config, validate_review_versions
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.webhook_client.client import CallError, HookClient
 from opsdk.apiserver.webhook_client.endpoint import TargetError, target_of
 from opsdk.errors import Cause
 from opsdk.structured_merge.identity_cache import IdentityCache
+from opsdk.structured_merge.value import JsonObject
 
 TIMEOUT = 30
 """Seconds that a conversion may take."""
@@ -26,7 +26,7 @@ _SEEN = 4096
 
 # ------------------------------------------------------------------ rules
 def validate_conversion(
-    conversion: Tree, field: str, *, recognized: bool = True, check_bundle: bool = False
+    conversion: JsonObject, field: str, *, recognized: bool = True, check_bundle: bool = False
 ) -> Iterator[Cause]:
     """The strategy, and what belongs to it. Messages name the fields as the server itself has them."""
     strategy = conversion.get("strategy") or ""
@@ -52,7 +52,7 @@ def validate_conversion(
     yield from validate_review_versions(versions, f"{field}.conversionReviewVersions", recognized=recognized)
 
 
-def bundle_is_bad(conversion: Tree) -> bool:
+def bundle_is_bad(conversion: JsonObject) -> bool:
     """Whether the ``caBundle`` is no certificate."""
     config = (conversion.get("webhook") or {}).get("clientConfig") or {}
     return bool(config.get("caBundle")) and not valid_bundle(config["caBundle"])
@@ -62,22 +62,22 @@ def bundle_is_bad(conversion: Tree) -> bool:
 class Converter:
     """Converts between the versions of one definition, by changing ``apiVersion`` or by asking a webhook."""
 
-    def __init__(self, definition: Tree, client: HookClient) -> None:
+    def __init__(self, definition: JsonObject, client: HookClient) -> None:
         spec = definition["spec"]
         conversion = spec.get("conversion") or {}
         self.remote = conversion.get("strategy") == "Webhook"
-        self._webhook: Tree = conversion.get("webhook") or {}
+        self._webhook: JsonObject = conversion.get("webhook") or {}
         self._client = client
         self._known = {f"{spec['group']}/{version['name']}" for version in spec["versions"]}
 
     def __repr__(self) -> str:
         return f"<Converter by {'webhook' if self.remote else 'name'}>"
 
-    def renamed(self, obj: Tree, wanted: str) -> Tree:
+    def renamed(self, obj: JsonObject, wanted: str) -> JsonObject:
         """Strategy None."""
         return obj if obj.get("apiVersion") == wanted else {**obj, "apiVersion": wanted}
 
-    async def convert(self, objects: Sequence[Tree], wanted: str) -> Sequence[Tree]:
+    async def convert(self, objects: Sequence[JsonObject], wanted: str) -> Sequence[JsonObject]:
         """Each of them in `wanted`; one call for all that need it. `ApiError` where that fails."""
         if not self.remote:
             return [self.renamed(obj, wanted) for obj in objects]
@@ -87,7 +87,7 @@ class Converter:
         made = iter(await self._ask(foreign, wanted))
         return [obj if obj.get("apiVersion") == wanted else _versioned(next(made), obj) for obj in objects]
 
-    async def _ask(self, objects: Sequence[Tree], wanted: str) -> list[Tree]:
+    async def _ask(self, objects: Sequence[JsonObject], wanted: str) -> list[JsonObject]:
         who = f"conversion webhook for {objects[0].get('apiVersion')}, Kind={objects[0].get('kind')}"
         for obj in objects:
             if obj.get("apiVersion") not in self._known:
@@ -103,18 +103,18 @@ class Converter:
             raise api_errors.plain(f"{who} returned {len(found)} objects, expected {len(objects)}")
         return [_accepted(who, index, *pair, wanted) for index, pair in enumerate(zip(objects, found, strict=True))]
 
-    async def _call(self, objects: Sequence[Tree], wanted: str) -> list[Any]:
+    async def _call(self, objects: Sequence[JsonObject], wanted: str) -> list[Any]:
         version = next((v for v in self._webhook.get("conversionReviewVersions") or () if v in _KNOWN), "")
         if not version:
             raise ConversionError("no supported conversion review versions")
         uid = str(uuid.uuid4())
-        request: Tree = {"uid": uid, "desiredAPIVersion": wanted, "objects": list(objects)}
+        request: JsonObject = {"uid": uid, "desiredAPIVersion": wanted, "objects": list(objects)}
         review = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
         target = target_of(self._webhook.get("clientConfig") or {})
         return read_response(await self._client.post(target, review, timeout=TIMEOUT), uid, version)
 
 
-def _accepted(who: str, index: int, original: Tree, converted: Any, wanted: str) -> Tree:
+def _accepted(who: str, index: int, original: JsonObject, converted: Any, wanted: str) -> JsonObject:
     try:
         return accept(original, converted, wanted)
     except ConversionError as error:
@@ -126,7 +126,7 @@ def _accepted(who: str, index: int, original: Tree, converted: Any, wanted: str)
         raise api_errors.plain(str(error)) from None
 
 
-def _bare(obj: Tree) -> Tree:
+def _bare(obj: JsonObject) -> JsonObject:
     """Without the revision, which is not part of what is kept."""
     meta = obj.get("metadata") or {}
     if "resourceVersion" not in meta:
@@ -134,15 +134,15 @@ def _bare(obj: Tree) -> Tree:
     return {**obj, "metadata": {key: value for key, value in meta.items() if key != "resourceVersion"}}
 
 
-def _versioned(made: Tree, obj: Tree) -> Tree:
+def _versioned(made: JsonObject, obj: JsonObject) -> JsonObject:
     """`made`, with the revision of `obj`."""
     revision = (obj.get("metadata") or {}).get("resourceVersion")
     return made if revision is None else {**made, "metadata": {**made["metadata"], "resourceVersion": revision}}
 
 
-def pruned(schema: StructuralSchema, converted: Tree) -> Tree:
+def pruned(schema: StructuralSchema, converted: JsonObject) -> JsonObject:
     """What a conversion has made, without what its version does not know and without nulls that mean nothing."""
-    made: Tree = schema.without_nulls(schema.prune(converted)[0])
+    made: JsonObject = schema.without_nulls(schema.prune(converted)[0])
     return made
 
 
@@ -161,13 +161,13 @@ class VersionCodec:
         self._version = version
         self._kept = kept
         self._schemas = schemas
-        self._decoded = IdentityCache[Tree](limit=_SEEN)
-        self.seen = IdentityCache[asyncio.Future[Tree]](limit=_SEEN)
+        self._decoded = IdentityCache[JsonObject](limit=_SEEN)
+        self.seen = IdentityCache[asyncio.Future[JsonObject]](limit=_SEEN)
 
     def __repr__(self) -> str:
         return f"<VersionCodec of {self._version} over {self._kept}>"
 
-    async def read(self, objects: Sequence[Tree]) -> Sequence[Tree]:
+    async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
         """See `Codec`."""
         if not self._converter.remote:
             return [self._named(obj) for obj in objects]
@@ -175,7 +175,7 @@ class VersionCodec:
         made = await self._converter.convert(decoded, self._version)
         return [new if new is old else self._pruned(new) for new, old in zip(made, decoded, strict=True)]
 
-    def _named(self, obj: Tree) -> Tree:
+    def _named(self, obj: JsonObject) -> JsonObject:
         """Strategy None needs no waiting, and can be remembered."""
         shown = self._decoded.get(obj)
         if shown is None:
@@ -185,17 +185,17 @@ class VersionCodec:
             self._decoded.put(obj, shown)
         return shown
 
-    def _decode(self, obj: Tree) -> Tree:
+    def _decode(self, obj: JsonObject) -> JsonObject:
         schema = self._schemas.get(obj.get("apiVersion") or "")
         if schema is None:
             return obj
-        made: Tree = schema.default(schema.prune(obj)[0])
+        made: JsonObject = schema.default(schema.prune(obj)[0])
         return made
 
-    def _pruned(self, obj: Tree) -> Tree:
+    def _pruned(self, obj: JsonObject) -> JsonObject:
         return pruned(self._schemas[self._version], obj)
 
-    async def write(self, obj: Tree) -> Tree:
+    async def write(self, obj: JsonObject) -> JsonObject:
         """See `Codec`."""
         if self._version == self._kept:
             return self._converter.renamed(obj, self._kept)
@@ -211,7 +211,7 @@ class OwnedVersions:
         self.remote = converter.remote
         self._converter = converter
 
-    async def convert(self, obj: Tree, wanted: str) -> Tree:
+    async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
         """See `Versions`."""
         [made] = await self._converter.convert([obj], wanted)
         return made

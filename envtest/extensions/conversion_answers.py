@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from opsdk.apiserver.registry import metadata
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.go_format import go_typename
+from opsdk.structured_merge.value import JsonObject
 
 GROUP = "apiextensions.k8s.io"
 
@@ -22,7 +22,7 @@ class AnswerError(Exception):
     """What is wrong with the text of an object; the server does not say where that is from."""
 
 
-def read_response(answer: Tree, uid: str, version: str) -> list[Any]:
+def read_response(answer: JsonObject, uid: str, version: str) -> list[Any]:
     """The converted objects of a ConversionReview; `ConversionError` where it has none to give."""
     try:
         response = _response(answer, version)
@@ -44,9 +44,9 @@ def read_response(answer: Tree, uid: str, version: str) -> list[Any]:
     return list(response.get("convertedObjects") or ())
 
 
-def _response(answer: Tree, version: str) -> Tree | None:
+def _response(answer: JsonObject, version: str) -> JsonObject | None:
     check_review(answer, GROUP, version, "ConversionReview")
-    found: Tree | None = answer.get("response")
+    found: JsonObject | None = answer.get("response")
     check_field(found, dict, "ConversionReview.response", f"{version}.ConversionResponse")
     at = "ConversionResponse.response"
     for key, kind, name in _FIELDS:
@@ -63,7 +63,7 @@ _FIELDS = (
 )
 
 
-def accept(original: Tree, converted: Any, wanted: str) -> Tree:
+def accept(original: JsonObject, converted: Any, wanted: str) -> JsonObject:
     """The converted object with the metadata of the original one; only labels and annotations may differ."""
     if converted is None:
         raise AnswerError("unexpected end of JSON input")
@@ -90,7 +90,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _restored(before: Tree, after: Tree) -> Tree:
+def _restored(before: JsonObject, after: JsonObject) -> JsonObject:
     meta = dict(before)
     for key in ("labels", "annotations"):
         given = after.get(key)
@@ -110,7 +110,7 @@ def _restored(before: Tree, after: Tree) -> Tree:
     return meta
 
 
-def _check(given: Tree, key: str) -> None:
+def _check(given: JsonObject, key: str) -> None:
     if key == "labels":
         causes = list(metadata.labels(given, "metadata.labels"))
     else:

@@ -18,13 +18,13 @@ from opsdk.apiserver.field_errors import FieldError
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import Decoded, Printer
 from opsdk.apiserver.serializer.documents import json_kind
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause, DecodeError
 from opsdk.structured_merge.go_format import go_json, whole_numbers
 from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.schema import Shape, shape_of_schema
+from opsdk.structured_merge.value import JsonObject
 
 _SHOWN = 1024
 """Objects of one version that are remembered as they are shown; most reads and writes are of objects just written."""
@@ -37,16 +37,16 @@ class CustomModel:
 
     typed = False
 
-    def __init__(self, definition: Tree, version: Tree, plans: Plans) -> None:
+    def __init__(self, definition: JsonObject, version: JsonObject, plans: Plans) -> None:
         spec = definition["spec"]
         self._alone = len(spec["versions"]) == 1
-        self.raw: Tree = version["schema"]["openAPIV3Schema"]
+        self.raw: JsonObject = version["schema"]["openAPIV3Schema"]
         self.api_version = f"{spec['group']}/{version['name']}"
         self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
         self.schema = StructuralSchema(self.raw)
         self.selectable = tuple(field["jsonPath"] for field in version.get("selectableFields") or ())
         self._plans = plans
-        self._shown = IdentityCache[Tree](limit=_SHOWN)
+        self._shown = IdentityCache[JsonObject](limit=_SHOWN)
         self._printer = ColumnPrinter(version.get("additionalPrinterColumns") or ())
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class CustomModel:
         return self._printer
 
     @property
-    def blank(self) -> Tree:
+    def blank(self) -> JsonObject:
         """See `Model`."""
         return {}
 
@@ -71,7 +71,7 @@ class CustomModel:
         """See `Model`; custom types are not looked up."""
         return ""
 
-    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
+    def decode(self, body: JsonObject, *, memory: bool = False) -> Decoded:
         """See `Model`."""
         reading = Reading(path=["metadata"], above=1, struct="ObjectMeta")
         found = body.get("metadata")
@@ -82,7 +82,7 @@ class CustomModel:
         told = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
         return Decoded(made, [*reading.problems, *told])
 
-    def _decode_inner(self, obj: Tree, place: str, told: list[str]) -> Tree:
+    def _decode_inner(self, obj: JsonObject, place: str, told: list[str]) -> JsonObject:
         """An object inside of another: its metadata has the one form that metadata has."""
         for key in ("apiVersion", "kind"):
             if obj.get(key) is not None and not isinstance(obj[key], str):
@@ -101,20 +101,20 @@ class CustomModel:
         told += reading.problems
         return {**obj, "metadata": meta}
 
-    def from_protobuf(self, body: bytes) -> Tree:
+    def from_protobuf(self, body: bytes) -> JsonObject:
         """See `Model`: schemas have no numbers."""
         raise unsupported_media(f"{JSON}, {YAML}")
 
-    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:
+    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         """See `Model`."""
-        made: Tree = self.schema.default(obj, nulls=nulls)
+        made: JsonObject = self.schema.default(obj, nulls=nulls)
         return made
 
-    def to_storage(self, obj: Tree) -> Tree:
+    def to_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`: the store converts, where objects are kept in another version."""
         return obj
 
-    def from_storage(self, obj: Tree) -> Tree:
+    def from_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`: pruned and defaulted by the schema of now, whatever it was when the object was stored.
 
         Where there are several versions, the store has done that.
@@ -129,9 +129,9 @@ class CustomModel:
             self._shown.put(obj, shown)
         return shown
 
-    def _show(self, obj: Tree) -> Tree:
+    def _show(self, obj: JsonObject) -> JsonObject:
         pruned, _ = self.schema.prune({**obj, "apiVersion": self.api_version})
-        made: Tree = self.schema.default(pruned)
+        made: JsonObject = self.schema.default(pruned)
         return made
 
 
@@ -151,7 +151,13 @@ class CustomStrategy(SchemaStrategy):
     allow_unconditional_update = False
 
     def __init__(
-        self, definition: Tree, version: Tree, model: CustomModel, *, gone: Gone, refuse: Callable[[str], None]
+        self,
+        definition: JsonObject,
+        version: JsonObject,
+        model: CustomModel,
+        *,
+        gone: Gone,
+        refuse: Callable[[str], None],
     ) -> None:
         spec = definition["spec"]
         has_status = (version.get("subresources") or {}).get("status") is not None
@@ -171,22 +177,22 @@ class CustomStrategy(SchemaStrategy):
         """Custom resources have words of their own."""
         return api_errors.bad_request(f"field label not supported: {key}")
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """The status is the controller's; nothing is created while the definition goes."""
         self._refuse_create(obj["metadata"].get("name", ""))
         super().prepare_for_create(context, obj)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Nothing else is said of objects of another kind."""
         self._check_type(obj)
         return super().validate(context, obj)
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Nothing else is said of objects of another kind."""
         self._check_type(obj)
         return super().validate_update(context, obj, old)
 
-    def _check_type(self, obj: Tree) -> None:
+    def _check_type(self, obj: JsonObject) -> None:
         found = [
             api_errors.invalid_value(key, obj.get(key, ""), f"must be {wanted}")
             for key, wanted in self._types.items()
@@ -196,24 +202,24 @@ class CustomStrategy(SchemaStrategy):
             group = str(obj.get("apiVersion", "")).rpartition("/")[0]
             raise api_errors.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), found)
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Nothing else is said of objects of another kind."""
         self._check_type(obj)
         return super().validate_status(context, obj, old)
 
-    def beside(self, obj: Tree, *, status_only: bool = False) -> Sequence[FieldError]:
+    def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:
         """What the scale subresource will show must be fit to be shown."""
         return () if self._scale is None else list(self._scale.check(obj, status_only=status_only))
 
-    def as_read(self, obj: Tree) -> Tree:
+    def as_read(self, obj: JsonObject) -> JsonObject:
         """As the schema of now has it."""
         return self._shown(obj)
 
-    def canonicalize(self, obj: Tree) -> None:
+    def canonicalize(self, obj: JsonObject) -> None:
         """Whole floats are written as integers, and so they are ever after."""
         obj.update(whole_numbers(obj))
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Finalizers should have a path."""
         before = ((old or {}).get("metadata") or {}).get("finalizers") or []
         return [
@@ -224,13 +230,13 @@ class CustomStrategy(SchemaStrategy):
             if name not in before and "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes")
         ]
 
-    async def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """The definition may be waiting for this."""
         await self._gone(context)
 
 
-def _selectable(path: str) -> Callable[[Tree], str]:
-    def read(obj: Tree) -> str:
+def _selectable(path: str) -> Callable[[JsonObject], str]:
+    def read(obj: JsonObject) -> str:
         found = find(obj, path)
         return text(found[0]) if found and found[0] is not None else ""
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.rule import follow_field_path
 from opsdk.errors import Cause, UsageError
+from opsdk.structured_merge.value import JsonObject
 
 MAX_SELECTABLE: Final = 8
 """Selectable fields that one version may have."""
@@ -25,7 +25,7 @@ def _simple(path: str, field: str) -> list[Cause]:
     return [api_errors.invalid_value(field, path, "must be a simple json path starting with .")]
 
 
-def validate_columns(columns: Sequence[Tree] | None, field: str) -> Iterator[Cause]:
+def validate_columns(columns: Sequence[JsonObject] | None, field: str) -> Iterator[Cause]:
     """What is wrong with printed columns."""
     for index, column in enumerate(columns or ()):
         where = f"{field}[{index}]"
@@ -49,7 +49,7 @@ def _one_of(value: str | None, allowed: Sequence[str], field: str) -> Iterator[C
         yield api_errors.invalid_value(field, value, text)
 
 
-def validate_scale(subresources: Tree | None, field: str) -> Iterator[Cause]:
+def validate_scale(subresources: JsonObject | None, field: str) -> Iterator[Cause]:
     """What is wrong with the paths of a scale."""
     scale = (subresources or {}).get("scale")
     if scale is None:
@@ -71,7 +71,7 @@ def validate_scale(subresources: Tree | None, field: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(where, path, "should be a json path under either .spec or .status")
 
 
-def validate_selectable(fields: Sequence[Tree] | None, schema: Tree | None, field: str) -> Iterator[Cause]:
+def validate_selectable(fields: Sequence[JsonObject] | None, schema: JsonObject | None, field: str) -> Iterator[Cause]:
     """What is wrong with selectable fields: each names a scalar outside metadata, once."""
     seen: set[str] = set()
     for index, selectable in enumerate(fields or ()):

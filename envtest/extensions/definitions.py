@@ -18,10 +18,10 @@ from envtest.tables.load import Row
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.errors import Cause
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonObject
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
@@ -34,7 +34,7 @@ class Listener(Protocol):
         ...
 
 
-def defaults(obj: Tree) -> None:
+def defaults(obj: JsonObject) -> None:
     """Singular and list kind from the kind; no conversion."""
     spec = obj.setdefault("spec", {})
     spoken = spec.setdefault("names", {})
@@ -69,7 +69,7 @@ class DefinitionStrategy(TableStrategy):
         self.returns_deleted = True
 
     # -------------------------------------------------------------- writing
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Nothing is accepted yet."""
         obj["status"] = {
             "conditions": None,
@@ -77,24 +77,24 @@ class DefinitionStrategy(TableStrategy):
             "storedVersions": _storage_versions(obj) or None,
         }
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """A new storage version is remembered."""
         status = dict(old.get("status") or {})
         stored = list(status.get("storedVersions") or [])
         stored.extend(v for v in _storage_versions(obj) if v not in stored)
         obj["status"] = {**status, "storedVersions": stored}
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Names, versions, schemas, columns."""
         rules = [*self._rules(obj, None), *_validate_stored(obj), *_validate_preserving(obj["spec"])]
         return [*_validate_name(obj), *rules, *_validate_approval(obj, None)]
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Formats that are none."""
         return format_warnings(obj, old)
 
     @staticmethod
-    def _rules(obj: Tree, old: Tree | None) -> list[Cause]:
+    def _rules(obj: JsonObject, old: JsonObject | None) -> list[Cause]:
         """What holds for new and for changed ones, in the server's order."""
         spec = obj["spec"]
         return [
@@ -106,7 +106,7 @@ class DefinitionStrategy(TableStrategy):
             *_conversion(obj, old),
         ]
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Group, plural, scope and kind stay."""
         spec, before = obj["spec"], old["spec"]
         fixed = []
@@ -124,11 +124,11 @@ class DefinitionStrategy(TableStrategy):
         return [*self._rules(obj, old), *found, *last]
 
     # -------------------------------------------------------------- deleting
-    def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:
+    def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
         """Its objects go first."""
         return (CLEANUP,)
 
-    def mark_deleted(self, context: Context, obj: Tree) -> None:
+    def mark_deleted(self, context: Context, obj: JsonObject) -> None:
         """The mark shows no grace, and is no change of the wish."""
         obj["metadata"].pop("deletionGracePeriodSeconds", None)
         obj["metadata"]["generation"] -= 1
@@ -138,26 +138,26 @@ class DefinitionStrategy(TableStrategy):
         obj["status"] = {**status, "conditions": put_condition(list(status.get("conditions") or []), new)}
 
     # -------------------------------------------------------------- side effects
-    async def after_create(self, context: Context, obj: Tree) -> None:
+    async def after_create(self, context: Context, obj: JsonObject) -> None:
         """Serve it."""
         await self._tell(context, obj)
 
-    async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Serve it as it is now."""
         await self._tell(context, obj)
 
-    async def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """Serve it no more."""
         await self._tell(context, obj)
 
-    async def _tell(self, context: Context, obj: Tree) -> None:
+    async def _tell(self, context: Context, obj: JsonObject) -> None:
         if self.listener is not None:
             await self.listener.changed(context, obj["metadata"]["name"])
 
 
-def _conversion(obj: Tree, old: Tree | None) -> Iterator[Cause]:
+def _conversion(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     """What an old definition got away with stays allowed."""
-    before: Tree = {} if old is None else old["spec"].get("conversion") or {}
+    before: JsonObject = {} if old is None else old["spec"].get("conversion") or {}
     known = (before.get("webhook") or {}).get("conversionReviewVersions")
     strategy = (obj["spec"].get("conversion") or {}).get("strategy") or ""
     if obj["spec"].get("preserveUnknownFields") and strategy != "None":
@@ -171,12 +171,12 @@ def _conversion(obj: Tree, old: Tree | None) -> Iterator[Cause]:
     )
 
 
-def _storage_versions(obj: Tree) -> list[str]:
+def _storage_versions(obj: JsonObject) -> list[str]:
     return [v["name"] for v in obj["spec"].get("versions") or () if v.get("storage")]
 
 
 # ------------------------------------------------------------------ validation
-def _validate_approval(obj: Tree, old: Tree | None) -> Iterator[Cause]:
+def _validate_approval(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     group = obj["spec"].get("group", "")
     approval = _approval(obj)
     if not protected(group) or (old is not None and _approval_state(_approval(old)) == _approval_state(approval)):
@@ -191,7 +191,7 @@ def _validate_approval(obj: Tree, old: Tree | None) -> Iterator[Cause]:
         yield api_errors.invalid_value(field, approval, text)
 
 
-def _approval(obj: Tree) -> str:
+def _approval(obj: JsonObject) -> str:
     return str((obj["metadata"].get("annotations") or {}).get(APPROVAL, ""))
 
 
@@ -204,7 +204,7 @@ def _approval_state(approval: str) -> str:
     return "approved" if parts.scheme and parts.netloc else "invalid"
 
 
-def _validate_name(obj: Tree) -> Iterator[Cause]:
+def _validate_name(obj: JsonObject) -> Iterator[Cause]:
     spec = obj["spec"]
     wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
     text = 'must be spec.names.plural+"."+spec.group'
@@ -214,7 +214,7 @@ def _validate_name(obj: Tree) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"metadata.{key}", found, text)
 
 
-def _validate_group(spec: Tree) -> Iterator[Cause]:
+def _validate_group(spec: JsonObject) -> Iterator[Cause]:
     group = spec.get("group", "")
     if not group:
         yield api_errors.required("spec.group")
@@ -226,14 +226,14 @@ def _validate_group(spec: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.group", group, "should be a domain with at least one dot")
 
 
-def _validate_scope(spec: Tree) -> Iterator[Cause]:
+def _validate_scope(spec: JsonObject) -> Iterator[Cause]:
     if not spec.get("scope"):
         yield api_errors.required("spec.scope")
     elif spec["scope"] not in ("Cluster", "Namespaced"):
         yield api_errors.unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
 
 
-def _validate_versions(spec: Tree) -> Iterator[Cause]:
+def _validate_versions(spec: JsonObject) -> Iterator[Cause]:
     versions = spec.get("versions") or []
     field = "spec.versions"
     for index, version in enumerate(versions):
@@ -256,13 +256,13 @@ def _validate_versions(spec: Tree) -> Iterator[Cause]:
             yield api_errors.invalid_value("spec.version", versions[0]["name"], text)
 
 
-def _validate_preserving(spec: Tree) -> Iterator[Cause]:
+def _validate_preserving(spec: JsonObject) -> Iterator[Cause]:
     if spec.get("preserveUnknownFields"):
         text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         yield api_errors.invalid_value("spec.preserveUnknownFields", True, text)
 
 
-def _validate_version(version: Tree, where: str, versions: Sequence[Tree]) -> Iterator[Cause]:
+def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonObject]) -> Iterator[Cause]:
     for text in validation.dns_1035_label(version.get("name", "")):
         yield api_errors.invalid_value(f"{where}.name", version.get("name", ""), text)
     yield from _validate_deprecation(version, where)
@@ -277,7 +277,7 @@ def _validate_version(version: Tree, where: str, versions: Sequence[Tree]) -> It
             yield from check(version, f"{where}.{place[0]}")
 
 
-def _validate_shared(versions: Sequence[Tree]) -> Iterator[Cause]:
+def _validate_shared(versions: Sequence[JsonObject]) -> Iterator[Cause]:
     """What all versions say alike stands at the top in the server's own form."""
     for part, check, place in _PARTS:
         if not versions or not _is_shared(part, versions):
@@ -289,11 +289,11 @@ def _validate_shared(versions: Sequence[Tree]) -> Iterator[Cause]:
             yield from check(versions[0], f"spec.{place[1]}")
 
 
-def _is_shared(part: str, versions: Sequence[Tree]) -> bool:
+def _is_shared(part: str, versions: Sequence[JsonObject]) -> bool:
     return all((v.get(part) or None) == (versions[0].get(part) or None) for v in versions)
 
 
-def _check_schema(version: Tree, at: str) -> Iterator[Cause]:
+def _check_schema(version: JsonObject, at: str) -> Iterator[Cause]:
     schema = _schema(version)
     if schema is not None:
         has_status = (version.get("subresources") or {}).get("status") is not None
@@ -301,19 +301,19 @@ def _check_schema(version: Tree, at: str) -> Iterator[Cause]:
         yield from (error.cause for error in errors)
 
 
-def _check_scale(version: Tree, at: str) -> Iterator[Cause]:
+def _check_scale(version: JsonObject, at: str) -> Iterator[Cause]:
     yield from validate_scale(version.get("subresources"), at)
 
 
-def _check_columns(version: Tree, at: str) -> Iterator[Cause]:
+def _check_columns(version: JsonObject, at: str) -> Iterator[Cause]:
     yield from validate_columns(version.get("additionalPrinterColumns"), at)
 
 
-def _check_selectable(version: Tree, at: str) -> Iterator[Cause]:
+def _check_selectable(version: JsonObject, at: str) -> Iterator[Cause]:
     yield from validate_selectable(version.get("selectableFields"), _schema(version), at)
 
 
-_PARTS: Final[Sequence[tuple[str, Callable[[Tree, str], Iterator[Cause]], tuple[str, str]]]] = (
+_PARTS: Final[Sequence[tuple[str, Callable[[JsonObject, str], Iterator[Cause]], tuple[str, str]]]] = (
     ("schema", _check_schema, ("schema", "validation")),
     ("subresources", _check_scale, ("subresources", "subresources")),
     ("additionalPrinterColumns", _check_columns, ("additionalPrinterColumns", "additionalPrinterColumns")),
@@ -335,12 +335,12 @@ def _has_defaults(schema: object) -> bool:
 _INSIDE = ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")
 
 
-def _schema(version: Tree) -> Tree | None:
-    found: Tree | None = (version.get("schema") or {}).get("openAPIV3Schema")
+def _schema(version: JsonObject) -> JsonObject | None:
+    found: JsonObject | None = (version.get("schema") or {}).get("openAPIV3Schema")
     return found
 
 
-def _shown(versions: list[Tree]) -> list[Tree]:
+def _shown(versions: list[JsonObject]) -> list[JsonObject]:
     """Versions as messages show them, without what is long."""
     return [
         {
@@ -358,7 +358,7 @@ def _shown(versions: list[Tree]) -> list[Tree]:
     ]
 
 
-def _validate_deprecation(version: Tree, field: str) -> Iterator[Cause]:
+def _validate_deprecation(version: JsonObject, field: str) -> Iterator[Cause]:
     warning = version.get("deprecationWarning")
     if warning is None:
         return
@@ -370,7 +370,7 @@ def _validate_deprecation(version: Tree, field: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{field}.deprecationWarning", "", "must not be an empty string")
 
 
-def _validate_names(spoken: Tree) -> Iterator[Cause]:
+def _validate_names(spoken: JsonObject) -> Iterator[Cause]:
     field = "spec.names"
     for key in ("plural", "singular"):
         yield from _label(spoken.get(key, ""), f"{field}.{key}")
@@ -383,7 +383,7 @@ def _validate_names(spoken: Tree) -> Iterator[Cause]:
     yield from _labels(spoken, "categories")
 
 
-def _labels(spoken: Tree, key: str) -> Iterator[Cause]:
+def _labels(spoken: JsonObject, key: str) -> Iterator[Cause]:
     for index, name in enumerate(spoken.get(key) or ()):
         for text in validation.dns_1035_label(name):
             yield api_errors.invalid_value(f"spec.names.{key}[{index}]", name, text)
@@ -406,7 +406,7 @@ def _mixed(name: str, field: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(field, name, why)
 
 
-def _validate_stored(obj: Tree) -> Iterator[Cause]:
+def _validate_stored(obj: JsonObject) -> Iterator[Cause]:
     stored = (obj.get("status") or {}).get("storedVersions")
     if not stored:
         yield api_errors.invalid_value("status.storedVersions", stored, "must have at least one stored version")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.strfmt import is_known
+from opsdk.structured_merge.value import JsonObject
 
 
-def format_warnings(obj: Tree, old: Tree | None) -> list[str]:
+def format_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
     """Of a definition; what stood there before an update is not told again."""
     known = set() if old is None else set(_unknown(old))
     return [f'unrecognized format "{name}"' for name in dict.fromkeys(_unknown(obj)) if name not in known]
 
 
-def _unknown(definition: Tree) -> Iterator[str]:
+def _unknown(definition: JsonObject) -> Iterator[str]:
     for version in (definition.get("spec") or {}).get("versions") or ():
         yield from _in_schema((version.get("schema") or {}).get("openAPIV3Schema"))
 

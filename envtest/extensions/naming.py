@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _LISTS = ("shortNames", "categories")
 
 
-def _used(others: Iterable[Tree]) -> tuple[set[str], set[str]]:
+def _used(others: Iterable[JsonObject]) -> tuple[set[str], set[str]]:
     """Names of resources and names of kinds that are taken."""
     resources: set[str] = set()
     kinds: set[str] = set()
@@ -20,7 +20,7 @@ def _used(others: Iterable[Tree]) -> tuple[set[str], set[str]]:
     return resources, kinds
 
 
-def _conflicts(names: Tree, resources: set[str], kinds: set[str]) -> Iterator[tuple[str, str, str]]:
+def _conflicts(names: JsonObject, resources: set[str], kinds: set[str]) -> Iterator[tuple[str, str, str]]:
     """Field, reason and name of each that is taken."""
     for field, reason, used in (
         ("plural", "PluralConflict", resources),
@@ -35,12 +35,12 @@ def _conflicts(names: Tree, resources: set[str], kinds: set[str]) -> Iterator[tu
             yield "shortNames", "ShortNamesConflict", short
 
 
-def condition(kind: str, status: str, reason: str, message: str, now: str) -> Tree:
+def condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
     """One condition."""
     return {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
 
 
-def put_condition(conditions: list[Tree], new: Tree) -> list[Tree]:
+def put_condition(conditions: list[JsonObject], new: JsonObject) -> list[JsonObject]:
     """The conditions with `new` in the place of the one of its type; the time stays where its status does."""
     made, done = [], False
     for old in conditions:
@@ -57,7 +57,7 @@ _ORDER = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 """How the server's type has them."""
 
 
-def accepted(definition: Tree, others: Iterable[Tree], now: str) -> Tree:
+def accepted(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
     """The status that follows from the names of `definition` and of the others in its group."""
     wanted = definition["spec"]["names"]
     status = dict(definition.get("status") or {})
@@ -95,7 +95,7 @@ def protected(group: str) -> bool:
     return any(group == g or group.endswith(f".{g}") for g in ("k8s.io", "kubernetes.io"))
 
 
-def _approval(definition: Tree, conditions: list[Tree], now: str) -> list[Tree]:
+def _approval(definition: JsonObject, conditions: list[JsonObject], now: str) -> list[JsonObject]:
     if not protected(definition["spec"]["group"]):
         return conditions
     kind, given = "KubernetesAPIApprovalPolicyConformant", definition["metadata"].get("annotations") or {}
@@ -107,7 +107,7 @@ def _approval(definition: Tree, conditions: list[Tree], now: str) -> list[Tree]:
     return put_condition(conditions, condition(kind, "True", "ApprovedAnnotation", text, now))
 
 
-def is_true(definition: Tree, kind: str) -> bool:
+def is_true(definition: JsonObject, kind: str) -> bool:
     """Whether a condition holds."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(c["type"] == kind and c["status"] == "True" for c in conditions)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _META = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _VERSION_TEXT = "APIVersion defines the versioned schema of this representation of an object."
 _KIND_TEXT = "Kind is a string value representing the REST resource this object represents."
-_OBJECT: Tree = {
+_OBJECT: JsonObject = {
     "apiVersion": {"description": _VERSION_TEXT, "type": "string"},
     "kind": {"description": _KIND_TEXT, "type": "string"},
     "metadata": {"allOf": [{"$ref": _META}], "description": "Standard object's metadata."},
@@ -22,9 +22,9 @@ _SINGLE = ("items", "additionalProperties", "not")
 _LISTS = ("allOf", "anyOf", "oneOf")
 
 
-def published(info: ResourceInfo, schema: Tree, selectable: Sequence[str] = ()) -> Tree:
+def published(info: ResourceInfo, schema: JsonObject, selectable: Sequence[str] = ()) -> JsonObject:
     """The schema with what every object has, with its kind, and with the paths of the fields that select."""
-    made: Tree = _spelled(schema)
+    made: JsonObject = _spelled(schema)
     made["properties"] = {**(made.get("properties") or {}), **_OBJECT}
     made["x-kubernetes-group-version-kind"] = [{"group": info.group, "kind": info.kind, "version": info.version}]
     if selectable:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from envtest.kinds.scale import scale_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.field_errors import FieldError, invalid
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.structured_merge.go_format import go_typename, go_value
+from opsdk.structured_merge.value import JsonObject
 
 _MOST: Final = 2**31 - 1
 _NONE: Final = -(2**31)
@@ -33,18 +33,18 @@ class ScalePaths:
         """The path of the replicas as field owners are recorded."""
         return tuple(f"f:{key}" for key in _keys(self._spec))
 
-    def show(self, obj: Tree) -> Tree:
+    def show(self, obj: JsonObject) -> JsonObject:
         """The scale of an object."""
         found = self.to_write(obj)
         if found["spec"].get("replicas") == _NONE:
             raise api_errors.internal(f'the spec replicas field "{self._spec}" does not exist')
         return found
 
-    def to_write(self, obj: Tree) -> Tree:
+    def to_write(self, obj: JsonObject) -> JsonObject:
         """The same, where the object may be without replicas: a write brings them; `put` knows if it did not."""
         try:
             replicas = _nested(obj, self._spec, int, _NONE)
-            status: Tree = {"replicas": _nested(obj, self._status, int, 0)}
+            status: JsonObject = {"replicas": _nested(obj, self._status, int, 0)}
             selector = _nested(obj, self._selector, str, "") if self._selector else ""
         except _MisplacedError as error:
             raise api_errors.plain(str(error)) from None
@@ -52,7 +52,7 @@ class ScalePaths:
             status["selector"] = selector
         return scale_of(obj, replicas=replicas, status=status)
 
-    def put(self, obj: Tree, replicas: int) -> None:
+    def put(self, obj: JsonObject, replicas: int) -> None:
         """Set the replicas."""
         if replicas == _NONE:
             raise api_errors.bad_request(f'the spec replicas field "{self._spec}" cannot be empty')
@@ -65,7 +65,7 @@ class ScalePaths:
             obj = found
         obj[last] = replicas
 
-    def check(self, obj: Tree, *, status_only: bool = False) -> Iterator[FieldError]:
+    def check(self, obj: JsonObject, *, status_only: bool = False) -> Iterator[FieldError]:
         """What is wrong with the numbers and the selector of an object, whatever its schema says."""
         if not status_only:
             yield from _check_count(obj, self._spec)
@@ -77,7 +77,7 @@ class ScalePaths:
                 yield invalid(self._selector, "", str(error))
 
 
-def _check_count(obj: Tree, path: str) -> Iterator[FieldError]:
+def _check_count(obj: JsonObject, path: str) -> Iterator[FieldError]:
     try:
         found = _nested(obj, path, int, 0)
     except _MisplacedError as error:
@@ -93,7 +93,7 @@ def _keys(path: str) -> list[str]:
     return str(path).removeprefix(".").split(".")
 
 
-def _nested(obj: Tree, path: str, kind: type, zero: Any) -> Any:
+def _nested(obj: JsonObject, path: str, kind: type, zero: Any) -> Any:
     """The value at `path`, `zero` where there is none."""
     value: Any = obj
     keys = _keys(path)

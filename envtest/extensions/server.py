@@ -27,11 +27,12 @@ from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Installed, Model, ResourceInfo, group_version
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove
 from opsdk.apiserver.webhook_client.client import HookClient
 from opsdk.errors import NotFoundError
 from opsdk.http.server.response import Response
 from opsdk.structured_merge.schema import Shape
+from opsdk.structured_merge.value import JsonObject
 
 _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _LAST_VERBS = ("delete", "deletecollection", "get", "list", "watch")
@@ -42,7 +43,7 @@ _SUB_VERBS = ("get", "patch", "update")
 class _Defined:
     """A definition and what was compiled from it."""
 
-    definition: Tree
+    definition: JsonObject
     served: dict[tuple[str, str], Installed]
     order: list[str]
     converter: Converter
@@ -118,7 +119,7 @@ class ExtensionServer:
         self._compile(self._find(name) or obj)
         self.turned()
 
-    def _find(self, name: str) -> Tree | None:
+    def _find(self, name: str) -> JsonObject | None:
         try:
             return self._definitions.storage.get(self._definitions.key("", name))
         except KeyNotFoundError:
@@ -130,7 +131,7 @@ class ExtensionServer:
             if not is_true(defined.definition, "NamesAccepted"):
                 await self.changed(context, defined.definition["metadata"]["name"])
 
-    async def _establish(self, context: Context, obj: Tree) -> None:
+    async def _establish(self, context: Context, obj: JsonObject) -> None:
         others = [
             d.definition
             for d in self._defined.values()
@@ -140,14 +141,14 @@ class ExtensionServer:
         if status != obj.get("status"):
             await self._write_status(context, obj, status)
 
-    async def _write_status(self, context: Context, obj: Tree, status: Tree) -> None:
-        async def put(current: Tree | None) -> Tree:
+    async def _write_status(self, context: Context, obj: JsonObject, status: JsonObject) -> None:
+        async def put(current: JsonObject | None) -> JsonObject:
             base = obj if current is None else current
             return self._stamped(context, base, {**base, "status": status})
 
         await self._definitions.storage.guaranteed_update(self._definitions.key("", obj["metadata"]["name"]), put)
 
-    def _stamped(self, context: Context, before: Tree, after: Tree) -> Tree:
+    def _stamped(self, context: Context, before: JsonObject, after: JsonObject) -> JsonObject:
         """`after` with the owners that it has when the server itself writes it."""
         manager = FieldManager(shape=self._model.shape, api_version="apiextensions.k8s.io/v1", subresource="status")
         return manager.update(before, copy_tree(after), manager="kube-apiserver", now=context.timestamp())
@@ -171,7 +172,7 @@ class ExtensionServer:
         if not store.list_now("", ListQuery()).items:
             await self._release(context, name)
 
-    async def _terminate(self, context: Context, obj: Tree) -> None:
+    async def _terminate(self, context: Context, obj: JsonObject) -> None:
         text = "CustomResource deletion is in progress"
         new = condition("Terminating", "True", "InstanceDeletionInProgress", text, context.timestamp())
         await self._write_status(context, obj, _with_condition(obj, new))
@@ -180,7 +181,7 @@ class ExtensionServer:
             self._compile(found)
 
     async def _release(self, context: Context, name: str) -> None:
-        async def drop(current: Tree | None) -> Tree | Remove:
+        async def drop(current: JsonObject | None) -> JsonObject | Remove:
             if current is None:
                 raise NotFoundError(name)
             new = condition(
@@ -219,7 +220,7 @@ class ExtensionServer:
         return Store(found.storage, found.info, found.strategy)
 
     # -------------------------------------------------------------- compiling
-    def _compile(self, obj: Tree) -> None:
+    def _compile(self, obj: JsonObject) -> None:
         name = obj["metadata"]["name"]
         before = self._defined.get(name)
         same = before is not None and (
@@ -236,7 +237,7 @@ class ExtensionServer:
         store = self._any_store(self._defined[name])
         store.storage.forget(store.prefix)
 
-    def _versions(self, obj: Tree) -> Iterator[tuple[tuple[str, str], Installed]]:
+    def _versions(self, obj: JsonObject) -> Iterator[tuple[tuple[str, str], Installed]]:
         spec = obj["spec"]
         models = {v["name"]: CustomModel(obj, v, self._plans) for v in spec["versions"]}
         if len(models) == 1:
@@ -252,7 +253,12 @@ class ExtensionServer:
             yield from self._version(obj, version, model, codec, owned)
 
     def _version(
-        self, obj: Tree, version: Tree, model: CustomModel, codec: VersionCodec | None, owned: OwnedVersions | None
+        self,
+        obj: JsonObject,
+        version: JsonObject,
+        model: CustomModel,
+        codec: VersionCodec | None,
+        owned: OwnedVersions | None,
     ) -> Iterator[tuple[tuple[str, str], Installed]]:
         spec, names = obj["spec"], obj["spec"]["names"]
         info = ResourceInfo(
@@ -338,13 +344,13 @@ class ExtensionServer:
             return ()
         return [s for (v, sub), s in defined.served.items() if sub == info.subresource and v in defined.order]
 
-    async def convert(self, obj: Tree, source: ResourceInfo, target: ResourceInfo) -> Tree:
+    async def convert(self, obj: JsonObject, source: ResourceInfo, target: ResourceInfo) -> JsonObject:
         """An object in another version of its definition."""
         defined = self._defined[f"{source.resource}.{source.group}"]
         [made] = await defined.converter.convert([obj], target.kind_api_version)
         model = defined.served[target.version, ""].model
         assert isinstance(model, CustomModel)
-        pruned: Tree = model.schema.prune(made)[0]
+        pruned: JsonObject = model.schema.prune(made)[0]
         return pruned
 
     def groups(self) -> Sequence[ServedGroup]:
@@ -372,7 +378,7 @@ def _nothing() -> None:
     """Nobody wants to know."""
 
 
-def _deprecation(spec: Tree, version: str) -> str:
+def _deprecation(spec: JsonObject, version: str) -> str:
     """What to use instead, where something better is served."""
     group, kind = spec["group"], spec["names"]["kind"]
     better = [
@@ -400,12 +406,12 @@ class _Shapes(Mapping[str, Shape]):
         return len(self._models)
 
 
-def _with_condition(definition: Tree, new: Tree) -> Tree:
+def _with_condition(definition: JsonObject, new: JsonObject) -> JsonObject:
     status = definition.get("status") or {}
     return {**status, "conditions": put_condition(list(status.get("conditions") or []), new)}
 
 
-def _reason(definition: Tree, kind: str) -> str:
+def _reason(definition: JsonObject, kind: str) -> str:
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return next((str(c.get("reason", "")) for c in conditions if c["type"] == kind), "")
 
@@ -426,7 +432,7 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
     return (level, -int(match[1]), -int(match[3] or 0), version)
 
 
-def _replica_paths(spec: Tree) -> dict[str, tuple[str, ...]]:
+def _replica_paths(spec: JsonObject) -> dict[str, tuple[str, ...]]:
     """Where each version that can be scaled keeps its replicas."""
     scales = {v["name"]: (v.get("subresources") or {}).get("scale") for v in spec["versions"]}
     return {group_version(spec["group"], name): ScalePaths(scale).replicas for name, scale in scales.items() if scale}

@@ -12,23 +12,23 @@ from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _GROUP = "authorization.k8s.io"
 _INVALID = "FieldValueInvalid"
 _MINE = ("managedFields",)
 _OPERATORS = {"In": "in", "NotIn": "notin"}
 
-Subject = Callable[[Context, Tree], User]
+Subject = Callable[[Context, JsonObject], User]
 
 
-def oneself(context: Context, spec: Tree) -> User:  # noqa: ARG001 - the shape of Subject
+def oneself(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
     """The one who asks."""
     return context.user
 
 
-def somebody(context: Context, spec: Tree) -> User:  # noqa: ARG001 - the shape of Subject
+def somebody(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
     """The one asked about."""
     extra = {k: tuple(v or ()) for k, v in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
@@ -49,7 +49,7 @@ class AccessReviews:
         self._subject = subject
         self._local = local
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
         """See `Creater`."""
         spec = obj.get("spec") or {}
         causes = list(self._check(context, obj, spec))
@@ -57,7 +57,7 @@ class AccessReviews:
             raise api_errors.invalid("", _GROUP, "", causes)
         await validate(obj, None)
         decision = await self._authorizer.authorize(attributes(self._subject(context, spec), spec))
-        status: Tree = {"allowed": decision.allowed}
+        status: JsonObject = {"allowed": decision.allowed}
         for key, value in (
             ("denied", decision.denied),
             ("reason", decision.reason),
@@ -67,7 +67,7 @@ class AccessReviews:
                 status[key] = value
         return {**obj, "status": status}
 
-    def _check(self, context: Context, obj: Tree, spec: Tree) -> Iterator[Cause]:
+    def _check(self, context: Context, obj: JsonObject, spec: JsonObject) -> Iterator[Cause]:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if resource is not None and path is not None:
             text = "cannot be specified in combination with resourceAttributes"
@@ -80,7 +80,7 @@ class AccessReviews:
         yield from check_selectors(resource or {})
         yield from self._check_place(context, obj, spec)
 
-    def _check_place(self, context: Context, obj: Tree, spec: Tree) -> Iterator[Cause]:
+    def _check_place(self, context: Context, obj: JsonObject, spec: JsonObject) -> Iterator[Cause]:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         mine = (*_MINE, "namespace") if self._local else _MINE
         meta = obj.get("metadata") or {}
@@ -97,12 +97,12 @@ class AccessReviews:
             yield api_errors.invalid_value("spec.nonResourceAttributes", _shown(path), text)
 
 
-def _shown(path: Tree) -> Tree:
+def _shown(path: JsonObject) -> JsonObject:
     """As the server's own types print it."""
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
 
 
-def check_selectors(resource: Tree) -> Iterator[Cause]:
+def check_selectors(resource: JsonObject) -> Iterator[Cause]:
     """The selectors that a review asks about."""
     for key in ("fieldSelector", "labelSelector"):
         selector = resource.get(key)
@@ -124,7 +124,7 @@ def check_selectors(resource: Tree) -> Iterator[Cause]:
             )
 
 
-def attributes(user: User, spec: Tree) -> Attributes:
+def attributes(user: User, spec: JsonObject) -> Attributes:
     """What a review asks about."""
     resource = spec.get("resourceAttributes")
     if resource is None:
@@ -144,7 +144,7 @@ def attributes(user: User, spec: Tree) -> Attributes:
     )
 
 
-def _selector(selector: Tree | None) -> str:
+def _selector(selector: JsonObject | None) -> str:
     """As text; requirements that cannot be written so are left out, which asks for more."""
     if selector is None:
         return ""
@@ -153,7 +153,7 @@ def _selector(selector: Tree | None) -> str:
     return ",".join(t for r in selector.get("requirements") or () if (t := _requirement(r)))
 
 
-def _requirement(requirement: Tree) -> str:
+def _requirement(requirement: JsonObject) -> str:
     key, values = requirement.get("key", ""), requirement.get("values") or ()
     match requirement.get("operator"):
         case "Exists":
@@ -173,13 +173,13 @@ class RulesReviews:
         self.strategy = Strategy()
         self._resolver = resolver
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
         """See `Creater`."""
         namespace = (obj.get("spec") or {}).get("namespace", "")
         if not namespace:
             raise api_errors.bad_request("no namespace on request")
         await validate(obj, None)
-        status: Tree = {"resourceRules": [], "nonResourceRules": [], "incomplete": True}
+        status: JsonObject = {"resourceRules": [], "nonResourceRules": [], "incomplete": True}
         if self._resolver is not None:
             found = await self._resolver.rules_for(context.user, namespace)
             status["resourceRules"] = [_without(r, "nonResourceURLs") for r in found.rules if r.get("resources")]
@@ -188,9 +188,9 @@ class RulesReviews:
             status["incomplete"] = found.incomplete
             if found.error:
                 status["evaluationError"] = found.error
-        head: Tree = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
+        head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
         return {**head, "metadata": {}, "spec": {}, "status": status}
 
 
-def _without(rule: Mapping[str, Any], key: str) -> Tree:
+def _without(rule: Mapping[str, Any], key: str) -> JsonObject:
     return {k: v for k, v in rule.items() if k != key}

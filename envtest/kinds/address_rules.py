@@ -12,8 +12,8 @@ from envtest.kinds.addresses import block, read_block
 from envtest.kinds.go_shapes import Shape, as_go
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _IMMUTABLE: Final = "field is immutable"
 _PARENT: Final[Shape] = {"Group": "", "Resource": "", "Namespace": "", "Name": ""}
@@ -22,7 +22,7 @@ _MOST_CONTROLLER: Final = 250
 
 
 # ------------------------------------------------------------------ ingress classes
-def validate_ingress_class(obj: Tree) -> Iterator[Cause]:
+def validate_ingress_class(obj: JsonObject) -> Iterator[Cause]:
     """Who looks after ingresses."""
     spec = obj.get("spec") or {}
     controller = spec.get("controller", "")
@@ -47,7 +47,7 @@ def domain_path(text: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, rest, f"Invalid path (regex used for validation is '{_PATH}')")
 
 
-def _parameters(found: Tree, path: str) -> Iterator[Cause]:
+def _parameters(found: JsonObject, path: str) -> Iterator[Cause]:
     yield from validate_typed_reference(found, path)
     scope, namespace = found.get("scope"), found.get("namespace")
     if scope is None:
@@ -64,7 +64,7 @@ def _parameters(found: Tree, path: str) -> Iterator[Cause]:
         yield from rules.label(namespace, f"{path}.namespace")
 
 
-def validate_typed_reference(found: Tree, path: str) -> Iterator[Cause]:
+def validate_typed_reference(found: JsonObject, path: str) -> Iterator[Cause]:
     """A reference to an object of some group and kind, beside this one."""
     if found.get("apiGroup") is not None:
         yield from rules.subdomain(found["apiGroup"], f"{path}.apiGroup")
@@ -79,7 +79,7 @@ def _segment(text: str, path: str, why: str = "") -> Iterator[Cause]:
         yield from rules.each(validation.path_segment(text), text, path)
 
 
-def validate_ingress_class_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_ingress_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """The controller stays."""
     now, before = obj.get("spec") or {}, old.get("spec") or {}
     yield from rules.unchanged(now, before, "controller", "spec.controller")
@@ -125,7 +125,7 @@ def _fault_of_four(text: str) -> str:
     return "IPv4 address too short" if dots < 3 else "unable to parse IP"
 
 
-def validate_address(obj: Tree) -> Iterator[Cause]:
+def validate_address(obj: JsonObject) -> Iterator[Cause]:
     """An address that somebody has."""
     parent = (obj.get("spec") or {}).get("parentRef")
     if parent is None:
@@ -139,7 +139,7 @@ def validate_address(obj: Tree) -> Iterator[Cause]:
         yield from _segment(parent["namespace"], "spec.parentRef.namespace")
 
 
-def validate_address_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_address_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """It stays with whom it is."""
     now, before = ((o.get("spec") or {}).get("parentRef") for o in (obj, old))
     if now != before:
@@ -147,7 +147,7 @@ def validate_address_update(obj: Tree, old: Tree) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ blocks
-def validate_blocks(obj: Tree) -> Iterator[Cause]:
+def validate_blocks(obj: JsonObject) -> Iterator[Cause]:
     """Where services get their addresses from."""
     spec = obj.get("spec") or {}
     blocks, path = spec.get("cidrs") or [], "spec.cidrs"
@@ -170,7 +170,7 @@ def _family(text: str) -> int:
     return 0 if found is None else found.version
 
 
-def validate_blocks_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_blocks_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """A second family may come; what is there stays."""
     now, before = ((o.get("spec") or {}).get("cidrs") or [] for o in (obj, old))
     if len(now) == len(before):

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from envtest.kinds import rules
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 _MAX_CONDITIONS = 64
 
 
-def validate_rule(rule: Tree, field: str) -> Iterator[Cause]:
+def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
     """Operations, groups, versions, resources, scope."""
     operations = rule.get("operations") or []
     if not operations:
@@ -77,7 +77,7 @@ def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ match conditions
-def validate_conditions(conditions: Sequence[Tree], field: str, *, params: bool = False) -> Iterator[Cause]:
+def validate_conditions(conditions: Sequence[JsonObject], field: str, *, params: bool = False) -> Iterator[Cause]:
     """Names, each once, and expressions; `params` says whether these may refer to parameters."""
     if len(conditions) > _MAX_CONDITIONS:
         text = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"

@@ -9,8 +9,8 @@ from envtest.kinds import rules
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -22,7 +22,7 @@ _POSITIVE: Final = "must be greater than zero"
 
 
 # ------------------------------------------------------------------ nodes
-def validate_affinity(affinity: Tree, path: str) -> Iterator[Cause]:
+def validate_affinity(affinity: JsonObject, path: str) -> Iterator[Cause]:
     """What is wrong with a pod's affinity."""
     node = affinity.get("nodeAffinity") or {}
     if node.get(REQUIRED) is not None:
@@ -41,12 +41,12 @@ def validate_affinity(affinity: Tree, path: str) -> Iterator[Cause]:
             yield from _pod_term(term.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
 
 
-def _weight(term: Tree, path: str) -> Iterator[Cause]:
+def _weight(term: JsonObject, path: str) -> Iterator[Cause]:
     if not 1 <= term.get("weight", 0) <= 100:
         yield api_errors.invalid_value(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100")
 
 
-def validate_node_selector(selector: Tree, path: str) -> Iterator[Cause]:
+def validate_node_selector(selector: JsonObject, path: str) -> Iterator[Cause]:
     """Terms, one of which a node must fulfil."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
@@ -55,7 +55,7 @@ def validate_node_selector(selector: Tree, path: str) -> Iterator[Cause]:
         yield from _node_term(term, f"{path}.nodeSelectorTerms[{index}]", values=True)
 
 
-def _node_term(term: Tree, path: str, *, values: bool) -> Iterator[Cause]:
+def _node_term(term: JsonObject, path: str, *, values: bool) -> Iterator[Cause]:
     """One term; whether `values` must be those of labels depends on how much it matters."""
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         at, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
@@ -67,7 +67,7 @@ def _node_term(term: Tree, path: str, *, values: bool) -> Iterator[Cause]:
         yield from _field(requirement, f"{path}.matchFields[{index}]")
 
 
-def _field(requirement: Tree, path: str) -> Iterator[Cause]:
+def _field(requirement: JsonObject, path: str) -> Iterator[Cause]:
     operator, key, values = requirement.get("operator", ""), requirement.get("key", ""), requirement.get("values") or ()
     if operator not in ("In", "NotIn"):
         yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
@@ -81,7 +81,7 @@ def _field(requirement: Tree, path: str) -> Iterator[Cause]:
         yield from rules.subdomain(value, f"{path}.values[{number}]")
 
 
-def _operator(requirement: Tree, path: str) -> Iterator[Cause]:
+def _operator(requirement: JsonObject, path: str) -> Iterator[Cause]:
     operator, values = requirement.get("operator", ""), requirement.get("values") or []
     if operator in ("In", "NotIn"):
         if not values:
@@ -100,7 +100,7 @@ def _operator(requirement: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ other pods
-def _pod_term(term: Tree, path: str) -> Iterator[Cause]:
+def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
     yield from check_label_selector(term.get("labelSelector") or {}, f"{path}.labelSelector")
     yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
     for name in term.get("namespaces") or ():
@@ -112,7 +112,7 @@ def _pod_term(term: Tree, path: str) -> Iterator[Cause]:
     yield from rules.each(validation.qualified_name(key), key, f"{path}.topologyKey")
 
 
-def _label_keys(term: Tree, path: str) -> Iterator[Cause]:
+def _label_keys(term: JsonObject, path: str) -> Iterator[Cause]:
     """Labels whose values are taken from the pod itself."""
     found: dict[str, Sequence[str]] = {k: term.get(k) or [] for k in ("matchLabelKeys", "mismatchLabelKeys")}
     causes = list[Cause]()
@@ -132,7 +132,7 @@ def _label_keys(term: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ spreading
-def validate_spread(constraints: Sequence[Tree], path: str) -> Iterator[Cause]:
+def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Cause]:
     """What is wrong with topology spread constraints."""
     pairs = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]
     for index, constraint in enumerate(constraints):
@@ -154,7 +154,7 @@ def validate_spread(constraints: Sequence[Tree], path: str) -> Iterator[Cause]:
         yield from check_label_selector(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
 
 
-def _domains(constraint: Tree, path: str) -> Iterator[Cause]:
+def _domains(constraint: JsonObject, path: str) -> Iterator[Cause]:
     domains, when = constraint.get("minDomains"), constraint.get("whenUnsatisfiable", "")
     if domains is not None:
         if domains <= 0:
@@ -167,7 +167,7 @@ def _domains(constraint: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.unsupported(f"{path}.{key}", constraint[key], _INCLUSIONS)
 
 
-def _spread_keys(constraint: Tree, path: str) -> Iterator[Cause]:
+def _spread_keys(constraint: JsonObject, path: str) -> Iterator[Cause]:
     keys, at = constraint.get("matchLabelKeys") or [], f"{path}.matchLabelKeys"
     if keys and constraint.get("labelSelector") is None:
         yield api_errors.not_allowed(at, _NO_SELECTOR)

@@ -8,8 +8,8 @@ from typing import Final
 
 from envtest.kinds import rules
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
@@ -20,7 +20,7 @@ _LOCAL: Final = "localhost/"
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-def validate_pod_annotations(notes: Mapping[str, str], spec: Tree, path: str) -> Iterator[Cause]:
+def validate_pod_annotations(notes: Mapping[str, str], spec: JsonObject, path: str) -> Iterator[Cause]:
     """What is wrong with the annotations of a pod or of a template, which stand under `path`."""
     if MIRROR in notes and not spec.get("nodeName"):
         text = "must set spec.nodeName if mirror pod annotation is set"

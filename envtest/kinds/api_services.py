@@ -10,8 +10,8 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.aggregator.api_services import local_status
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 SERVICES = "apiregistration.k8s.io/apiservices"
 _STATUSES = ("True", "False", "Unknown")
@@ -31,16 +31,16 @@ class ApiServiceStrategy(TableStrategy):
         """What may stand in a path; `validate` knows what else."""
         return validation.path_segment(name, prefix=prefix)
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """The status is the server's."""
         local = (obj.get("spec") or {}).get("service") is None
         obj["status"] = local_status(context.timestamp()) if local else {}
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """The name first."""
         return [*_name(obj), *_spec(obj.get("spec") or {})]
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Conditions are true, false or unknown."""
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return [
@@ -49,13 +49,13 @@ class ApiServiceStrategy(TableStrategy):
             if found.get("status") not in _STATUSES
         ]
 
-    async def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """Some come back."""
         if self.gone is not None:
             await self.gone(context)
 
 
-def _name(obj: Tree) -> Iterator[Cause]:
+def _name(obj: JsonObject) -> Iterator[Cause]:
     spec, meta = obj.get("spec") or {}, obj["metadata"]
     wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
     for key in ("generateName", "name"):
@@ -65,7 +65,7 @@ def _name(obj: Tree) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"metadata.{key}", name, why)
 
 
-def _spec(spec: Tree) -> Iterator[Cause]:
+def _spec(spec: JsonObject) -> Iterator[Cause]:
     group, version = spec.get("group") or "", spec.get("version") or ""
     if not group and version != "v1":
         yield api_errors.required("spec.group", "only v1 may have an empty group and it better be legacy kube")
@@ -83,7 +83,7 @@ def _spec(spec: Tree) -> Iterator[Cause]:
         yield from _remote(spec)
 
 
-def _local(spec: Tree) -> Iterator[Cause]:
+def _local(spec: JsonObject) -> Iterator[Cause]:
     bundle = spec.get("caBundle")
     if bundle:
         size = f"{len(bundle.rstrip('=')) * 3 // 4} bytes"
@@ -93,7 +93,7 @@ def _local(spec: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, why)
 
 
-def _remote(spec: Tree) -> Iterator[Cause]:
+def _remote(spec: JsonObject) -> Iterator[Cause]:
     service = spec["service"]
     for key in ("namespace", "name"):
         if not service.get(key):

@@ -9,8 +9,8 @@ from envtest.kinds.resource_names import container_name
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _SOURCES = {
     "Object": "object",
@@ -24,7 +24,7 @@ _TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _SCALE_TO_ZERO = "must specify at least one Object or External metric to support scaling to zero replicas"
 
 
-def validate_autoscaler(obj: Tree) -> Iterator[Cause]:
+def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
     """A new or changed autoscaler."""
     spec = obj.get("spec") or {}
     low, high, metrics = spec.get("minReplicas"), spec.get("maxReplicas") or 0, spec.get("metrics") or ()
@@ -42,14 +42,14 @@ def validate_autoscaler(obj: Tree) -> Iterator[Cause]:
     yield from _behavior(spec.get("behavior") or {}, "spec.behavior")
 
 
-def validate_autoscaler_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+def validate_autoscaler_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
     """Counts."""
     status = obj.get("status") or {}
     for key in ("currentReplicas", "desiredReplicas"):
         yield from rules.not_negative(status.get(key), f"status.{key}")
 
 
-def _reference(ref: Tree, path: str, *, grouped: bool = True) -> Iterator[Cause]:
+def _reference(ref: JsonObject, path: str, *, grouped: bool = True) -> Iterator[Cause]:
     """Something of a kind; `grouped` if that must not be one of the core."""
     for key in ("kind", "name"):
         value = ref.get(key, "")
@@ -64,14 +64,14 @@ def _reference(ref: Tree, path: str, *, grouped: bool = True) -> Iterator[Cause]
         yield api_errors.invalid_value(f"{path}.apiVersion", version, "apiVersion must specify API group")
 
 
-def _metrics(metrics: Sequence[Tree], low: int | None) -> Iterator[Cause]:
+def _metrics(metrics: Sequence[JsonObject], low: int | None) -> Iterator[Cause]:
     for index, metric in enumerate(metrics):
         yield from _metric(metric, f"spec.metrics[{index}]")
     if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         yield api_errors.not_allowed("spec.metrics", _SCALE_TO_ZERO)
 
 
-def _metric(metric: Tree, path: str) -> Iterator[Cause]:
+def _metric(metric: JsonObject, path: str) -> Iterator[Cause]:
     kind = metric.get("type", "")
     unknown = api_errors.unsupported(f"{path}.type", kind, _TYPES)
     if not kind:
@@ -91,7 +91,7 @@ def _metric(metric: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.not_allowed(f"{path}.{key}", "must populate the given metric source only")
 
 
-def _source(kind: str, source: Tree, path: str) -> Iterator[Cause]:
+def _source(kind: str, source: JsonObject, path: str) -> Iterator[Cause]:
     target = source.get("target") or {}
     if kind in ("Resource", "ContainerResource"):
         name = source.get("name", "")
@@ -112,7 +112,7 @@ def _source(kind: str, source: Tree, path: str) -> Iterator[Cause]:
     yield from _amounts(kind, target, f"{path}.target")
 
 
-def _target(target: Tree, path: str) -> Iterator[Cause]:
+def _target(target: JsonObject, path: str) -> Iterator[Cause]:
     kind = target.get("type", "")
     if not kind:
         yield api_errors.required(f"{path}.type", "must specify a metric target type")
@@ -127,7 +127,7 @@ def _target(target: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.averageUtilization", share, "must be greater than 0")
 
 
-def _amounts(kind: str, target: Tree, path: str) -> Iterator[Cause]:
+def _amounts(kind: str, target: JsonObject, path: str) -> Iterator[Cause]:
     """Which amounts a kind of metric must have, and which it cannot have together."""
     value, average, share = (target.get(key) for key in ("value", "averageValue", "averageUtilization"))
     if kind == "Pods":
@@ -152,7 +152,7 @@ def _amounts(kind: str, target: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.not_allowed(f"{path}.averageValue", text)
 
 
-def _behavior(behavior: Tree, path: str) -> Iterator[Cause]:
+def _behavior(behavior: JsonObject, path: str) -> Iterator[Cause]:
     for direction in ("scaleUp", "scaleDown"):
         rule = behavior.get(direction)
         if rule is None:
@@ -177,7 +177,7 @@ def _behavior(behavior: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{at}.tolerance", tolerance, rules.NOT_NEGATIVE)
 
 
-def _policy(policy: Tree, path: str) -> Iterator[Cause]:
+def _policy(policy: JsonObject, path: str) -> Iterator[Cause]:
     if policy.get("type") not in ("Pods", "Percent"):
         yield api_errors.unsupported(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
     for key in ("value", "periodSeconds"):

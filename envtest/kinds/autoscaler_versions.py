@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.structured_merge.go_format import go_json
+from opsdk.structured_merge.value import JsonObject
 
 OLD: Final = "autoscaling/v1"
 _KEPT: Final = "autoscaling/v2"
@@ -26,7 +26,7 @@ _PARTS: Final = {
 _REFERENCE: Final = ("kind", "name", "apiVersion")
 
 
-def without_notes(obj: Tree) -> Tree:
+def without_notes(obj: JsonObject) -> JsonObject:
     """The object without the annotations that carry what the other version has no field for."""
     meta = obj.get("metadata") or {}
     notes = meta.get("annotations") or {}
@@ -38,7 +38,7 @@ def without_notes(obj: Tree) -> Tree:
 
 
 # ------------------------------------------------------------------ v1 to v2
-def to_new(obj: Tree) -> Tree:
+def to_new(obj: JsonObject) -> JsonObject:
     """v1 to v2.
 
     >>> to_new({"metadata": {}, "spec": {"targetCPUUtilizationPercentage": 50}})["spec"]["metrics"][0]["type"]
@@ -46,7 +46,7 @@ def to_new(obj: Tree) -> Tree:
     """
     notes = (obj.get("metadata") or {}).get("annotations") or {}
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
-    made: Tree = {**without_notes(obj), "apiVersion": _KEPT, "spec": spec}
+    made: JsonObject = {**without_notes(obj), "apiVersion": _KEPT, "spec": spec}
     target = spec.pop("targetCPUUtilizationPercentage", None)
     others = [_new_metric(metric, _TARGETS) for metric in _listed(notes.get(_METRICS))]
     if target is not None:
@@ -78,7 +78,7 @@ def _parsed(text: str | None) -> Any:
         return None
 
 
-def _listed(text: str | None) -> list[Tree]:
+def _listed(text: str | None) -> list[JsonObject]:
     found = _parsed(text)
     return [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
 
@@ -90,26 +90,26 @@ def _lower(value: Any) -> Any:
     return [_lower(part) for part in value] if isinstance(value, list) else value
 
 
-def _known(found: Tree) -> Tree:
+def _known(found: JsonObject) -> JsonObject:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _target(value: Any, average: Any, share: Any = None) -> Tree:
+def _target(value: Any, average: Any, share: Any = None) -> JsonObject:
     kind = "Utilization" if share is not None else "AverageValue" if average is not None else "Value"
     return _known({"type": kind, "value": value, "averageValue": average, "averageUtilization": share})
 
 
-def _current(value: Any, average: Any, share: Any = None) -> Tree:
+def _current(value: Any, average: Any, share: Any = None) -> JsonObject:
     return _known({"value": value, "averageValue": average, "averageUtilization": share})
 
 
 # The part of v2, how it is made, and what its values are called in v1.
 _TARGETS: Final = ("target", _target, ("targetValue", "targetAverageValue", "targetAverageUtilization"))
 _CURRENT: Final = ("current", _current, ("currentValue", "currentAverageValue", "currentAverageUtilization"))
-_Side = tuple[str, Callable[..., Tree], tuple[str, str, str]]
+_Side = tuple[str, Callable[..., JsonObject], tuple[str, str, str]]
 
 
-def _new_metric(metric: Tree, side: _Side) -> Tree:
+def _new_metric(metric: JsonObject, side: _Side) -> JsonObject:
     part, make, (value, average, share) = side
     kind = metric.get("type", "")
     key = _PARTS.get(kind, "")
@@ -117,7 +117,7 @@ def _new_metric(metric: Tree, side: _Side) -> Tree:
     if not isinstance(old, dict):
         return {"type": kind}
     if kind in ("Resource", "ContainerResource"):
-        found: Tree = {"name": old.get("name", ""), part: make(None, old.get(average), old.get(share))}
+        found: JsonObject = {"name": old.get("name", ""), part: make(None, old.get(average), old.get(share))}
         if kind == "ContainerResource":
             found["container"] = old.get("container", "")
         return {"type": kind, key: found}
@@ -130,13 +130,13 @@ def _new_metric(metric: Tree, side: _Side) -> Tree:
 
 
 # ------------------------------------------------------------------ v2 to v1
-def to_old(obj: Tree) -> Tree:
+def to_old(obj: JsonObject) -> JsonObject:
     """v2 to v1."""
     if obj.get("apiVersion") == OLD:
         return obj
     bare = without_notes(obj)
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
-    made: Tree = {**bare, "apiVersion": OLD, "spec": spec}
+    made: JsonObject = {**bare, "apiVersion": OLD, "spec": spec}
     notes: dict[str, str] = {}
     metrics, behavior = spec.pop("metrics", None) or [], spec.pop("behavior", None)
     _note(notes, _METRICS, [_old_metric(metric, _TARGETS) for metric in metrics if _cpu(metric, "target") is None])
@@ -157,12 +157,12 @@ def to_old(obj: Tree) -> Tree:
     return made
 
 
-def _note(notes: dict[str, str], key: str, found: Sequence[Tree]) -> None:
+def _note(notes: dict[str, str], key: str, found: Sequence[JsonObject]) -> None:
     if found:
         notes[key] = go_json(list(found), ordered=True)
 
 
-def _cpu(metric: Tree, side: str) -> int | None:
+def _cpu(metric: JsonObject, side: str) -> int | None:
     """The utilization of the CPU, which v1 has a field for."""
     resource = metric.get("resource") or {}
     if metric.get("type") != "Resource" or resource.get("name") != "cpu":
@@ -171,7 +171,7 @@ def _cpu(metric: Tree, side: str) -> int | None:
     return found
 
 
-def _old_metric(metric: Tree, side: _Side) -> Tree:
+def _old_metric(metric: JsonObject, side: _Side) -> JsonObject:
     """A metric of v1, its fields in the order of its type; what is no pointer there is shown as zero."""
     part, _, (value, average, share) = side
     kind = metric.get("type", "")
@@ -181,7 +181,7 @@ def _old_metric(metric: Tree, side: _Side) -> Tree:
         return {"type": kind}
     amounts, name = new.get(part) or {}, (new.get("metric") or {}).get("name", "")
     selector, zero = (new.get("metric") or {}).get("selector"), "0" if part == "current" else None
-    most: Tree
+    most: JsonObject
     if kind in ("Resource", "ContainerResource"):
         most = {"name": new.get("name", ""), share: amounts.get("averageUtilization")}
         most |= {average: amounts.get("averageValue", zero)}
@@ -198,12 +198,12 @@ def _old_metric(metric: Tree, side: _Side) -> Tree:
     return {"type": kind, key: _known(most)}
 
 
-def _shown_behavior(behavior: Tree) -> Tree:
+def _shown_behavior(behavior: JsonObject) -> JsonObject:
     """As the server's own type is written."""
     return {"ScaleUp": _shown_rules(behavior.get("scaleUp")), "ScaleDown": _shown_rules(behavior.get("scaleDown"))}
 
 
-def _shown_rules(rules: Tree | None) -> Tree | None:
+def _shown_rules(rules: JsonObject | None) -> JsonObject | None:
     if rules is None:
         return None
     policies = rules.get("policies")

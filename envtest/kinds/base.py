@@ -11,7 +11,7 @@ from envtest.tables.load import Row, types
 from opsdk.apimachinery import validation
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import FieldGetter, HasStatusRules
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _GENERATION = frozenset(
     {
@@ -89,25 +89,25 @@ class TableStrategy(HasStatusRules):
         rule = validation.path_segment if self.info.resource in _PATH_NAMES else validation.dns_subdomain
         return rule(name, prefix=prefix)
 
-    def arrange(self, obj: Tree) -> Tree:
+    def arrange(self, obj: JsonObject) -> JsonObject:
         """In the order of the server's own type."""
         if self._arrange is None:
             self._arrange = arranger(types().name_of(self.info.group, self.info.version, self.info.kind) or "")
-        made: Tree = self._arrange(obj)
+        made: JsonObject = self._arrange(obj)
         return made
 
-    def initial_status(self, obj: Tree) -> Tree:
+    def initial_status(self, obj: JsonObject) -> JsonObject:
         """The status of a new object; what the client sent does not count."""
         return {}
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Status is the server's, and fields of features that are off are nobody's."""
         if self.has_status:
             obj["status"] = self.initial_status(obj)
         if self._template:
             drop_disabled(_spec_at(obj, self._template))
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Status is changed by its own resource."""
         if self.has_status:
             obj.pop("status", None)
@@ -117,7 +117,7 @@ class TableStrategy(HasStatusRules):
             drop_disabled(_spec_at(obj, self._template), _spec_at(old, self._template))
 
 
-def _spec_at(obj: Tree, path: Sequence[str]) -> Tree:
+def _spec_at(obj: JsonObject, path: Sequence[str]) -> JsonObject:
     for key in path:
         obj = obj.get(key) or {}
     return obj

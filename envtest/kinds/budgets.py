@@ -11,8 +11,8 @@ from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, Details, TooManyRequestsError
+from opsdk.structured_merge.value import JsonObject
 
 _BUDGETS = ResourceInfo(
     group="policy", version="v1", resource="poddisruptionbudgets", kind="PodDisruptionBudget", namespaced=True
@@ -20,11 +20,11 @@ _BUDGETS = ResourceInfo(
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-Record = Callable[[Tree, Tree, str], Tree]
+Record = Callable[[JsonObject, JsonObject, str], JsonObject]
 """A changed status with the server as the owner of what has changed, from the old one and the time."""
 
 
-async def check_budgets(context: Context, budgets: Store, pod: Tree, record: Record) -> None:
+async def check_budgets(context: Context, budgets: Store, pod: JsonObject, record: Record) -> None:
     """Take one disruption of the pod's budget; raise where there is none left."""
     labels = pod["metadata"].get("labels") or {}
     listed = await budgets.list(context, ListQuery())
@@ -37,9 +37,9 @@ async def check_budgets(context: Context, budgets: Store, pod: Tree, record: Rec
 
     name = found[0]["metadata"]["name"]
 
-    async def spend(current: Tree | None) -> Tree:
+    async def spend(current: JsonObject | None) -> JsonObject:
         before = current or found[0]
-        budget: Tree = copy_tree(before)
+        budget: JsonObject = copy_tree(before)
         _spend(budget, pod["metadata"]["name"], context.timestamp())
         return record(before, budget, context.timestamp())
 
@@ -49,7 +49,7 @@ async def check_budgets(context: Context, budgets: Store, pod: Tree, record: Rec
     await budgets.storage.guaranteed_update(budgets.key(context.namespace, name), spend)
 
 
-def _spend(budget: Tree, pod: str, stamp: str) -> None:
+def _spend(budget: JsonObject, pod: str, stamp: str) -> None:
     """One pod less may go; raise where none may."""
     status, name = budget.setdefault("status", {}), budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
@@ -65,8 +65,8 @@ def _spend(budget: Tree, pod: str, stamp: str) -> None:
         _close(budget, status, stamp)
 
 
-def _why(name: str, status: Tree) -> str:
-    failed: Tree = next((c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed"), {})
+def _why(name: str, status: JsonObject) -> str:
+    failed: JsonObject = next((c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed"), {})
     if failed.get("status") == "False" and failed.get("reason") == "SyncFailed":
         why = f"because it failed sync: {failed.get('message', '')}"
         return f"The disruption budget {name} does not allow evicting pods currently {why}"
@@ -76,7 +76,7 @@ def _why(name: str, status: Tree) -> str:
     return f"The disruption budget {name} does not allow evicting pods currently"
 
 
-def _close(budget: Tree, status: Tree, stamp: str) -> None:
+def _close(budget: JsonObject, status: JsonObject, stamp: str) -> None:
     """The condition says that no more may go."""
     others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
     closed = {

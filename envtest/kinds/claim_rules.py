@@ -12,8 +12,8 @@ from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _ACCESS: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _MODES: Final = ("Block", "Filesystem")
@@ -38,7 +38,7 @@ def validate_access(modes: Sequence[str], path: str) -> Iterator[Cause]:
         yield api_errors.not_allowed(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def validate_mode(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_mode(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Whether it has files."""
     mode = spec.get("volumeMode")
     if mode is not None and mode not in _MODES:
@@ -46,7 +46,7 @@ def validate_mode(spec: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ claims
-def share_source(obj: Tree, before: Tree | None) -> None:
+def share_source(obj: JsonObject, before: JsonObject | None) -> None:
     """Where a claim's data come from stands in two places, of which the older one takes claims and snapshots only.
 
     Those of other namespaces are a feature that is off.
@@ -65,12 +65,12 @@ def share_source(obj: Tree, before: Tree | None) -> None:
         spec["dataSource"] = {key: value for key, value in new.items() if key != "namespace"}
 
 
-def validate_claim(obj: Tree) -> Iterator[Cause]:
+def validate_claim(obj: JsonObject) -> Iterator[Cause]:
     """A new claim."""
     yield from validate_claim_spec(obj.get("spec") or {}, "spec")
 
 
-def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
     """What is claimed."""
     if not spec.get("accessModes"):
         yield api_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
@@ -93,7 +93,7 @@ def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
         yield from rules.subdomain(spec["volumeAttributesClassName"], f"{path}.volumeAttributesClassName")
 
 
-def _same_source(spec: Tree, path: str) -> Iterator[Cause]:
+def _same_source(spec: JsonObject, path: str) -> Iterator[Cause]:
     old, new = spec.get("dataSource"), spec.get("dataSourceRef")
     if old is not None and new is not None:
         shown = ({key: found.get(key) or "" for key in ("apiGroup", "kind", "name")} for found in (old, new))
@@ -101,12 +101,12 @@ def _same_source(spec: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(path, {}, "must match dataSourceRef")
 
 
-def _requested(spec: Tree) -> str | None:
+def _requested(spec: JsonObject) -> str | None:
     found: str | None = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     return found
 
 
-def _source(source: Tree, path: str) -> Iterator[Cause]:
+def _source(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from rules.needed(source.get("name"), f"{path}.name")
     yield from rules.needed(source.get("kind"), f"{path}.kind")
     if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
@@ -116,7 +116,7 @@ def _source(source: Tree, path: str) -> Iterator[Cause]:
         yield from rules.subdomain(source["apiGroup"], f"{path}.apiGroup")
 
 
-def validate_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Bound claims may grow, or get other attributes; a volume is named once."""
     yield from validate_claim(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
@@ -137,7 +137,7 @@ def validate_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     yield from validate_attributes_kept(spec, before)
 
 
-def validate_attributes_kept(spec: Tree, before: Tree) -> Iterator[Cause]:
+def validate_attributes_kept(spec: JsonObject, before: JsonObject) -> Iterator[Cause]:
     """Who has attributes has some ever after."""
     now, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
     if now or before.get("volumeAttributesClassName") in (None, now):
@@ -146,7 +146,7 @@ def validate_attributes_kept(spec: Tree, before: Tree) -> Iterator[Cause]:
     yield api_errors.not_allowed(path, f"update from non-nil value to {word} is forbidden")
 
 
-def validate_claim_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
     """What there is, and what is to become of it."""
     status = obj.get("status") or {}
     for name, amount in sorted((status.get("capacity") or {}).items()):
@@ -168,10 +168,10 @@ def _resource(name: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, name, "not a valid resource name")
 
 
-def _munged(obj: Tree, old: Tree) -> tuple[Tree, Tree]:
+def _munged(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, JsonObject]:
     """The new and the old spec, alike in what may change."""
-    spec: Tree = copy_tree(obj.get("spec") or {})
-    before: Tree = copy_tree(old.get("spec") or {})
+    spec: JsonObject = copy_tree(obj.get("spec") or {})
+    before: JsonObject = copy_tree(old.get("spec") or {})
     if not before.get("volumeName") and spec.get("volumeName"):
         before["volumeName"] = spec["volumeName"]
     noted = _ANNOTATION in (old["metadata"].get("annotations") or {})
@@ -182,14 +182,14 @@ def _munged(obj: Tree, old: Tree) -> tuple[Tree, Tree]:
     return _there(spec), _there(before)
 
 
-def _upgraded(obj: Tree, old: Tree) -> bool:
+def _upgraded(obj: JsonObject, old: JsonObject) -> bool:
     """Whether the class moved from the annotation to the field."""
     notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
     now, before = ((o.get("spec") or {}).get("storageClassName") for o in (obj, old))
     return _ANNOTATION in noted and _ANNOTATION not in notes and before is None and now == noted[_ANNOTATION]
 
 
-def _take_over(spec: Tree, before: Tree) -> None:
+def _take_over(spec: JsonObject, before: JsonObject) -> None:
     """What may change of bound claims."""
     size = _requested(before)
     requests = (spec.get("resources") or {}).get("requests")
@@ -199,5 +199,5 @@ def _take_over(spec: Tree, before: Tree) -> None:
         spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
 
 
-def _there(spec: Tree) -> Tree:
+def _there(spec: JsonObject) -> JsonObject:
     return {k: v for k, v in spec.items() if v not in (None, [], {})}

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _FORM = "; desired format: https://host[/path]"
 _REVIEWS = ("v1", "v1beta1")
 
 
-def validate_client_config(config: Tree, field: str) -> Iterator[Cause]:
+def validate_client_config(config: JsonObject, field: str) -> Iterator[Cause]:
     """One of URL and Service, and rightly written."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
@@ -49,7 +49,7 @@ def _url(url: str, field: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(field, found, f"{what} not permitted in the URL")
 
 
-def _service(service: Tree, field: str) -> Iterator[Cause]:
+def _service(service: JsonObject, field: str) -> Iterator[Cause]:
     for key in ("name", "namespace"):
         if not service.get(key):
             yield api_errors.required(f"{field}.{key}")

@@ -20,11 +20,11 @@ from envtest.kinds.printing import (
     status_of,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
-def _condition(obj: Tree, kind: str) -> Tree | None:
-    found: Sequence[Tree] = status_of(obj).get("conditions") or ()
+def _condition(obj: JsonObject, kind: str) -> JsonObject | None:
+    found: Sequence[JsonObject] = status_of(obj).get("conditions") or ()
     return next((c for c in found if c.get("type") == kind), None)
 
 
@@ -32,7 +32,7 @@ def _condition(obj: Tree, kind: str) -> Tree | None:
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _roles(obj: Tree) -> str:
+def _roles(obj: JsonObject) -> str:
     found = set()
     for key, value in (meta_of(obj).get("labels") or {}).items():
         role = key.removeprefix(_ROLE) if key.startswith(_ROLE) else value if key == "kubernetes.io/role" else ""
@@ -40,7 +40,7 @@ def _roles(obj: Tree) -> str:
     return ",".join(sorted(found - {""})) or NOTHING
 
 
-def _node(obj: Tree, now: float) -> list[Any]:
+def _node(obj: JsonObject, now: float) -> list[Any]:
     status = status_of(obj)
     ready = _condition(obj, "Ready")
     word = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
@@ -64,7 +64,7 @@ def _node(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _component(obj: Tree, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+def _component(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
     healthy = next((c for c in obj.get("conditions") or () if c.get("type") == "Healthy"), None)
     if healthy is None:
         return [name_of(obj), "Unknown", "", ""]
@@ -73,7 +73,7 @@ def _component(obj: Tree, now: float) -> list[Any]:  # noqa: ARG001 - the shape 
 
 
 # ------------------------------------------------------------------ events
-def _event(obj: Tree, now: float) -> list[Any]:
+def _event(obj: JsonObject, now: float) -> list[Any]:
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     source = obj.get("source") or obj.get("deprecatedSource") or {}
     series = obj.get("series")
@@ -100,22 +100,22 @@ def _event(obj: Tree, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ amounts
-def _quota(obj: Tree, now: float) -> list[Any]:
+def _quota(obj: JsonObject, now: float) -> list[Any]:
     status = status_of(obj)
-    used: Tree = status.get("used") or {}
+    used: JsonObject = status.get("used") or {}
     shown: dict[bool, list[str]] = {False: [], True: []}
     for name, most in sorted((status.get("hard") or {}).items()):
         shown[name.startswith("limits.")].append(f"{name}: {used.get(name, 0)}/{most}")
     return [name_of(obj), ", ".join(shown[False]), ", ".join(shown[True]), age(obj, now)]
 
 
-def _budget(obj: Tree, now: float) -> list[Any]:
+def _budget(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     bounds = ("N/A" if spec.get(k) is None else str(spec[k]) for k in ("minAvailable", "maxUnavailable"))
     return [name_of(obj), *bounds, status_of(obj).get("disruptionsAllowed", 0), age(obj, now)]
 
 
-def _priority(obj: Tree, now: float) -> list[Any]:
+def _priority(obj: JsonObject, now: float) -> list[Any]:
     default, policy = bool(obj.get("globalDefault")), obj.get("preemptionPolicy", "")
     return [name_of(obj), obj.get("value", 0), default, age(obj, now), policy]
 
@@ -130,7 +130,7 @@ _SOURCES = {
 _NIL = "<nil>"
 
 
-def _metric(spec: Tree, status: Tree) -> str:
+def _metric(spec: JsonObject, status: JsonObject) -> str:
     """What a metric is, and what it should be."""
     key = _SOURCES.get(spec.get("type", ""))
     if key is None:
@@ -156,13 +156,13 @@ def _metric(spec: Tree, status: Tree) -> str:
     return f"{value('value')}/{target.get('value', _NIL)}"
 
 
-def _metrics(specs: Sequence[Tree], statuses: Sequence[Tree]) -> str:
+def _metrics(specs: Sequence[JsonObject], statuses: Sequence[JsonObject]) -> str:
     shown = [_metric(spec, statuses[i] if i < len(statuses) else {}) for i, spec in enumerate(specs)]
     more = f" + {len(shown) - 2} more..." if len(shown) > 2 else ""
     return ", ".join(shown[:2]) + more if shown else NOTHING
 
 
-def _autoscaler(obj: Tree, now: float) -> list[Any]:
+def _autoscaler(obj: JsonObject, now: float) -> list[Any]:
     new = to_new(obj) if obj.get("apiVersion") == "autoscaling/v1" else obj
     spec, status = spec_of(new), status_of(new)
     ref = spec.get("scaleTargetRef") or {}
@@ -178,7 +178,7 @@ def _autoscaler(obj: Tree, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ flow control
-def _flow_schema(obj: Tree, now: float) -> list[Any]:
+def _flow_schema(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     return [
         name_of(obj),
@@ -190,11 +190,11 @@ def _flow_schema(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _precedence(obj: Tree) -> tuple[int, str]:
+def _precedence(obj: JsonObject) -> tuple[int, str]:
     return spec_of(obj).get("matchingPrecedence", 0), name_of(obj)
 
 
-def _priority_level(obj: Tree, now: float) -> list[Any]:
+def _priority_level(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     limited = spec.get("limited") or {}
     queues = (limited.get("limitResponse") or {}).get("queuing") or {}
@@ -208,11 +208,11 @@ def _priority_level(obj: Tree, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ the rest
-def _runtime(obj: Tree, now: float) -> list[Any]:
+def _runtime(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), obj.get("handler", ""), age(obj, now)]
 
 
-def _request_states(obj: Tree) -> Iterator[str]:
+def _request_states(obj: JsonObject) -> Iterator[str]:
     given = {c.get("type") for c in status_of(obj).get("conditions") or ()}
     yield "Denied" if "Denied" in given else "Approved" if "Approved" in given else "Pending"
     if "Failed" in given:
@@ -221,7 +221,7 @@ def _request_states(obj: Tree) -> Iterator[str]:
         yield "Issued"
 
 
-def _signing_request(obj: Tree, now: float) -> list[Any]:
+def _signing_request(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     seconds = spec.get("expirationSeconds")
     return [
@@ -234,7 +234,7 @@ def _signing_request(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _api_service(obj: Tree, now: float) -> list[Any]:
+def _api_service(obj: JsonObject, now: float) -> list[Any]:
     service = spec_of(obj).get("service")
     where = "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
     found = _condition(obj, "Available") or {}
@@ -244,7 +244,7 @@ def _api_service(obj: Tree, now: float) -> list[Any]:
     return [name_of(obj), where, word, age(obj, now)]
 
 
-def _claim_states(obj: Tree) -> Iterator[str]:
+def _claim_states(obj: JsonObject) -> Iterator[str]:
     status = status_of(obj)
     if meta_of(obj).get("deletionTimestamp"):
         yield "deleted"
@@ -257,17 +257,17 @@ def _claim_states(obj: Tree) -> Iterator[str]:
         yield "reserved"
 
 
-def _device_claim(obj: Tree, now: float) -> list[Any]:
+def _device_claim(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), ",".join(_claim_states(obj)), age(obj, now)]
 
 
-def _device_slice(obj: Tree, now: float) -> list[Any]:
+def _device_slice(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     pool = (spec.get("pool") or {}).get("name", "")
     return [name_of(obj), spec.get("nodeName") or UNSET, spec.get("driver", ""), pool, age(obj, now)]
 
 
-def _aged(obj: Tree, now: float) -> list[Any]:
+def _aged(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), age(obj, now)]
 
 

@@ -8,12 +8,12 @@ from envtest.kinds import rules
 from envtest.kinds.selector_rules import check_label_selector
 from envtest.kinds.status_rules import validate_conditions
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ disruption budgets
-def validate_budget(obj: Tree) -> Iterator[Cause]:
+def validate_budget(obj: JsonObject) -> Iterator[Cause]:
     """A disruption budget."""
     spec = obj.get("spec") or {}
     low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
@@ -36,7 +36,7 @@ def validate_budget(obj: Tree) -> Iterator[Cause]:
     )
 
 
-def validate_budget_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+def validate_budget_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
     """Conditions and counts."""
     status = obj.get("status") or {}
     yield from validate_conditions(status.get("conditions") or (), "status.conditions")

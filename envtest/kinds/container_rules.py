@@ -13,8 +13,8 @@ from envtest.kinds.restart_rules import validate_restarts
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _PULL = ("Always", "IfNotPresent", "Never")
 _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
@@ -64,7 +64,7 @@ class Surroundings:
         host_users: whether its users are those of the node.
     """
 
-    volumes: Mapping[str, Tree] = field(default_factory=dict)
+    volumes: Mapping[str, JsonObject] = field(default_factory=dict)
     claims: Sequence[str] = ()
     grace: int = 30
     restart: str = ""
@@ -72,7 +72,7 @@ class Surroundings:
     host_users: bool = True
 
 
-def validate_containers(spec: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
     """The ordinary containers."""
     found = spec.get("containers") or []
     where = f"{path}.containers"
@@ -90,7 +90,7 @@ def validate_containers(spec: Tree, path: str, around: Surroundings) -> Iterator
     yield from _host_ports(found, where)
 
 
-def validate_init_containers(spec: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_init_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
     """Containers that run first; those that stay are sidecars, and have lives of their own."""
     seen = {c.get("name", "") for c in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
@@ -120,7 +120,7 @@ _EPHEMERAL_ORDER = (
 )  # fmt: skip
 
 
-def validate_ephemeral_containers(spec: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_ephemeral_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
     """Containers that were added for a look: they cannot do much."""
     others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
     seen = set(others)
@@ -143,7 +143,7 @@ def validate_ephemeral_containers(spec: Tree, path: str, around: Surroundings) -
                     yield api_errors.not_allowed(f"{at}.volumeMounts[{number}].{key}", _NOT_EPHEMERAL)
 
 
-def validate_image(container: Tree, path: str) -> Iterator[Cause]:
+def validate_image(container: JsonObject, path: str) -> Iterator[Cause]:
     """What only pods see to: an image without spaces around it."""
     image = container.get("image", "")
     if image != image.strip():
@@ -157,7 +157,7 @@ def not_found(path: str, name: str, why: str = "") -> Cause:
 
 
 # ------------------------------------------------------------------ one container
-def _common(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+def _common(container: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
     name = container.get("name", "")
     if not name:
         yield api_errors.required(f"{path}.name")
@@ -182,7 +182,7 @@ def _common(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]
     yield from validate_restarts(container, path)
 
 
-def _ports(container: Tree, path: str) -> Iterator[Cause]:
+def _ports(container: JsonObject, path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, port in enumerate(container.get("ports") or ()):
         at, name = f"{path}[{index}]", port.get("name", "")
@@ -203,7 +203,7 @@ def _ports(container: Tree, path: str) -> Iterator[Cause]:
         yield from rules.one_of(port.get("protocol"), rules.PROTOCOLS, f"{at}.protocol")
 
 
-def _host_ports(containers: Sequence[Tree], path: str) -> Iterator[Cause]:
+def _host_ports(containers: Sequence[JsonObject], path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, container in enumerate(containers):
         for number, port in enumerate(container.get("ports") or ()):
@@ -216,7 +216,7 @@ def _host_ports(containers: Sequence[Tree], path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ environment
-def _environment(container: Tree, path: str) -> Iterator[Cause]:
+def _environment(container: JsonObject, path: str) -> Iterator[Cause]:
     for index, variable in enumerate(container.get("env") or ()):
         at, name = f"{path}[{index}]", variable.get("name", "")
         if not name:
@@ -228,7 +228,7 @@ def _environment(container: Tree, path: str) -> Iterator[Cause]:
             yield from _value_from(source, variable.get("value", ""), f"{at}.valueFrom")
 
 
-def _value_from(source: Tree, value: str, path: str) -> Iterator[Cause]:
+def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
     if source.get("fieldRef") is not None:
         yield from validate_field_ref(source["fieldRef"], f"{path}.fieldRef", _ENV_FIELDS)
     if source.get("resourceFieldRef") is not None:
@@ -253,7 +253,7 @@ def _value_from(source: Tree, value: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, "", "may not have more than one field specified at a time")
 
 
-def _file_key(ref: Tree, path: str) -> Iterator[Cause]:
+def _file_key(ref: JsonObject, path: str) -> Iterator[Cause]:
     """A variable in a file of a volume."""
     key = ref.get("key", "")
     if not key:
@@ -271,7 +271,7 @@ def _odd_name(name: str) -> bool:
     return any(not " " <= char <= "~" or char == "=" for char in name)
 
 
-def validate_field_ref(ref: Tree, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
+def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
     """A field of the pod itself."""
     target = ref.get("fieldPath", "")
     if not ref.get("apiVersion"):
@@ -302,7 +302,7 @@ def _field_path(target: str, path: str, allowed: Sequence[str]) -> Iterator[Caus
         yield api_errors.unsupported(f"{path}.fieldPath", shown, allowed)
 
 
-def validate_resource_ref(ref: Tree, path: str, *, in_volume: bool) -> Iterator[Cause]:
+def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Iterator[Cause]:
     """An amount of a container's resources."""
     resource = ref.get("resource", "")
     if in_volume and not ref.get("containerName"):
@@ -324,7 +324,7 @@ def _divisor(resource: str, divisor: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, resource, text)
 
 
-def _environment_from(container: Tree, path: str) -> Iterator[Cause]:
+def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
     for index, source in enumerate(container.get("envFrom") or ()):
         at, prefix = f"{path}[{index}]", source.get("prefix", "")
         if _odd_name(prefix):
@@ -339,7 +339,7 @@ def _environment_from(container: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ mounts
-def _mounts(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator[Cause]:
+def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]) -> Iterator[Cause]:
     seen: set[str] = set()
     devices = container.get("volumeDevices") or []
     for index, mount in enumerate(container.get("volumeMounts") or ()):
@@ -362,7 +362,7 @@ def _mounts(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator
         yield from _read_only(mount, f"{at}.recursiveReadOnly")
 
 
-def _sub_paths(mount: Tree, path: str, at: str) -> Iterator[Cause]:
+def _sub_paths(mount: JsonObject, path: str, at: str) -> Iterator[Cause]:
     if mount.get("subPath"):
         yield from rules.inside(mount["subPath"], f"{path}.subPath")
     if mount.get("subPathExpr"):
@@ -372,7 +372,7 @@ def _sub_paths(mount: Tree, path: str, at: str) -> Iterator[Cause]:
         yield from rules.inside(mount["subPathExpr"], f"{path}.subPathExpr")
 
 
-def _read_only(mount: Tree, path: str) -> Iterator[Cause]:
+def _read_only(mount: JsonObject, path: str) -> Iterator[Cause]:
     mode = mount.get("recursiveReadOnly")
     if mode is not None and mode not in _RECURSIVE:
         yield api_errors.unsupported(path, mode, _RECURSIVE)
@@ -385,7 +385,7 @@ def _read_only(mount: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.not_allowed(path, text)
 
 
-def _propagation(value: str | None, container: Tree, path: str) -> Iterator[Cause]:
+def _propagation(value: str | None, container: JsonObject, path: str) -> Iterator[Cause]:
     if value is None:
         return
     if value not in _PROPAGATIONS:
@@ -394,7 +394,7 @@ def _propagation(value: str | None, container: Tree, path: str) -> Iterator[Caus
         yield api_errors.not_allowed(path, "Bidirectional mount propagation is available only to privileged containers")
 
 
-def _devices(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterator[Cause]:
+def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]) -> Iterator[Cause]:
     seen_names: set[str] = set()
     seen_paths: set[str] = set()
     for index, device in enumerate(container.get("volumeDevices") or ()):
@@ -418,7 +418,7 @@ def _devices(container: Tree, path: str, volumes: Mapping[str, Tree]) -> Iterato
         seen_names.add(name)
 
 
-def _mounted(container: Tree, name: str, target: str, path: str) -> Iterator[Cause]:
+def _mounted(container: JsonObject, name: str, target: str, path: str) -> Iterator[Cause]:
     """A device must not be a mount as well."""
     mounts = container.get("volumeMounts") or ()
     if any(m.get("name") == name for m in mounts):
@@ -429,7 +429,7 @@ def _mounted(container: Tree, name: str, target: str, path: str) -> Iterator[Cau
 
 
 # ------------------------------------------------------------------ probes and hooks
-def _life(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+def _life(container: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
     for hook in ("postStart", "preStop"):
         found = (container.get("lifecycle") or {}).get(hook)
         if found is not None:
@@ -448,7 +448,7 @@ def _life(container: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
 
 
-def _probe(probe: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+def _probe(probe: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
     yield from _handler(probe, path, around)
     for key in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         yield from rules.not_negative(probe.get(key), f"{path}.{key}")
@@ -457,7 +457,7 @@ def _probe(probe: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
 
 
-def _handler(handler: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+def _handler(handler: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
     found = [key for key in _HANDLERS if handler.get(key) is not None]
     if not found:
         yield api_errors.required(path, "must specify a handler type")
@@ -467,7 +467,7 @@ def _handler(handler: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
         yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
 
 
-def _action(key: str, action: Tree, path: str, around: Surroundings) -> Iterator[Cause]:
+def _action(key: str, action: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
     match key:
         case "exec":
             yield from rules.needed(action.get("command"), f"{path}.command")
@@ -487,7 +487,7 @@ def _action(key: str, action: Tree, path: str, around: Surroundings) -> Iterator
 
 
 # ------------------------------------------------------------------ resources
-def validate_resources(resources: Tree, path: str, *, claims: Sequence[str] = ()) -> Iterator[Cause]:
+def validate_resources(resources: JsonObject, path: str, *, claims: Sequence[str] = ()) -> Iterator[Cause]:
     """Requests and limits, and what is asked of the `claims` to devices."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in sorted(limits.items()):
@@ -529,7 +529,7 @@ def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
 
 
-def _claimed(found: Sequence[Tree], path: str, claims: Sequence[str]) -> Iterator[Cause]:
+def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:
     """Claims to devices are those of the pod."""
     seen: set[tuple[str, str]] = set()
     for index, claim in enumerate(found):
@@ -545,7 +545,7 @@ def _claimed(found: Sequence[Tree], path: str, claims: Sequence[str]) -> Iterato
             yield not_found(at, name, f"must be one of the names in pod.spec.resourceClaims{listed}")
 
 
-def _resizing(policies: Sequence[Tree], path: str, around: Surroundings) -> Iterator[Cause]:
+def _resizing(policies: Sequence[JsonObject], path: str, around: Surroundings) -> Iterator[Cause]:
     """What becomes of a container when it gets more, or less."""
     seen: set[str] = set()
     for index, policy in enumerate(policies):

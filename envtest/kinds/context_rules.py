@@ -9,8 +9,8 @@ from typing import Final
 from envtest.kinds import rules
 from envtest.kinds.go_form import CORE, shown
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _KINDS: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 _SEGMENT: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -30,7 +30,7 @@ _NET_BIOS: Final = r'[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}'
 
 
 # ------------------------------------------------------------------ pods
-def validate_pod_context(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_pod_context(spec: JsonObject, path: str) -> Iterator[Cause]:
     """The security context of a pod, and what goes with it."""
     context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
     yield from _ids(context, at, ("fsGroup", "runAsUser", "runAsGroup"))
@@ -46,12 +46,12 @@ def validate_pod_context(spec: Tree, path: str) -> Iterator[Cause]:
     yield from _word(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), at)
 
 
-def _word(tree: Tree, key: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
+def _word(tree: JsonObject, key: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
     if tree.get(key) is not None and tree[key] not in allowed:
         yield api_errors.unsupported(f"{path}.{key}", tree[key], allowed)
 
 
-def _ids(context: Tree, path: str, keys: Sequence[str]) -> Iterator[Cause]:
+def _ids(context: JsonObject, path: str, keys: Sequence[str]) -> Iterator[Cause]:
     """Users and groups are numbers that fit."""
     for key in keys:
         if context.get(key) is not None:
@@ -60,7 +60,7 @@ def _ids(context: Tree, path: str, keys: Sequence[str]) -> Iterator[Cause]:
         yield from rules.in_range(group, 0, 2**31 - 1, f"{path}.supplementalGroups[{index}]")
 
 
-def _sysctls(found: Sequence[Tree], path: str, spec: Tree) -> Iterator[Cause]:
+def _sysctls(found: Sequence[JsonObject], path: str, spec: JsonObject) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, item in enumerate(found):
         at, name = f"{path}[{index}].name", item.get("name", "")
@@ -75,7 +75,7 @@ def _sysctls(found: Sequence[Tree], path: str, spec: Tree) -> Iterator[Cause]:
         seen.add(name)
 
 
-def _shared(name: str, path: str, spec: Tree) -> Iterator[Cause]:
+def _shared(name: str, path: str, spec: JsonObject) -> Iterator[Cause]:
     """The node's own settings are not for pods."""
     for key, prefixes in _HOST_SYSCTLS.items():
         if spec.get(key) and name.replace("/", ".").startswith(prefixes):
@@ -83,7 +83,7 @@ def _shared(name: str, path: str, spec: Tree) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ containers
-def validate_container_context(context: Tree | None, path: str, *, host_users: bool = True) -> Iterator[Cause]:
+def validate_container_context(context: JsonObject | None, path: str, *, host_users: bool = True) -> Iterator[Cause]:
     """The security context of a container."""
     if context is None:
         return
@@ -98,7 +98,7 @@ def validate_container_context(context: Tree | None, path: str, *, host_users: b
     yield from _apparmor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
-def _escalation(context: Tree, path: str) -> Iterator[Cause]:
+def _escalation(context: JsonObject, path: str) -> Iterator[Cause]:
     if context.get("allowPrivilegeEscalation") is not False:
         return
     value = shown(f"{CORE}SecurityContext", context)
@@ -112,7 +112,7 @@ def _escalation(context: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ profiles of the kernel's two guards
-def _seccomp(profile: Tree | None, path: str) -> Iterator[Cause]:
+def _seccomp(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     if profile is None:
         return
     kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
@@ -127,7 +127,7 @@ def _seccomp(profile: Tree | None, path: str) -> Iterator[Cause]:
         yield from rules.inside(local, at)
 
 
-def _apparmor(profile: Tree | None, path: str) -> Iterator[Cause]:
+def _apparmor(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     if profile is None:
         return
     kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
@@ -158,7 +158,7 @@ def _local(local: str | None, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ Windows
-def _windows_options(options: Tree | None, path: str) -> Iterator[Cause]:
+def _windows_options(options: JsonObject | None, path: str) -> Iterator[Cause]:
     """Accounts of processes on Windows."""
     if options is None:
         return

@@ -15,8 +15,8 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.serializer.json_errors import first_fault
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _LABEL = "kubernetes.io/metadata.name"
 _PROTECTED = ("default", "kube-system", "kube-public")
@@ -34,7 +34,7 @@ class NamespaceStrategy(TableStrategy):
         """Labels."""
         return validation.dns_label(name, prefix=prefix)
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Phase, finalizer."""
         finalizers = list((obj.get("spec") or {}).get("finalizers") or [])
         if "kubernetes" not in finalizers:
@@ -42,35 +42,35 @@ class NamespaceStrategy(TableStrategy):
         obj["spec"] = {"finalizers": finalizers}
         obj["status"] = {"phase": "Active"}
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Finalizers and status have their own resources."""
         obj["spec"] = old.get("spec") or {}
         obj["status"] = old.get("status") or {}
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Its own finalizers."""
         return list(_finalizers((obj.get("spec") or {}).get("finalizers") or (), "spec.finalizers"))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """They are not changed here."""
         return ()
 
-    def check_delete(self, context: Context, obj: Tree) -> None:
+    def check_delete(self, context: Context, obj: JsonObject) -> None:
         """Some must stay."""
         name = obj["metadata"]["name"]
         if name in _PROTECTED:
             raise api_errors.forbidden(self.info, name, "this namespace may not be deleted")
 
-    def mark_deleted(self, context: Context, obj: Tree) -> None:
+    def mark_deleted(self, context: Context, obj: JsonObject) -> None:
         """Terminating."""
         obj["metadata"].pop("deletionGracePeriodSeconds", None)
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
 
-    def removable(self, obj: Tree) -> bool:
+    def removable(self, obj: JsonObject) -> bool:
         """When no finalizer of its spec is left."""
         return not (obj.get("spec") or {}).get("finalizers")
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The phase follows from the mark."""
         phase = (obj.get("status") or {}).get("phase", "")
         if not obj["metadata"].get("deletionTimestamp") and phase != "Active":
@@ -82,7 +82,7 @@ class NamespaceStrategy(TableStrategy):
         return []
 
 
-def label_namespace(obj: Tree) -> None:
+def label_namespace(obj: JsonObject) -> None:
     """The label with its name."""
     meta = obj.setdefault("metadata", {})
     if meta.get("name"):
@@ -100,11 +100,11 @@ class FinalizeStrategy(NamespaceStrategy):
         """The status has its own resource."""
         return ("status",)
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Everything else stays."""
         obj["status"] = old.get("status") or {}
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Each finalizer is known, or has a domain."""
         found = enumerate((obj.get("spec") or {}).get("finalizers") or ())
         return [cause for index, name in found for cause in _finalizers((name,), f"spec.finalizers[{index}]")]
@@ -132,7 +132,7 @@ def _decoded_size(data: Mapping[str, str | None]) -> int:
     return sum(len(base64.b64decode(v)) for v in data.values() if v)
 
 
-def _immutable(obj: Tree, old: Tree, fields: Sequence[str]) -> Iterator[Cause]:
+def _immutable(obj: JsonObject, old: JsonObject, fields: Sequence[str]) -> Iterator[Cause]:
     if not old.get("immutable"):
         return
     text = "field is immutable when `immutable` is set"
@@ -149,7 +149,7 @@ class ConfigMapStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """See the class."""
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
         found = [*_key_problems("data", data, binary), *_key_problems("binaryData", binary, {})]
@@ -158,7 +158,7 @@ class ConfigMapStrategy(TableStrategy):
             found.append(api_errors.too_long("[]", _MEBIBYTE))
         return found
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Immutable ones do not change."""
         return [*_immutable(obj, old, ("data", "binaryData")), *self.validate(context, obj)]
 
@@ -180,7 +180,7 @@ class SecretStrategy(TableStrategy):
         super().__init__(row, has_status=has_status)
         self.selectable = {"type": lambda obj: str(obj.get("type", ""))}
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """See the class."""
         data = obj.get("data") or {}
         found = list(_key_problems("data", data, {}))
@@ -201,7 +201,7 @@ class SecretStrategy(TableStrategy):
                 found.append(api_errors.required("metadata.annotations[kubernetes.io/service-account.name]"))
         return found
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Certificates that are none."""
         if obj.get("type") != "kubernetes.io/tls" or (old is not None and old.get("data") == obj.get("data")):
             return ()
@@ -211,7 +211,7 @@ class SecretStrategy(TableStrategy):
                 return (f"tls: failed to find any PEM data in {word} input",)
         return ()
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The type stays; immutable ones do not change."""
         kind = rules.unchanged(obj, old, "type")
         return [*kind, *_immutable(obj, old, ("data",)), *self.validate(context, obj)]
@@ -235,7 +235,7 @@ def _docker_problems(kind: str, data: Mapping[str, str]) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"data[{key}]", "<secret contents redacted>", why)
 
 
-def secret_strings(obj: Tree) -> None:
+def secret_strings(obj: JsonObject) -> None:
     """``stringData`` goes into ``data`` and is never seen again."""
     strings = obj.pop("stringData", None)
     if strings:
@@ -249,17 +249,17 @@ class LeaseStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """See the class."""
         super().prepare_for_create(context, obj)
         _drop_coordination(obj)
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """See the class."""
         super().prepare_for_update(context, obj, old)
         _drop_coordination(obj)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """See the class."""
         spec = obj.get("spec") or {}
         found: list[Cause] = []
@@ -272,6 +272,6 @@ class LeaseStrategy(TableStrategy):
         return found
 
 
-def _drop_coordination(obj: Tree) -> None:
+def _drop_coordination(obj: JsonObject) -> None:
     for key in ("strategy", "preferredHolder"):
         (obj.get("spec") or {}).pop(key, None)

@@ -6,10 +6,10 @@ from envtest.kinds.core import label_namespace, secret_strings
 from envtest.kinds.pod_defaults import pod, put, sources, template
 from envtest.kinds.service_rules import externally_accessible
 from envtest.kinds.typed import Defaults
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
-def deployment(obj: Tree) -> None:
+def deployment(obj: JsonObject) -> None:
     """Four strategies' worth of numbers."""
     spec = obj.setdefault("spec", {})
     put(spec, replicas=1)
@@ -22,14 +22,14 @@ def deployment(obj: Tree) -> None:
     put(spec, revisionHistoryLimit=10, progressDeadlineSeconds=600)
 
 
-def replica_set(obj: Tree) -> None:
+def replica_set(obj: JsonObject) -> None:
     """One replica."""
     spec = obj.setdefault("spec", {})
     put(spec, replicas=1)
     template(spec)
 
 
-def replication_controller(obj: Tree) -> None:
+def replication_controller(obj: JsonObject) -> None:
     """The selector is the template's labels."""
     spec = obj.setdefault("spec", {})
     put(spec, replicas=1)
@@ -41,7 +41,7 @@ def replication_controller(obj: Tree) -> None:
         put(meta, labels=dict(labels))
 
 
-def stateful_set(obj: Tree) -> None:
+def stateful_set(obj: JsonObject) -> None:
     """Ordered, rolling."""
     spec = obj.setdefault("spec", {})
     put(spec, podManagementPolicy="OrderedReady")
@@ -62,7 +62,7 @@ def stateful_set(obj: Tree) -> None:
         claim_defaults(claim)
 
 
-def daemon_set(obj: Tree) -> None:
+def daemon_set(obj: JsonObject) -> None:
     """One pod at a time."""
     meta = obj.setdefault("metadata", {})
     meta["annotations"] = {"deprecated.daemonset.template.generation": "0", **(meta.get("annotations") or {})}
@@ -76,7 +76,7 @@ def daemon_set(obj: Tree) -> None:
     put(spec, revisionHistoryLimit=10)
 
 
-def job(obj: Tree) -> None:
+def job(obj: JsonObject) -> None:
     """One completion, six tries."""
     job_spec(obj.setdefault("spec", {}))
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
@@ -84,7 +84,7 @@ def job(obj: Tree) -> None:
         put(obj.setdefault("metadata", {}), labels=dict(labels))
 
 
-def job_spec(spec: Tree) -> None:
+def job_spec(spec: JsonObject) -> None:
     """The spec of a job, also inside a cron job."""
     if spec.get("completions") is None and spec.get("parallelism") is None:
         put(spec, completions=1, parallelism=1)
@@ -96,14 +96,14 @@ def job_spec(spec: Tree) -> None:
     template(spec)
 
 
-def _patterns(spec: Tree) -> None:
+def _patterns(spec: JsonObject) -> None:
     """Conditions of pods are those that hold."""
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             pattern["status"] = pattern.get("status") or "True"
 
 
-def cron_job(obj: Tree) -> None:
+def cron_job(obj: JsonObject) -> None:
     """Allow concurrency, keep three successes and one failure."""
     spec = obj.setdefault("spec", {})
     put(
@@ -119,7 +119,7 @@ def cron_job(obj: Tree) -> None:
     template(inner)
 
 
-def service(obj: Tree) -> None:
+def service(obj: JsonObject) -> None:
     """Ports and affinity; addresses are allocated when it is created."""
     spec = obj.setdefault("spec", {})
     put(spec, sessionAffinity="None", type="ClusterIP")
@@ -144,49 +144,49 @@ def service(obj: Tree) -> None:
                 put(point, ipMode="VIP")
 
 
-def secret(obj: Tree) -> None:
+def secret(obj: JsonObject) -> None:
     """Opaque; plain strings become data."""
     put(obj, type="Opaque")
     secret_strings(obj)
 
 
-def claim_defaults(obj: Tree) -> None:
+def claim_defaults(obj: JsonObject) -> None:
     """File systems, pending."""
     put(obj.setdefault("spec", {}), volumeMode="Filesystem")
     put(obj.setdefault("status", {}), phase="Pending")
 
 
-def volume(obj: Tree) -> None:
+def volume(obj: JsonObject) -> None:
     """Kept, a file system."""
     spec = obj.setdefault("spec", {})
     put(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
     sources(spec)
 
 
-def storage_class(obj: Tree) -> None:
+def storage_class(obj: JsonObject) -> None:
     """Deleted with its claim, bound at once."""
     put(obj, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
-def pod_template(obj: Tree) -> None:
+def pod_template(obj: JsonObject) -> None:
     """Like any template."""
     template(obj)
 
 
-def endpoints(obj: Tree) -> None:
+def endpoints(obj: JsonObject) -> None:
     """Ports are TCP."""
     for subset in obj.get("subsets") or ():
         for port in subset.get("ports") or ():
             put(port, protocol="TCP")
 
 
-def endpoint_slice(obj: Tree) -> None:
+def endpoint_slice(obj: JsonObject) -> None:
     """Ports are TCP and have a name."""
     for port in obj.get("ports") or ():
         put(port, name="", protocol="TCP")
 
 
-def role_binding(obj: Tree) -> None:
+def role_binding(obj: JsonObject) -> None:
     """Groups of the API that subjects and roles belong to."""
     ref = obj.setdefault("roleRef", {})
     if not ref.get("apiGroup"):
@@ -198,7 +198,7 @@ def role_binding(obj: Tree) -> None:
                 subject["apiGroup"] = "rbac.authorization.k8s.io"
 
 
-def network_policy(obj: Tree) -> None:
+def network_policy(obj: JsonObject) -> None:
     """Ingress, and egress where rules for it are there."""
     spec = obj.setdefault("spec", {})
     for rules in ("ingress", "egress"):
@@ -208,14 +208,14 @@ def network_policy(obj: Tree) -> None:
     put(spec, policyTypes=["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
 
 
-def ingress_class(obj: Tree) -> None:
+def ingress_class(obj: JsonObject) -> None:
     """Parameters are cluster-wide."""
     parameters = (obj.get("spec") or {}).get("parameters")
     if isinstance(parameters, dict):
         put(parameters, scope="Cluster")
 
 
-def horizontal_pod_autoscaler(obj: Tree) -> None:
+def horizontal_pod_autoscaler(obj: JsonObject) -> None:
     """At least one replica, 80 % of a CPU."""
     spec = obj.setdefault("spec", {})
     put(spec, minReplicas=1)
@@ -227,7 +227,7 @@ def horizontal_pod_autoscaler(obj: Tree) -> None:
         _scaling(behavior)
 
 
-def _scaling(behavior: Tree) -> None:
+def _scaling(behavior: JsonObject) -> None:
     up = behavior.setdefault("scaleUp", {})
     put(
         up,
@@ -242,7 +242,7 @@ def _scaling(behavior: Tree) -> None:
     put(down, selectPolicy="Max", policies=[{"type": "Percent", "value": 100, "periodSeconds": 15}])
 
 
-def webhook_configuration(obj: Tree) -> None:
+def webhook_configuration(obj: JsonObject) -> None:
     """Fail, equivalent, ten seconds, all objects."""
     for hook in obj.get("webhooks") or ():
         put(hook, failurePolicy="Fail", matchPolicy="Equivalent", timeoutSeconds=10)
@@ -256,7 +256,7 @@ def webhook_configuration(obj: Tree) -> None:
             put(rule, scope="*")
 
 
-def policy(obj: Tree) -> None:
+def policy(obj: JsonObject) -> None:
     """Fail, equivalent, all objects."""
     spec = obj.setdefault("spec", {})
     put(spec, failurePolicy="Fail")
@@ -265,14 +265,14 @@ def policy(obj: Tree) -> None:
         match_resources(constraints)
 
 
-def policy_binding(obj: Tree) -> None:
+def policy_binding(obj: JsonObject) -> None:
     """Where a binding narrows, it does so like a policy."""
     resources = (obj.get("spec") or {}).get("matchResources")
     if isinstance(resources, dict):
         match_resources(resources)
 
 
-def match_resources(match: Tree) -> None:
+def match_resources(match: JsonObject) -> None:
     """Equivalent versions, all namespaces, all objects, all scopes."""
     put(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
     for key in ("resourceRules", "excludeResourceRules"):
@@ -280,14 +280,14 @@ def match_resources(match: Tree) -> None:
             put(rule, scope="*")
 
 
-def api_service(obj: Tree) -> None:
+def api_service(obj: JsonObject) -> None:
     """HTTPS."""
     ref = (obj.get("spec") or {}).get("service")
     if isinstance(ref, dict):
         put(ref, port=443)
 
 
-def csi_driver(obj: Tree) -> None:
+def csi_driver(obj: JsonObject) -> None:
     """The careful choices."""
     put(
         obj.setdefault("spec", {}),
@@ -301,7 +301,7 @@ def csi_driver(obj: Tree) -> None:
     )
 
 
-def node(obj: Tree) -> None:
+def node(obj: JsonObject) -> None:
     """All there is can be used, unless somebody says otherwise; one range stands for the many."""
     status, spec = obj.get("status") or {}, obj.setdefault("spec", {})
     if status.get("capacity") and not status.get("allocatable"):
@@ -313,14 +313,14 @@ def node(obj: Tree) -> None:
         spec["podCIDR"] = many[0]
 
 
-def flow_schema(obj: Tree) -> None:
+def flow_schema(obj: JsonObject) -> None:
     """In the middle."""
     spec = obj.setdefault("spec", {})
     if not spec.get("matchingPrecedence"):
         spec["matchingPrecedence"] = 1000
 
 
-def priority_level(obj: Tree) -> None:
+def priority_level(obj: JsonObject) -> None:
     """Thirty shares; queues of the usual size."""
     spec = obj.setdefault("spec", {})
     if spec.get("type") == "Exempt":
@@ -335,12 +335,12 @@ def priority_level(obj: Tree) -> None:
             put(response["queuing"], queues=64, handSize=8, queueLengthLimit=50)
 
 
-def priority_class(obj: Tree) -> None:
+def priority_class(obj: JsonObject) -> None:
     """May preempt."""
     put(obj, preemptionPolicy="PreemptLowerPriority")
 
 
-def limit_range(obj: Tree) -> None:
+def limit_range(obj: JsonObject) -> None:
     """Limits are defaults for requests."""
     for item in (obj.get("spec") or {}).get("limits") or ():
         if item.get("type") != "Container":
@@ -357,17 +357,17 @@ def limit_range(obj: Tree) -> None:
                 item[key] = value
 
 
-def device_claim(obj: Tree) -> None:
+def device_claim(obj: JsonObject) -> None:
     """One device of each."""
     _devices(obj.get("spec") or {})
 
 
-def device_claim_template(obj: Tree) -> None:
+def device_claim_template(obj: JsonObject) -> None:
     """One device of each."""
     _devices((obj.get("spec") or {}).get("spec") or {})
 
 
-def _devices(spec: Tree) -> None:
+def _devices(spec: JsonObject) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
         for wanted in (request.get("exactly"), *(request.get("firstAvailable") or ())):
             if not isinstance(wanted, dict):

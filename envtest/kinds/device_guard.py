@@ -11,7 +11,8 @@ from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.structured_merge.value import JsonObject
 
 GROUP: Final = "resource.k8s.io"
 CLAIMS: Final = frozenset({"resourceclaims", "resourceclaimtemplates"})
@@ -32,7 +33,7 @@ class ClaimStore(Store):
         super().__init__(storage, info, strategy)
         self._stores = stores
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
         index = _asks(_requests(obj))
         if index is not None and self._labels(context.namespace).get(_LABEL) != "true":
@@ -49,14 +50,14 @@ class ClaimStore(Store):
         return labels
 
 
-def _requests(obj: Tree) -> Sequence[Tree]:
+def _requests(obj: JsonObject) -> Sequence[JsonObject]:
     """What is asked for; templates have a claim's spec inside of theirs."""
     spec = obj.get("spec") or {}
-    devices: Tree = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
+    devices: JsonObject = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
     return devices.get("requests") or ()
 
 
-def _asks(requests: Sequence[Tree]) -> int | None:
+def _asks(requests: Sequence[JsonObject]) -> int | None:
     """Which of the requests is the first that asks for it."""
     asking = (i for i, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess"))
     return next(asking, None)

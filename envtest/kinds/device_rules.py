@@ -15,8 +15,8 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _MOST: Final = 32
 _MOST_ALTERNATIVES: Final = 8
@@ -55,7 +55,7 @@ _SEMVER: Final = re.compile(
     re.ASCII,
 )
 
-Check = Callable[[Tree, str], Iterator[Cause]]
+Check = Callable[[JsonObject, str], Iterator[Cause]]
 
 
 def all_of(found: Sequence[Any] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
@@ -72,7 +72,7 @@ def all_of(found: Sequence[Any] | None, most: int, check: Check, path: str, key:
         yield api_errors.too_many(path, len(items), most)
 
 
-def _one_of(found: Tree, keys: Sequence[str], path: str) -> Iterator[Cause]:
+def _one_of(found: JsonObject, keys: Sequence[str], path: str) -> Iterator[Cause]:
     given = [key for key in keys if found.get(key)]
     listed = ", ".join(f"`{key}`" for key in keys) if len(keys) > 2 else " or ".join(f"`{key}`" for key in keys)
     text = f"exactly one of {listed} is required"
@@ -93,7 +93,7 @@ def driver_name(name: str, path: str) -> Iterator[Cause]:
     yield from rules.each(validation.dns_subdomain(name.lower()), name, path)
 
 
-def _selector(selector: Tree, path: str) -> Iterator[Cause]:
+def _selector(selector: JsonObject, path: str) -> Iterator[Cause]:
     cel = selector.get("cel")
     if cel is None:
         yield api_errors.required(f"{path}.cel")
@@ -107,7 +107,7 @@ def _selector(selector: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.cel.expression", expression, why)
 
 
-def configuration(found: Tree, path: str) -> Iterator[Cause]:
+def configuration(found: JsonObject, path: str) -> Iterator[Cause]:
     """What a driver is told."""
     opaque = found.get("opaque")
     if opaque is None:
@@ -123,7 +123,7 @@ def configuration(found: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.too_long(at, _MOST_PARAMETERS)
 
 
-def _toleration(found: Tree, path: str) -> Iterator[Cause]:
+def _toleration(found: JsonObject, path: str) -> Iterator[Cause]:
     key, operator, value = found.get("key", ""), found.get("operator", ""), found.get("value", "")
     if key:
         yield from rules.each(validation.qualified_name(key), key, f"{path}.key")
@@ -143,7 +143,7 @@ def _toleration(found: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ classes
-def validate_device_class(obj: Tree) -> Iterator[Cause]:
+def validate_device_class(obj: JsonObject) -> Iterator[Cause]:
     """Which devices, and how they are set up."""
     spec = obj.get("spec") or {}
     yield from all_of(spec.get("selectors"), _MOST, _selector, "spec.selectors")
@@ -154,19 +154,19 @@ def validate_device_class(obj: Tree) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ claims
-def validate_device_claim(obj: Tree) -> Iterator[Cause]:
+def validate_device_claim(obj: JsonObject) -> Iterator[Cause]:
     """A resource claim."""
     yield from _claim_spec(obj.get("spec") or {}, "spec")
 
 
-def validate_device_claim_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_device_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What is wanted stays."""
     if obj.get("spec") != old.get("spec"):
         yield api_errors.invalid_value("spec", as_go(_CLAIM, obj.get("spec") or {}), "field is immutable")
     yield from validate_device_claim(obj)
 
 
-def validate_claim_template_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_claim_template_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What claims are made from stays."""
     if obj.get("spec") != old.get("spec"):
         spec = obj.get("spec") or {}
@@ -175,7 +175,7 @@ def validate_claim_template_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     yield from validate_claim_template(obj)
 
 
-def validate_claim_template(obj: Tree) -> Iterator[Cause]:
+def validate_claim_template(obj: JsonObject) -> Iterator[Cause]:
     """What claims are made from."""
     spec = obj.get("spec") or {}
     meta = spec.get("metadata") or {}
@@ -184,7 +184,7 @@ def validate_claim_template(obj: Tree) -> Iterator[Cause]:
     yield from _claim_spec(spec.get("spec") or {}, "spec.spec")
 
 
-def _claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
+def _claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
     devices, at = spec.get("devices") or {}, f"{path}.devices"
     requests = devices.get("requests") or []
     known = set(request_names(requests))
@@ -193,7 +193,7 @@ def _claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     yield from all_of(devices.get("config"), _MOST, lambda c, p: _claim_config(c, p, known), f"{at}.config")
 
 
-def request_names(requests: Sequence[Tree]) -> Iterator[str]:
+def request_names(requests: Sequence[JsonObject]) -> Iterator[str]:
     """What the other parts of a claim may call its requests."""
     for request in requests:
         name = request.get("name", "")
@@ -210,7 +210,7 @@ def label_name(name: str, path: str) -> Iterator[Cause]:
         yield from rules.label(name, path)
 
 
-def _request(request: Tree, path: str) -> Iterator[Cause]:
+def _request(request: JsonObject, path: str) -> Iterator[Cause]:
     yield from label_name(request.get("name", ""), f"{path}.name")
     yield from _one_of(request, ("exactly", "firstAvailable"), path)
     yield from all_of(request.get("firstAvailable"), _MOST_ALTERNATIVES, _alternative, f"{path}.firstAvailable", "name")
@@ -218,12 +218,12 @@ def _request(request: Tree, path: str) -> Iterator[Cause]:
         yield from _wanted(request["exactly"], f"{path}.exactly")
 
 
-def _alternative(request: Tree, path: str) -> Iterator[Cause]:
+def _alternative(request: JsonObject, path: str) -> Iterator[Cause]:
     yield from label_name(request.get("name", ""), f"{path}.name")
     yield from _wanted(request, path)
 
 
-def _wanted(request: Tree, path: str) -> Iterator[Cause]:
+def _wanted(request: JsonObject, path: str) -> Iterator[Cause]:
     name = request.get("deviceClassName", "")
     if not name:
         yield api_errors.required(f"{path}.deviceClassName")
@@ -263,7 +263,7 @@ def request_references(found: Sequence[str] | None, known: set[str], path: str) 
         yield api_errors.too_many(path, len(found or ()), _MOST)
 
 
-def _constraint(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
+def _constraint(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     yield from request_references(found.get("requests"), known, f"{path}.requests")
     attribute = found.get("matchAttribute") or found.get("distinctAttribute")
     if not attribute:
@@ -272,7 +272,7 @@ def _constraint(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
         yield from _full_name(attribute, f"{path}.matchAttribute")
 
 
-def _claim_config(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
+def _claim_config(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     yield from request_references(found.get("requests"), known, f"{path}.requests")
     yield from configuration(found, path)
 
@@ -308,7 +308,7 @@ def _qualified(name: str, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ slices
-def validate_slice(obj: Tree) -> Iterator[Cause]:
+def validate_slice(obj: JsonObject) -> Iterator[Cause]:
     """What a node, or a network, has to offer."""
     spec = obj.get("spec") or {}
     yield from driver_name(spec.get("driver", ""), "spec.driver")
@@ -341,7 +341,7 @@ def pool_name(name: str, path: str) -> Iterator[Cause]:
         yield from rules.each(validation.dns_subdomain(part), part, path)
 
 
-def _pool(pool: Tree, path: str) -> Iterator[Cause]:
+def _pool(pool: JsonObject, path: str) -> Iterator[Cause]:
     yield from pool_name(pool.get("name", ""), f"{path}.name")
     count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
     if count <= 0:
@@ -350,7 +350,7 @@ def _pool(pool: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.generation", generation, "must be greater than or equal to zero")
 
 
-def _device(device: Tree, path: str) -> Iterator[Cause]:
+def _device(device: JsonObject, path: str) -> Iterator[Cause]:
     yield from label_name(device.get("name", ""), f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     for name, value in sorted(attributes.items()):
@@ -378,21 +378,21 @@ def _device(device: Tree, path: str) -> Iterator[Cause]:
     yield from all_of(device.get("taints"), _MOST_TAINTS, _taint, f"{path}.taints")
 
 
-def _taint(taint: Tree, path: str) -> Iterator[Cause]:
+def _taint(taint: JsonObject, path: str) -> Iterator[Cause]:
     key, value = taint.get("key", ""), taint.get("value", "")
     yield from rules.each(validation.qualified_name(key), key, f"{path}.key")
     yield from rules.each(validation.label_value(value), value, f"{path}.value")
     yield from rules.one_of(taint.get("effect"), _EFFECTS, f"{path}.effect")
 
 
-def stamp_taints(context: Context, obj: Tree, old: Tree | None) -> None:  # noqa: ARG001 - the shape of the hook
+def stamp_taints(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the shape of the hook
     """Taints tell since when they are there."""
     for device in (obj.get("spec") or {}).get("devices") or ():
         for taint in device.get("taints") or ():
             taint.setdefault("timeAdded", context.timestamp())
 
 
-def validate_slice_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Whose it is stays."""
     yield from validate_slice(obj)
     now, before = obj.get("spec") or {}, old.get("spec") or {}

@@ -19,8 +19,8 @@ from envtest.kinds.device_rules import (
 )
 from envtest.kinds.status_rules import validate_conditions
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _MOST_RESERVED: Final = 256
 _MOST_RESULTS: Final = 32
@@ -29,7 +29,7 @@ _MOST_CONDITIONS: Final = 8
 _SOURCES: Final = ("FromClaim", "FromClass")
 
 
-def validate_claim_status(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Which devices there are for a claim, and for whom."""
     status, before = obj.get("status") or {}, old.get("status") or {}
     known = set(request_names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or []))
@@ -46,12 +46,12 @@ def validate_claim_status(obj: Tree, old: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("status.allocation", allocation, "field is immutable")
 
 
-def _leaving(obj: Tree) -> bool:
+def _leaving(obj: JsonObject) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def _reserved(
-    reserved: Sequence[Tree], before: Sequence[Tree], allocation: Tree | None, *, deleted: bool
+    reserved: Sequence[JsonObject], before: Sequence[JsonObject], allocation: JsonObject | None, *, deleted: bool
 ) -> Iterator[Cause]:
     if allocation is None:
         yield api_errors.not_allowed("status.reservedFor", "may not be specified when `allocated` is not set")
@@ -60,12 +60,12 @@ def _reserved(
         yield api_errors.not_allowed("status.reservedFor", text)
 
 
-def _consumer(consumer: Tree, path: str) -> Iterator[Cause]:
+def _consumer(consumer: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("resource", "name", "uid"):
         yield from rules.needed(consumer.get(key), f"{path}.{key}")
 
 
-def _allocation(allocation: Tree, path: str, known: set[str]) -> Iterator[Cause]:
+def _allocation(allocation: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     devices, at = allocation.get("devices") or {}, f"{path}.devices"
     results = devices.get("results")
     yield from all_of(results, _MOST_RESULTS, lambda r, p: _result(r, p, known), f"{at}.results")
@@ -75,25 +75,25 @@ def _allocation(allocation: Tree, path: str, known: set[str]) -> Iterator[Cause]
         yield from validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
 
 
-def _result(result: Tree, path: str, known: set[str]) -> Iterator[Cause]:
+def _result(result: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     yield from request_reference(result.get("request", ""), known, f"{path}.request")
     yield from _place(result, path)
 
 
-def _place(found: Tree, path: str) -> Iterator[Cause]:
+def _place(found: JsonObject, path: str) -> Iterator[Cause]:
     """Driver, pool, device."""
     yield from driver_name(found.get("driver", ""), f"{path}.driver")
     yield from pool_name(found.get("pool", ""), f"{path}.pool")
     yield from label_name(found.get("device", ""), f"{path}.device")
 
 
-def _configuration(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
+def _configuration(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     yield from rules.one_of(found.get("source"), _SOURCES, f"{path}.source")
     yield from request_references(found.get("requests"), known, f"{path}.requests")
     yield from configuration(found, path)
 
 
-def _devices(devices: Sequence[Tree], allocation: Tree) -> Iterator[Cause]:
+def _devices(devices: Sequence[JsonObject], allocation: JsonObject) -> Iterator[Cause]:
     keys = ("driver", "pool", "device", "shareID")
     results = (allocation.get("devices") or {}).get("results") or ()
     given = {tuple(result.get(key) or "" for key in keys) for result in results}

@@ -13,8 +13,8 @@ from envtest.tables.load import Row
 from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _NEW_OF_OLD = {
     "involvedObject": "regarding",
@@ -57,14 +57,14 @@ class EventStrategy(TableStrategy):
         """Errors speak of the core kind."""
         return ""
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """New-style events say who, what and when; those of the new API have nothing of the old style."""
         found = list(_general(obj, new=self._new))
         if self._new:
             found.extend(_strict(obj))
         return found
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """In the new API only the series may change."""
         found = list(_general(obj, new=self._new))
         if not self._new:
@@ -79,11 +79,11 @@ class EventStrategy(TableStrategy):
         return found
 
 
-def _reporting(obj: Tree) -> str:
+def _reporting(obj: JsonObject) -> str:
     return str(obj.get("reportingComponent", ""))
 
 
-def _source(obj: Tree) -> str:
+def _source(obj: JsonObject) -> str:
     return str((obj.get("source") or {}).get("component") or _reporting(obj))
 
 
@@ -119,7 +119,7 @@ def _shown(value: Any) -> Any:
     return "" if value is None else value
 
 
-def _general(obj: Tree, *, new: bool) -> Iterator[Cause]:
+def _general(obj: JsonObject, *, new: bool) -> Iterator[Cause]:
     namespace = obj["metadata"].get("namespace", "")
     involved = (obj.get("involvedObject") or {}).get("namespace", "")
     mismatch = api_errors.invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
@@ -147,7 +147,7 @@ def _who(component: str, where: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(where, component, text)
 
 
-def _strict(obj: Tree) -> Iterator[Cause]:
+def _strict(obj: JsonObject) -> Iterator[Cause]:
     if not obj.get("eventTime"):
         yield api_errors.required("eventTime")
     kind = obj.get("type", "")
@@ -158,7 +158,7 @@ def _strict(obj: Tree) -> Iterator[Cause]:
             yield api_errors.invalid_value(key, "", "needs to be unset")
 
 
-def _series(series: Tree | None) -> Iterator[Cause]:
+def _series(series: JsonObject | None) -> Iterator[Cause]:
     if series is None:
         return
     if series.get("count", 0) < 2:
@@ -170,12 +170,12 @@ def _series(series: Tree | None) -> Iterator[Cause]:
 class EventModel(TypedModel):
     """Converts between the two; the core form is stored."""
 
-    def to_storage(self, obj: Tree) -> Tree:
+    def to_storage(self, obj: JsonObject) -> JsonObject:
         """From the new form, where this is the model of the new API."""
         made = obj if obj.get("apiVersion") != _NEW else _renamed(obj, _OLD_OF_NEW, _STORED)
         return {k: v for k, v in made.items() if v is not None}
 
-    def from_storage(self, obj: Tree) -> Tree:
+    def from_storage(self, obj: JsonObject) -> JsonObject:
         """With the empty parts that events always show."""
         made = dict(obj)
         for key, empty in (
@@ -197,12 +197,12 @@ class EventModel(TypedModel):
         return dict(arrange(_renamed(made, _NEW_OF_OLD, _NEW)))
 
 
-def in_version(obj: Tree, wanted: str) -> Tree:
+def in_version(obj: JsonObject, wanted: str) -> JsonObject:
     """An event in the form of the new API or of the old one."""
     return _renamed(obj, _NEW_OF_OLD if wanted == _NEW else _OLD_OF_NEW, wanted)
 
 
-def _renamed(obj: Tree, names: dict[str, str], version: str) -> Tree:
+def _renamed(obj: JsonObject, names: dict[str, str], version: str) -> JsonObject:
     made = {names.get(key, key): value for key, value in obj.items()}
     made["apiVersion"] = version
     series = made.get("series")

@@ -11,8 +11,8 @@ from envtest.kinds.go_shapes import Part, Shape, as_go
 from envtest.tables.flowcontrol import fixed_flow
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _MOST_QUEUES: Final = 10_000_000
 _MOST_BITS: Final = 60
@@ -51,7 +51,7 @@ _SCHEMA: Final[Shape] = {
 _SUBJECTS: Final = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
 
 
-def _fixed(obj: Tree, resource: str, shape: Shape) -> Iterator[Cause]:
+def _fixed(obj: JsonObject, resource: str, shape: Shape) -> Iterator[Cause]:
     """What a server cannot do without stays as it is."""
     name = obj["metadata"].get("name", "")
     wanted = fixed_flow(resource, name)
@@ -65,7 +65,7 @@ def _fixed(obj: Tree, resource: str, shape: Shape) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec", shown, f"spec of '{name}'{but} must equal the fixed value")
 
 
-def _status(obj: Tree) -> Iterator[Cause]:
+def _status(obj: JsonObject) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
         at, kind = f"status.conditions[{index}].type", condition.get("type") or ""
@@ -75,20 +75,20 @@ def _status(obj: Tree) -> Iterator[Cause]:
         yield from rules.needed(kind, at, "must not be empty")
 
 
-def validate_flow_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
     """Conditions of either kind."""
     yield from _status(obj)
 
 
 # ------------------------------------------------------------------ levels
-def validate_priority_level(obj: Tree) -> Iterator[Cause]:
+def validate_priority_level(obj: JsonObject) -> Iterator[Cause]:
     """A priority level."""
     yield from _level(obj["metadata"].get("name", ""), obj.get("spec") or {})
     yield from _fixed(obj, "prioritylevelconfigurations", _LEVEL)
     yield from _status(obj)
 
 
-def _level(name: str, spec: Tree) -> Iterator[Cause]:
+def _level(name: str, spec: JsonObject) -> Iterator[Cause]:
     kind = spec.get("type", "")
     if (name == "exempt") != (kind == "Exempt"):
         yield api_errors.invalid_value("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'")
@@ -107,14 +107,14 @@ def _level(name: str, spec: Tree) -> Iterator[Cause]:
             yield from _limited(spec["limited"], "spec.limited")
 
 
-def _exempt(exempt: Tree, path: str) -> Iterator[Cause]:
+def _exempt(exempt: JsonObject, path: str) -> Iterator[Cause]:
     shares, lendable = exempt.get("nominalConcurrencyShares") or 0, exempt.get("lendablePercent") or 0
     if shares < 0:
         yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
     yield from rules.in_range(lendable, 0, 100, f"{path}.lendablePercent")
 
 
-def _limited(limited: Tree, path: str) -> Iterator[Cause]:
+def _limited(limited: JsonObject, path: str) -> Iterator[Cause]:
     shares = limited.get("nominalConcurrencyShares") or 0
     if shares < 0:
         yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
@@ -128,7 +128,7 @@ def _limited(limited: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.borrowingLimitPercent", borrowing, text)
 
 
-def _response(response: Tree, path: str) -> Iterator[Cause]:
+def _response(response: JsonObject, path: str) -> Iterator[Cause]:
     kind, queuing = response.get("type", ""), response.get("queuing")
     match kind:
         case "Reject":
@@ -145,7 +145,7 @@ def _response(response: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.unsupported(f"{path}.type", kind, ("Queue", "Reject"))
 
 
-def _queuing(queuing: Tree, path: str) -> Iterator[Cause]:
+def _queuing(queuing: JsonObject, path: str) -> Iterator[Cause]:
     length, queues, hand = (queuing.get(key) or 0 for key in ("queueLengthLimit", "queues", "handSize"))
     if length <= 0:
         yield api_errors.invalid_value(f"{path}.queueLengthLimit", length, "must be positive")
@@ -169,7 +169,7 @@ def _bits(deck: int, hand: int) -> int:
 
 
 # ------------------------------------------------------------------ schemas
-def validate_flow_schema(obj: Tree) -> Iterator[Cause]:
+def validate_flow_schema(obj: JsonObject) -> Iterator[Cause]:
     """A flow schema."""
     spec = obj.get("spec") or {}
     precedence = spec.get("matchingPrecedence") or 0
@@ -195,7 +195,7 @@ def validate_flow_schema(obj: Tree) -> Iterator[Cause]:
     yield from _status(obj)
 
 
-def _rule(rule: Tree, path: str) -> Iterator[Cause]:
+def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:
     if not rule.get("subjects"):
         yield api_errors.required(f"{path}.subjects", "subjects must contain at least one value")
     for index, subject in enumerate(rule.get("subjects") or ()):
@@ -231,7 +231,7 @@ def _url(url: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, url, why)
 
 
-def _subject(subject: Tree, path: str) -> Iterator[Cause]:
+def _subject(subject: JsonObject, path: str) -> Iterator[Cause]:
     kind = subject.get("kind", "")
     if kind not in _SUBJECTS:
         yield api_errors.unsupported(f"{path}.kind", kind, tuple(_SUBJECTS))
@@ -248,7 +248,7 @@ def _subject(subject: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.not_allowed(f"{path}.{key}", f"{key} is forbidden when subject kind is not '{other}'")
 
 
-def _account(account: Tree, path: str) -> Iterator[Cause]:
+def _account(account: JsonObject, path: str) -> Iterator[Cause]:
     name, namespace = account.get("name", ""), account.get("namespace", "")
     if not name:
         yield api_errors.required(f"{path}.name")
@@ -273,7 +273,7 @@ def _verbs(found: Sequence[str], path: str) -> Iterator[Cause]:
         yield api_errors.unsupported(path, list(found), _VERBS)
 
 
-def _resource_rule(rule: Tree, path: str) -> Iterator[Cause]:
+def _resource_rule(rule: JsonObject, path: str) -> Iterator[Cause]:
     yield from _verbs(rule.get("verbs") or (), f"{path}.verbs")
     for key, one, many in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
         text = f"resource rules must supply at least one {one}"

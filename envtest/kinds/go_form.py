@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from envtest.tables.fields import NULL, POINTER, forms
 from envtest.tables.load import types
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 Show = Callable[[Any], Any]
 
@@ -110,7 +110,7 @@ def _show(name: str) -> Show:
         return _as_is
     fields = list(_fields(name))
 
-    def show(tree: Tree) -> Tree:
+    def show(tree: JsonObject) -> JsonObject:
         # Metadata stand beside the rest.
         return {**(tree.get("metadata") or {}), **{go: part(tree.get(key)) for key, go, part in fields}}
 
@@ -121,9 +121,9 @@ def _as_is(value: Any) -> Any:
     return value
 
 
-def _pod_spec(show: Show, spec: Tree) -> Tree:
+def _pod_spec(show: Show, spec: JsonObject) -> JsonObject:
     """What is shared with the node stands in the security context."""
-    made: Tree = show(spec)
+    made: JsonObject = show(spec)
     of_node = {go_name(key): spec.get(key, False if key in _HOST[:3] else None) for key in _HOST}
     made["SecurityContext"] = {**of_node, **shown(f"{CORE}PodSecurityContext", spec.get("securityContext") or {})}
     return made

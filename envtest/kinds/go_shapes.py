@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opsdk.structured_merge.value import JsonObject
+
 Shape = Mapping[str, Any]
 """The fields of a type in order: each with its zero, with the `Shape` inside, or with a `Part`."""
 
@@ -23,7 +25,7 @@ def _key(field: str) -> str:
     return field[:lower].lower() + field[lower:]
 
 
-def as_go(shape: Shape, tree: Mapping[str, Any]) -> dict[str, Any]:
+def as_go(shape: Shape, tree: Mapping[str, Any]) -> JsonObject:
     """An object of such a type.
 
     >>> as_go({"Name": "", "APIGroup": None, "Target": {"ID": 0}}, {"name": "n"})

@@ -11,8 +11,8 @@ from envtest.kinds.address_rules import domain_path
 from envtest.kinds.go_form import BATCH, shown
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _MOST_RULES: Final = 20
 _MOST_CODES: Final = 255
@@ -36,7 +36,7 @@ def _word(value: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
         yield api_errors.unsupported(path, value, allowed)
 
 
-def validate_job_policies(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_job_policies(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Everything of a job's spec that is about its failures and successes."""
     if spec.get("podFailurePolicy") is not None:
         yield from _failures(spec, f"{path}.podFailurePolicy.rules")
@@ -44,7 +44,7 @@ def validate_job_policies(spec: Tree, path: str) -> Iterator[Cause]:
         yield from _successes(spec, f"{path}.successPolicy")
 
 
-def validate_manager(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Who looks after the job."""
     if spec.get("managedBy") is not None:
         yield from domain_path(spec["managedBy"], f"{path}.managedBy")
@@ -53,7 +53,7 @@ def validate_manager(spec: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ failures
-def _failures(spec: Tree, path: str) -> Iterator[Cause]:
+def _failures(spec: JsonObject, path: str) -> Iterator[Cause]:
     found = spec["podFailurePolicy"].get("rules") or []
     if len(found) > _MOST_RULES:
         yield api_errors.too_many(path, len(found), _MOST_RULES)
@@ -63,7 +63,7 @@ def _failures(spec: Tree, path: str) -> Iterator[Cause]:
         yield from _failure(rule, f"{path}[{index}]", known, by_index=spec.get("backoffLimitPerIndex") is not None)
 
 
-def _failure(rule: Tree, path: str, known: set[str], *, by_index: bool) -> Iterator[Cause]:
+def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) -> Iterator[Cause]:
     action = rule.get("action", "")
     if action == "FailIndex" and not by_index:
         yield api_errors.invalid_value(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
@@ -83,7 +83,7 @@ def _failure(rule: Tree, path: str, known: set[str], *, by_index: bool) -> Itera
         yield _omitted(path, "specifying one of OnExitCodes and OnPodConditions is required")
 
 
-def _codes(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
+def _codes(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     operator, values = found.get("operator", ""), found.get("values") or []
     yield from _word(operator, _OPERATORS, f"{path}.operator")
     name = found.get("containerName")
@@ -105,7 +105,7 @@ def _codes(found: Tree, path: str, known: set[str]) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ successes
-def _successes(spec: Tree, path: str) -> Iterator[Cause]:
+def _successes(spec: JsonObject, path: str) -> Iterator[Cause]:
     found = spec["successPolicy"].get("rules") or []
     if spec.get("completionMode") != "Indexed":
         value = shown(f"{BATCH}SuccessPolicy", spec["successPolicy"])
@@ -120,7 +120,7 @@ def _successes(spec: Tree, path: str) -> Iterator[Cause]:
         yield from _success(rule, f"{path}.rules[{index}]", spec.get("completions"))
 
 
-def _success(rule: Tree, path: str, completions: int | None) -> Iterator[Cause]:
+def _success(rule: JsonObject, path: str, completions: int | None) -> Iterator[Cause]:
     count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
     if count is None and indexes is None:
         text = "at least one of succeededCount or succeededIndexes must be specified"
@@ -137,7 +137,7 @@ def _success(rule: Tree, path: str, completions: int | None) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ indices
-def validate_indexed(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_indexed(spec: JsonObject, path: str) -> Iterator[Cause]:
     """How many indices there may be, and how many of them at once."""
     parallel, most = spec.get("parallelism") or 0, spec.get("maxFailedIndexes")
     completions = spec.get("completions")

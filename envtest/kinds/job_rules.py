@@ -15,8 +15,8 @@ from envtest.kinds.workload_rules import MISMATCH, selects, template_labels, und
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 UID = "batch.kubernetes.io/controller-uid"
 NAME = "batch.kubernetes.io/job-name"
@@ -25,7 +25,7 @@ _SHAPES = {"podFailurePolicy": f"{BATCH}PodFailurePolicy", "successPolicy": f"{B
 _IMMUTABLE = "field is immutable"
 
 
-def validate_job(obj: Tree) -> Iterator[Cause]:
+def validate_job(obj: JsonObject) -> Iterator[Cause]:
     """A job of its own: with a selector."""
     spec = obj["spec"]
     yield from _generated(obj)
@@ -37,7 +37,7 @@ def validate_job(obj: Tree) -> Iterator[Cause]:
             yield api_errors.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
 
 
-def _whole_spec(spec: Tree) -> Iterator[Cause]:
+def _whole_spec(spec: JsonObject) -> Iterator[Cause]:
     yield from validate_job_spec(spec, "spec")
     selector = spec.get("selector")
     if selector is None:
@@ -50,7 +50,7 @@ def _whole_spec(spec: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.template.metadata.labels", shown, MISMATCH)
 
 
-def _generated(obj: Tree) -> Iterator[Cause]:
+def _generated(obj: JsonObject) -> Iterator[Cause]:
     spec = obj["spec"]
     selector = spec.get("selector")
     if spec.get("manualSelector") or selector is None:
@@ -69,7 +69,7 @@ def _generated(obj: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
-def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_job_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
     """A job's spec, also in the template of a cron job."""
     for key in (*_COUNTS, "backoffLimitPerIndex", "maxFailedIndexes"):
         yield from rules.not_negative(spec.get(key), f"{path}.{key}")
@@ -96,7 +96,7 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
     yield from _restart(spec, f"{path}.template.spec.restartPolicy")
 
 
-def _restart(spec: Tree, path: str) -> Iterator[Cause]:
+def _restart(spec: JsonObject, path: str) -> Iterator[Cause]:
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy", "")
     if policy in ("", "Always"):
         yield api_errors.required(path, 'valid values: "OnFailure", "Never"')
@@ -106,7 +106,7 @@ def _restart(spec: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
 
-def validate_job_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Most of a job's spec stays."""
     spec, before = obj["spec"], old["spec"]
     yield from _whole_spec(spec)
@@ -138,7 +138,7 @@ class Waits(NamedTuple):
     """The resources of their containers."""
 
 
-def _waits(job: Tree) -> Waits:
+def _waits(job: JsonObject) -> Waits:
     """Before it has ever begun, where its pods will run; once it is known to rest, what they need as well."""
     status = job.get("status") or {}
     if not job["spec"].get("suspend"):
@@ -147,9 +147,9 @@ def _waits(job: Tree) -> Waits:
     return Waits(places=idle or not status.get("startTime"), amounts=idle)
 
 
-def _fixed_template(spec: Tree, waits: Waits) -> Tree:
+def _fixed_template(spec: JsonObject, waits: Waits) -> JsonObject:
     """What stays of the template; as long as a job waits, where its pods run may change, and what they need."""
-    template: Tree = copy_tree(spec.get("template") or {})
+    template: JsonObject = copy_tree(spec.get("template") or {})
     pod = template.get("spec") or {}
     if waits.places:
         for key in ("labels", "annotations"):
@@ -167,12 +167,12 @@ def _fixed_template(spec: Tree, waits: Waits) -> Tree:
 
 
 # ------------------------------------------------------------------ status of jobs
-def _has(job: Tree, kind: str) -> bool:
+def _has(job: JsonObject, kind: str) -> bool:
     conditions = (job.get("status") or {}).get("conditions") or ()
     return any(c.get("type") == kind and c.get("status") == "True" for c in conditions)
 
 
-def _finished(job: Tree) -> bool:
+def _finished(job: JsonObject) -> bool:
     return _has(job, "Complete") or _has(job, "Failed")
 
 
@@ -180,7 +180,7 @@ def _omitted(text: str) -> Cause:
     return Cause(reason="FieldValueInvalid", message=f"Invalid value: {text}", field="status.conditions")
 
 
-def validate_job_status(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_job_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What a status may say; rules about what did not change do not hold for what is there already."""
     status, before = obj.get("status") or {}, old.get("status") or {}
     changed = {key for key in (*status, *before) if status.get(key) != before.get(key)}
@@ -196,7 +196,7 @@ def validate_job_status(obj: Tree, old: Tree) -> Iterator[Cause]:
     yield from _succeeds(obj, old)
 
 
-def _ending(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
+def _ending(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cause]:
     """Conditions that exclude or need one another, and when it was complete."""
     status = obj.get("status") or {}
     complete, failed = _has(obj, "Complete"), _has(obj, "Failed")
@@ -221,7 +221,7 @@ def _ending(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
         yield _omitted("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
 
 
-def _finish(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
+def _finish(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cause]:
     """What is finished has nothing running."""
     status = obj.get("status") or {}
     if not _finished(obj):
@@ -238,13 +238,13 @@ def _finish(obj: Tree, old: Tree, changed: set[str]) -> Iterator[Cause]:
         yield api_errors.invalid_value("status.uncountedTerminatedPods", uncounted, text)
 
 
-def _disabled(obj: Tree, old: Tree) -> Iterator[Cause]:
+def _disabled(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     for kind in ("Failed", "Complete", "FailureTarget"):
         if _has(old, kind) and not _has(obj, kind):
             yield _omitted(f"cannot disable the terminal {kind}=True condition")
 
 
-def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: Tree) -> Iterator[Cause]:
+def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: JsonObject) -> Iterator[Cause]:
     elastic = old["spec"].get("completionMode") == "Indexed" and old["spec"].get("completions") == old["spec"].get(
         "parallelism"
     )
@@ -261,7 +261,7 @@ def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: Tree) 
         yield api_errors.invalid_value("status.startTime", status.get("startTime"), text)
 
 
-def _succeeds(obj: Tree, old: Tree) -> Iterator[Cause]:
+def _succeeds(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Success is final, and comes before the end."""
     met, before = _has(obj, "SuccessCriteriaMet"), _has(old, "SuccessCriteriaMet")
     if before and not met:
@@ -274,7 +274,7 @@ def _succeeds(obj: Tree, old: Tree) -> Iterator[Cause]:
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
-def validate_cron_job(obj: Tree, old: Tree | None = None) -> Iterator[Cause]:
+def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterator[Cause]:
     """A cron job; one that is there already may keep a time zone in its schedule."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
     zoned = old is not None and "TZ" in ((old.get("spec") or {}).get("schedule") or "")
@@ -289,7 +289,7 @@ def validate_cron_job(obj: Tree, old: Tree | None = None) -> Iterator[Cause]:
         yield api_errors.invalid_value("metadata.name", name, "must be no more than 52 characters")
 
 
-def _job_template(spec: Tree, path: str) -> Iterator[Cause]:
+def _job_template(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Its jobs find their pods by themselves."""
     yield from validate_job_spec(spec, path)
     if spec.get("selector") is not None:
@@ -299,7 +299,7 @@ def _job_template(spec: Tree, path: str) -> Iterator[Cause]:
         yield Cause(reason="FieldValueNotSupported", message=text, field=f"{path}.manualSelector")
 
 
-def _schedule(spec: Tree, path: str, *, zoned: bool) -> Iterator[Cause]:
+def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
     text = spec.get("schedule", "")
     if not text:
         yield api_errors.required(path)

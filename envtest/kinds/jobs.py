@@ -17,8 +17,8 @@ from envtest.kinds.kind_warnings import workload_warnings
 from envtest.tables.load import Row
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
+from opsdk.structured_merge.value import JsonObject
 
 _ORPHANS = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
@@ -37,7 +37,7 @@ class JobStrategy(TableStrategy):
         """In words of its own."""
         return api_errors.bad_request(f"field label {api_errors.quoted(key)} not supported for Job")
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Labels for its pods, and the selector that finds them."""
         super().prepare_for_create(context, obj)
         spec, uid, name = obj["spec"], obj["metadata"]["uid"], obj["metadata"].get("name", "")
@@ -57,7 +57,7 @@ class JobStrategy(TableStrategy):
             # A job without labels of its own has those of its pods.
             obj["metadata"]["labels"] = dict(labels)
 
-    def propagation(self, context: Context, obj: Tree, asked: str) -> str:
+    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
         """Pods outlive their job unless somebody says otherwise."""
         found = obj["metadata"].get("finalizers") or ()
         if asked or {"orphan", "foregroundDeletion"} & set(found):
@@ -65,19 +65,19 @@ class JobStrategy(TableStrategy):
         context.warn(_ORPHANS)
         return "Orphan"
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Numbers, selector, template."""
         return list(validate_job(obj))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Selector, completions and template stay."""
         return list(validate_job_update(obj, old))
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """What is finished stays so."""
         return list(validate_job_status(obj, old))
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Of its name and its template."""
         return list(workload_warnings(obj, old, resource="jobs"))
 
@@ -88,14 +88,14 @@ class CronJobStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """See the class."""
         return list(validate_cron_job(obj))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See the class."""
         return list(validate_cron_job(obj, old))
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Of its name and its template."""
         return list(workload_warnings(obj, old, resource="cronjobs", path="spec.jobTemplate.spec.template"))

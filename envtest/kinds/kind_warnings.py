@@ -14,7 +14,7 @@ from envtest.kinds.pod_warnings import (
     term_warnings,
 )
 from envtest.kinds.service_rules import is_headless
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
@@ -25,9 +25,9 @@ _DRIVERS = ("glusterfs", "cephfs", "rbd", "scaleIO", "storageos", "flocker", "qu
 _NAMED = frozenset({"deployments", "replicasets", "replicationcontrollers", "jobs", "cronjobs"})
 
 
-def service_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
+def service_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Fields that count for nothing, and addresses in odd forms."""
-    spec: Tree = obj.get("spec") or {}
+    spec: JsonObject = obj.get("spec") or {}
     if old is not None and (old.get("spec") or {}) == spec:
         return
     if _HINTS in (obj["metadata"].get("annotations") or {}):
@@ -50,14 +50,14 @@ def service_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
         yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
 
 
-def _balancer_warnings(spec: Tree) -> Iterator[str]:
+def _balancer_warnings(spec: JsonObject) -> Iterator[str]:
     if spec.get("loadBalancerIP"):
         yield from address_warnings(spec["loadBalancerIP"], "spec.loadBalancerIP")
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
         yield from block_warnings(block.strip(), f"spec.loadBalancerSourceRanges[{index}]")
 
 
-def _headless_warnings(spec: Tree) -> Iterator[str]:
+def _headless_warnings(spec: JsonObject) -> Iterator[str]:
     for key in ("loadBalancerIP", "externalIPs"):
         if spec.get(key):
             yield f"spec.{key} is ignored for headless services"
@@ -65,7 +65,7 @@ def _headless_warnings(spec: Tree) -> Iterator[str]:
         yield "spec.SessionAffinity is ignored for headless services"
 
 
-def network_policy_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
+def network_policy_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Blocks of addresses."""
     spec = obj.get("spec") or {}
     if old is not None and (old.get("spec") or {}) == spec:
@@ -79,13 +79,13 @@ def network_policy_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
                     yield from block_warnings(part, f"{at}.except[{inner}]")
 
 
-def ingress_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
+def ingress_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """The annotation that was there before the field."""
     if old is None and _INGRESS_CLASS in (obj["metadata"].get("annotations") or {}):
         yield f"annotation \"{_INGRESS_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
 
 
-def volume_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
     """Persistent volumes: annotations, policies and drivers that had their time."""
     spec, notes = obj.get("spec") or {}, obj["metadata"].get("annotations") or {}
     yield from _class_annotation(obj)
@@ -102,7 +102,7 @@ def volume_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG0
             yield f"spec.{key}: {OLD_VOLUMES[key]}"
 
 
-def claim_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def claim_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
     """Parts of bytes, and the annotation that was there before the field."""
     yield from _class_annotation(obj)
     resources = (obj.get("spec") or {}).get("resources") or {}
@@ -110,12 +110,12 @@ def claim_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG00
         yield from storage_warnings(resources.get(kind) or {}, f"spec.resources.{kind}")
 
 
-def _class_annotation(obj: Tree) -> Iterator[str]:
+def _class_annotation(obj: JsonObject) -> Iterator[str]:
     if _BETA_CLASS in (obj["metadata"].get("annotations") or {}):
         yield f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
 
 
-def node_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
     """Nodes: an identity that nobody asks for, and their blocks of addresses."""
     spec = obj.get("spec") or {}
     if spec.get("externalID"):
@@ -124,7 +124,7 @@ def node_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001
         yield from block_warnings(block, f"spec.podCIDRs[{index}]")
 
 
-def class_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def class_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
     """Storage classes: labels of nodes."""
     for index, term in enumerate(obj.get("allowedTopologies") or ()):
         for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
@@ -133,14 +133,14 @@ def class_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG00
                 yield f"{at}: {OLD_LABELS[expression['key']]}"
 
 
-def runtime_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def runtime_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
     """Runtime classes: labels of nodes."""
     for key in sorted((obj.get("scheduling") or {}).get("nodeSelector") or {}):
         if key in OLD_LABELS:
             yield f"scheduling.nodeSelector[{key}]: {OLD_LABELS[key]}"
 
 
-def account_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
+def account_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Service accounts: an annotation."""
     before = () if old is None else old["metadata"].get("annotations") or ()
     if _MOUNTABLE in (obj["metadata"].get("annotations") or {}) and _MOUNTABLE not in before:
@@ -148,12 +148,14 @@ def account_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
         yield f"metadata.annotations[{_MOUNTABLE}]: deprecated in v1.32+; {advice}"
 
 
-def template_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def template_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
     """Pod templates by themselves."""
     yield from pod_warnings(obj.get("template") or {}, "template")
 
 
-def workload_warnings(obj: Tree, old: Tree | None, *, resource: str, path: str = "spec.template") -> Iterator[str]:
+def workload_warnings(
+    obj: JsonObject, old: JsonObject | None, *, resource: str, path: str = "spec.template"
+) -> Iterator[str]:
     """Workloads: their names, and their templates where the wish has changed."""
     meta = obj["metadata"]
     if old is not None:
@@ -161,7 +163,7 @@ def workload_warnings(obj: Tree, old: Tree | None, *, resource: str, path: str =
             return
     elif resource in _NAMED:
         yield from name_warnings(meta.get("name", ""))
-    found: Tree = obj
+    found: JsonObject = obj
     for key in path.split("."):
         found = found.get(key) or {}
     yield from pod_warnings(found, path)

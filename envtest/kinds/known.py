@@ -48,15 +48,15 @@ from envtest.kinds.workloads import (
     WorkloadStrategy,
 )
 from opsdk.apimachinery import validation
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 
-def _nothing(_: Tree) -> Iterator[Cause]:
+def _nothing(_: JsonObject) -> Iterator[Cause]:
     return iter(())
 
 
-def _spec_field(key: str, obj: Tree) -> str:
+def _spec_field(key: str, obj: JsonObject) -> str:
     return str((obj.get("spec") or {}).get(key, ""))
 
 

@@ -13,8 +13,8 @@ from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _TYPES: Final = ("Pod", "Container", "PersistentVolumeClaim")
 _LOWER: Final = ("max", "min")
@@ -28,13 +28,13 @@ class LimitRangeStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Those without a name get one."""
         super().prepare_for_create(context, obj)
         if not obj["metadata"].get("name"):
             obj["metadata"]["name"] = context.new_uid()
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Each limit."""
         found, seen = list[Cause](), set[str]()
         for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
@@ -42,7 +42,7 @@ class LimitRangeStrategy(TableStrategy):
         return found
 
 
-def _limit(limit: Tree, path: str, seen: set[str]) -> Iterator[Cause]:
+def _limit(limit: JsonObject, path: str, seen: set[str]) -> Iterator[Cause]:
     kind = limit.get("type", "")
     wrong = validation.qualified_name(kind)
     yield from rules.each(wrong, kind, f"{path}.type")
@@ -60,7 +60,7 @@ def _parts(kind: str) -> Sequence[str]:
     return (*_LOWER, *(() if kind == "Pod" else _DEFAULTS), _RATIO)
 
 
-def _names(limit: Tree, path: str) -> Iterator[Cause]:
+def _names(limit: JsonObject, path: str) -> Iterator[Cause]:
     kind = limit.get("type", "")
     rule = resource_names.container_name if kind in ("Pod", "Container") else resource_names.standard_name
     for part in (*_LOWER, *_DEFAULTS):
@@ -80,7 +80,7 @@ def _names(limit: Tree, path: str) -> Iterator[Cause]:
 class _Amounts:
     """What a limit says about one resource."""
 
-    def __init__(self, limit: Tree, name: str, kind: str) -> None:
+    def __init__(self, limit: JsonObject, name: str, kind: str) -> None:
         given: Mapping[str, str | None] = {part: (limit.get(part) or {}).get(name) for part in _parts(kind)}
         self.found = {part: Quantity(text) for part, text in given.items() if text is not None}
 

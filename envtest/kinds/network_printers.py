@@ -17,17 +17,17 @@ from envtest.kinds.printing import (
     spec_of,
     status_of,
 )
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ services
-def _balancers(obj: Tree) -> list[str]:
+def _balancers(obj: JsonObject) -> list[str]:
     """Where its load balancers are, each once."""
     found = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
     return sorted({str(i.get("ip") or i.get("hostname")) for i in found if i.get("ip") or i.get("hostname")})
 
 
-def _external(obj: Tree) -> str:
+def _external(obj: JsonObject) -> str:
     spec = spec_of(obj)
     addresses = list(spec.get("externalIPs") or ())
     match spec.get("type"):
@@ -41,12 +41,12 @@ def _external(obj: Tree) -> str:
             return "<unknown>"
 
 
-def _port(port: Tree) -> str:
+def _port(port: JsonObject) -> str:
     node = f":{port['nodePort']}" if port.get("nodePort") else ""
     return f"{port.get('port')}{node}/{port.get('protocol')}"
 
 
-def _service(obj: Tree, now: float) -> list[Any]:
+def _service(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     return [
         name_of(obj),
@@ -64,7 +64,7 @@ def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _subset_places(obj: Tree) -> Iterator[str]:
+def _subset_places(obj: JsonObject) -> Iterator[str]:
     for subset in obj.get("subsets") or ():
         addresses = [a.get("ip", "") for a in subset.get("addresses") or ()]
         ports = subset.get("ports") or ()
@@ -75,12 +75,12 @@ def _subset_places(obj: Tree) -> Iterator[str]:
             yield from (_host_port(a, port.get("port", 0)) for a in addresses)
 
 
-def _endpoints(obj: Tree, now: float) -> list[Any]:
+def _endpoints(obj: JsonObject, now: float) -> list[Any]:
     places = joined(_subset_places(obj)) if obj.get("subsets") else NOTHING
     return [name_of(obj), places, age(obj, now)]
 
 
-def _slice(obj: Tree, now: float) -> list[Any]:
+def _slice(obj: JsonObject, now: float) -> list[Any]:
     ports = [str(p["port"] if p.get("port") is not None else p.get("name", "*")) for p in obj.get("ports") or ()]
     addresses = [a for e in obj.get("endpoints") or () for a in e.get("addresses") or ()]
     shown = (joined(found) or UNSET for found in (ports, addresses))
@@ -88,14 +88,14 @@ def _slice(obj: Tree, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ ingresses and the rest
-def _hosts(rules: Sequence[Tree]) -> str:
+def _hosts(rules: Sequence[JsonObject]) -> str:
     """The first three; where rules come after those, how many more than three there are, with a host or without."""
     places = [i for i, rule in enumerate(rules) if rule.get("host")][:3]
     more = f" + {len(rules) - 3} more..." if len(places) == 3 and places[-1] + 1 < len(rules) else ""
     return (",".join(rules[i]["host"] for i in places) or "*") + more
 
 
-def _ingress(obj: Tree, now: float) -> list[Any]:
+def _ingress(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     return [
         name_of(obj),
@@ -110,7 +110,7 @@ def _ingress(obj: Tree, now: float) -> list[Any]:
 _DEFAULT = "ingressclass.kubernetes.io/is-default-class"
 
 
-def _ingress_class(obj: Tree, now: float) -> list[Any]:
+def _ingress_class(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     params = spec.get("parameters")
     shown = NOTHING
@@ -121,15 +121,15 @@ def _ingress_class(obj: Tree, now: float) -> list[Any]:
     return [name_of(obj) + " (default)" * noted, spec.get("controller", ""), shown, age(obj, now)]
 
 
-def _network_policy(obj: Tree, now: float) -> list[Any]:
+def _network_policy(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), label_selector(spec_of(obj).get("podSelector")), age(obj, now)]
 
 
-def _range(obj: Tree, now: float) -> list[Any]:
+def _range(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), ",".join(spec_of(obj).get("cidrs") or ()), age(obj, now)]
 
 
-def _address(obj: Tree, now: float) -> list[Any]:
+def _address(obj: JsonObject, now: float) -> list[Any]:
     ref = spec_of(obj).get("parentRef")
     shown = NOTHING
     if ref is not None:

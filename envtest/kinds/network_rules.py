@@ -11,12 +11,12 @@ from envtest.kinds.addresses import ip_address, read_address, read_block, specia
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ network policies
-def validate_network_policy(obj: Tree) -> Iterator[Cause]:
+def validate_network_policy(obj: JsonObject) -> Iterator[Cause]:
     """Who may talk to whom."""
     spec = obj.get("spec") or {}
     yield from check_label_selector(spec.get("podSelector") or {}, "spec.podSelector")
@@ -36,7 +36,7 @@ def validate_network_policy(obj: Tree) -> Iterator[Cause]:
             yield api_errors.unsupported(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress"))
 
 
-def _policy_port(port: Tree, path: str) -> Iterator[Cause]:
+def _policy_port(port: JsonObject, path: str) -> Iterator[Cause]:
     if port.get("protocol") not in (None, "TCP", "UDP", "SCTP"):
         yield api_errors.unsupported(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
     number, end = port.get("port"), port.get("endPort")
@@ -54,7 +54,7 @@ def _policy_port(port: Tree, path: str) -> Iterator[Cause]:
         yield from rules.port_or_name(number, f"{path}.port")
 
 
-def _peer(peer: Tree, path: str) -> Iterator[Cause]:
+def _peer(peer: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("podSelector", "namespaceSelector"):
         if peer.get(key) is not None:
             yield from check_label_selector(peer[key], f"{path}.{key}")
@@ -67,7 +67,7 @@ def _peer(peer: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.not_allowed(path, "may not specify both ipBlock and another peer")
 
 
-def _block(block: Tree, path: str) -> Iterator[Cause]:
+def _block(block: JsonObject, path: str) -> Iterator[Cause]:
     text = block.get("cidr", "")
     if not text:
         yield api_errors.required(f"{path}.cidr")
@@ -98,7 +98,7 @@ _BAD_ENDS = ("/..", "/.")
 _NO_ADDRESS = "must be a DNS name, not an IP address"
 
 
-def validate_ingress(obj: Tree) -> Iterator[Cause]:
+def validate_ingress(obj: JsonObject) -> Iterator[Cause]:
     """A new ingress."""
     spec = obj.get("spec") or {}
     yield from validate_ingress_spec(spec)
@@ -108,7 +108,7 @@ def validate_ingress(obj: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"annotations.{_CLASS}", noted, text)
 
 
-def validate_ingress_spec(spec: Tree) -> Iterator[Cause]:
+def validate_ingress_spec(spec: JsonObject) -> Iterator[Cause]:
     """Rules, backends, certificates."""
     if not spec.get("rules") and spec.get("defaultBackend") is None:
         text = "either `defaultBackend` or `rules` must be specified"
@@ -135,7 +135,7 @@ def _host(host: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, host, _WILDCARD)
 
 
-def _rule(rule: Tree, path: str) -> Iterator[Cause]:
+def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:
     host = rule.get("host", "")
     if host:
         if read_address(host) is not None:
@@ -144,14 +144,14 @@ def _rule(rule: Tree, path: str) -> Iterator[Cause]:
     http = rule.get("http")
     if http is None:
         return
-    paths: Sequence[Tree] = http.get("paths") or ()
+    paths: Sequence[JsonObject] = http.get("paths") or ()
     if not paths:
         yield api_errors.required(f"{path}.http.paths")
     for index, part in enumerate(paths):
         yield from _path(part, f"{path}.http.paths[{index}]")
 
 
-def _path(part: Tree, path: str) -> Iterator[Cause]:
+def _path(part: JsonObject, path: str) -> Iterator[Cause]:
     kind, text = part.get("pathType"), part.get("path", "")
     absolute = text.startswith("/")
     if kind is None:
@@ -174,7 +174,7 @@ def _path(part: Tree, path: str) -> Iterator[Cause]:
     yield from _backend(part.get("backend") or {}, f"{path}.backend")
 
 
-def _backend(backend: Tree, path: str) -> Iterator[Cause]:
+def _backend(backend: JsonObject, path: str) -> Iterator[Cause]:
     service, resource = backend.get("service"), backend.get("resource")
     if service is not None and resource is not None:
         yield api_errors.invalid_value(path, "", "cannot set both resource and service backends")
@@ -186,7 +186,7 @@ def _backend(backend: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, "", "resource or service backend is required")
 
 
-def _service(service: Tree, path: str) -> Iterator[Cause]:
+def _service(service: JsonObject, path: str) -> Iterator[Cause]:
     name, port = service.get("name", ""), service.get("port") or {}
     if not name:
         yield api_errors.required(f"{path}.service.name")
@@ -203,7 +203,7 @@ def _service(service: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.required(path, "port name or number is required")
 
 
-def validate_ingress_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+def validate_ingress_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
     """Where an ingress can be reached."""
     found = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     for index, point in enumerate(found):
@@ -217,7 +217,7 @@ def validate_ingress_status(obj: Tree, old: Tree) -> Iterator[Cause]:  # noqa: A
 
 
 # ------------------------------------------------------------------ endpoints
-def validate_endpoints(obj: Tree) -> Iterator[Cause]:
+def validate_endpoints(obj: JsonObject) -> Iterator[Cause]:
     """Old-style endpoints."""
     for index, subset in enumerate(obj.get("subsets") or ()):
         at = f"subsets[{index}]"
@@ -231,7 +231,7 @@ def validate_endpoints(obj: Tree) -> Iterator[Cause]:
             yield from _endpoint_port(port, f"{at}.ports[{number}]", alone=len(ports) == 1)
 
 
-def _endpoint(address: Tree, path: str) -> Iterator[Cause]:
+def _endpoint(address: JsonObject, path: str) -> Iterator[Cause]:
     text = address.get("ip", "")
     if not text:
         yield api_errors.required(f"{path}.ip")
@@ -246,7 +246,7 @@ def _endpoint(address: Tree, path: str) -> Iterator[Cause]:
         yield from rules.subdomain(address["nodeName"], f"{path}.nodeName")
 
 
-def _endpoint_port(port: Tree, path: str, *, alone: bool) -> Iterator[Cause]:
+def _endpoint_port(port: JsonObject, path: str, *, alone: bool) -> Iterator[Cause]:
     if port.get("name"):
         yield from rules.label(port["name"], f"{path}.name")
     elif not alone:

@@ -9,13 +9,13 @@ from envtest.kinds import resource_names, rules
 from envtest.kinds.addresses import block, read_block
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def validate_node(obj: Tree) -> Iterator[Cause]:
+def validate_node(obj: JsonObject) -> Iterator[Cause]:
     """A node."""
     spec = obj.get("spec") or {}
     yield from _taints(spec.get("taints") or ())
@@ -40,7 +40,7 @@ def _blocks(found: Sequence[str], path: str) -> Iterator[Cause]:
             yield api_errors.duplicate(f"{path}[{index}]", text)
 
 
-def _taints(taints: Sequence[Tree]) -> Iterator[Cause]:
+def _taints(taints: Sequence[JsonObject]) -> Iterator[Cause]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         at, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
@@ -56,23 +56,23 @@ def _taints(taints: Sequence[Tree]) -> Iterator[Cause]:
         seen.add((key, effect))
 
 
-def _amounts(status: Tree) -> Iterator[Cause]:
+def _amounts(status: JsonObject) -> Iterator[Cause]:
     for kind in ("capacity", "allocatable"):
         for name, amount in sorted((status.get(kind) or {}).items()):
             yield from resource_names.amount(name, amount, f"status.{kind}.{name}")
 
 
-def validate_node_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What a node was told once stays; what is wrong with the rest is told twice."""
     yield from validate_node(obj)
     yield from validate_node_status(obj, old)
 
 
-def validate_node_status(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_node_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Amounts and addresses, and everything else that is looked at whenever a node changes."""
     status, spec, before = obj.get("status") or {}, obj.get("spec") or {}, old.get("spec") or {}
     yield from _amounts(status)
-    seen: list[Tree] = []
+    seen: list[JsonObject] = []
     for index, address in enumerate(status.get("addresses") or ()):
         if address in seen:
             shown = {"Type": address.get("type", ""), "Address": address.get("address", "")}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from envtest.kinds import rules, source_rules
 from envtest.kinds.affinity_rules import validate_node_selector
 from envtest.kinds.claim_rules import validate_access, validate_attributes_kept, validate_mode
 from envtest.kinds.go_form import CORE, VOLUME_SOURCE, difference, shown
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _RECLAIM: Final = ("Delete", "Recycle", "Retain")
 _NO_SOURCE: Final = frozenset(
@@ -32,9 +32,9 @@ _CSI_SECRETS: Final = (
 )  # fmt: skip
 
 
-def validate_volume(obj: Tree) -> Iterator[Cause]:
+def validate_volume(obj: JsonObject) -> Iterator[Cause]:
     """A new volume."""
-    spec: Tree = obj.get("spec") or {}
+    spec: JsonObject = obj.get("spec") or {}
     if not spec.get("accessModes"):
         yield api_errors.required("spec.accessModes")
     yield from validate_access(spec.get("accessModes") or (), "spec.accessModes")
@@ -53,7 +53,7 @@ def validate_volume(obj: Tree) -> Iterator[Cause]:
     yield from _attributes(spec)
 
 
-def _capacity(capacity: Tree) -> Iterator[Cause]:
+def _capacity(capacity: JsonObject) -> Iterator[Cause]:
     if not capacity:
         yield api_errors.required("spec.capacity")
     if capacity.keys() != {"storage"}:
@@ -63,7 +63,7 @@ def _capacity(capacity: Tree) -> Iterator[Cause]:
         yield from rules.positive_amount(amount, f"spec.capacity[{name}]")
 
 
-def _affinity(affinity: Tree | None) -> Iterator[Cause]:
+def _affinity(affinity: JsonObject | None) -> Iterator[Cause]:
     if affinity is None:
         return
     if affinity.get("required") is None:
@@ -72,14 +72,14 @@ def _affinity(affinity: Tree | None) -> Iterator[Cause]:
         yield from validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
 
 
-def _recycled(spec: Tree) -> Iterator[Cause]:
+def _recycled(spec: JsonObject) -> Iterator[Cause]:
     recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
     if recycled and posixpath.normpath((spec.get("hostPath") or {}).get("path") or ".") == "/":
         text = "may not be 'recycle' for a hostPath mount of '/'"
         yield api_errors.not_allowed("spec.persistentVolumeReclaimPolicy", text)
 
 
-def _attributes(spec: Tree) -> Iterator[Cause]:
+def _attributes(spec: JsonObject) -> Iterator[Cause]:
     name, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
     if name is None:
         return
@@ -91,24 +91,24 @@ def _attributes(spec: Tree) -> Iterator[Cause]:
         yield api_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName")
 
 
-def _local(source: Tree, path: str) -> Iterator[Cause]:
+def _local(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from rules.needed(source.get("path"), f"{path}.path")
     yield from rules.no_backsteps(source.get("path", ""), f"{path}.path")
 
 
-def _csi(source: Tree, path: str) -> Iterator[Cause]:
+def _csi(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from source_rules.driver_name(source.get("driver", ""), f"{path}.driver")
     yield from rules.needed(source.get("volumeHandle"), f"{path}.volumeHandle")
     for key in _CSI_SECRETS:
         yield from source_rules.secret_ref(source.get(key), f"{path}.{key}", namespaced=True)
 
 
-def _cinder(source: Tree, path: str) -> Iterator[Cause]:
+def _cinder(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from rules.needed(source.get("volumeID"), f"{path}.volumeID")
     yield from source_rules.secret_ref(source.get("secretRef"), f"{path}.secretRef", namespaced=True)
 
 
-def _azure_file(source: Tree, path: str) -> Iterator[Cause]:
+def _azure_file(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from source_rules.wants("secretName", "shareName")(source, path)
     if source.get("secretNamespace") == "":
         yield api_errors.required(f"{path}.secretNamespace")
@@ -123,11 +123,11 @@ _CHECKS: Final[Mapping[str, source_rules.Check]] = {
 }
 
 
-def _sources(spec: Tree) -> dict[str, Any]:
+def _sources(spec: JsonObject) -> JsonObject:
     return {key: value for key, value in spec.items() if key not in _NO_SOURCE and value is not None}
 
 
-def validate_volume_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_volume_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Where it is, and how it is used, stays."""
     yield from validate_volume(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
@@ -143,7 +143,7 @@ def validate_volume_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     yield from validate_attributes_kept(spec, before)
 
 
-def _expandable(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+def _expandable(now: JsonObject, before: JsonObject) -> JsonObject:
     """Who expands a volume may be said later."""
     key = "controllerExpandSecretRef"
     if now.get("csi") is None or before.get("csi") is None or before["csi"].get(key) is not None:

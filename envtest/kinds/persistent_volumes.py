@@ -10,8 +10,8 @@ from envtest.kinds.kind_warnings import volume_warnings
 from envtest.kinds.persistent_rules import validate_volume, validate_volume_update
 from envtest.tables.load import Row
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _SINCE = "lastPhaseTransitionTime"
 
@@ -22,12 +22,12 @@ class PersistentVolumeStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Pending, from now on."""
         super().prepare_for_create(context, obj)
         obj["status"] = {"phase": "Pending", _SINCE: context.timestamp()}
 
-    def prepare_status(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """A new phase begins now, unless somebody says when."""
         status, before = obj.setdefault("status", {}), old.get("status") or {}
         since = status.get(_SINCE)
@@ -37,14 +37,14 @@ class PersistentVolumeStrategy(TableStrategy):
         elif since is None or since == before.get(_SINCE):
             status[_SINCE] = context.timestamp()
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Size, use, place."""
         return list(validate_volume(obj))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The place stays."""
         return list(validate_volume_update(obj, old))
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """See `volume_warnings`."""
         return list(volume_warnings(obj, old))

@@ -22,6 +22,7 @@ from envtest.tables.fields import NULL, PLAIN, SHOWN, embedded, forms, go_types
 from envtest.tables.load import Types
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.go_format import whole_numbers
+from opsdk.structured_merge.value import JsonObject
 
 _OWNERS = ["metadata", "managedFields"]
 _REF = "#/components/schemas/"
@@ -407,7 +408,7 @@ class Struct:
         if not isinstance(value, dict):
             reading.refuse(value, go_name(self.name), Form.STRUCT)
             value = {}
-        made: dict[str, Any] = {}
+        made: JsonObject = {}
         outer, path = reading.struct, reading.path
         for key, part in self._inside(value) if reading.memory else value.items():
             known = self._fields.get(key)
@@ -430,7 +431,7 @@ class Struct:
                 made[key] = self._fields[key].plan({}, Reading()) if zero == {} else zero
         return made
 
-    def _keep(self, made: dict[str, Any], key: str, read: Any, reading: Reading) -> None:
+    def _keep(self, made: JsonObject, key: str, read: Any, reading: Reading) -> None:
         known = self._fields[key]
         if known.kept(read):
             # Most objects are kept in a form that does not tell an empty list from none.
@@ -438,7 +439,7 @@ class Struct:
         elif read is not None and reading.path == _OWNERS:
             made[key] = read  # no owners: that is a wish
 
-    def _inside(self, value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _inside(self, value: JsonObject) -> Iterator[tuple[str, Any]]:
         """Objects in memory are read in the order of the fields; what is unknown comes last."""
         yield from ((key, value[key]) for key in self._order if key in value)
         yield from ((key, part) for key, part in value.items() if key not in self._fields)

@@ -11,8 +11,8 @@ from envtest.kinds.annotation_rules import MIRROR
 from envtest.kinds.go_form import CORE, POD_SPEC, difference, shown
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _FROZEN: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -25,7 +25,7 @@ _TERM_TYPE: Final = f"{CORE}NodeSelectorTerm"
 _TERM: Final = "only additions are allowed (no mutations or deletions)"
 
 
-def validate_pod_update(spec: Tree, old: Tree) -> Iterator[Cause]:
+def validate_pod_update(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Images, a shorter deadline, more tolerations, fewer gates; nothing else."""
     for key in ("containers", "initContainers"):
         now, before = spec.get(key) or [], old.get(key) or []
@@ -54,10 +54,10 @@ def validate_pod_update(spec: Tree, old: Tree) -> Iterator[Cause]:
         yield api_errors.not_allowed("spec", f"{_FROZEN}\n{difference(POD_SPEC, old, munged)}")
 
 
-def _only_added(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause]:
+def _only_added(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> Iterator[Cause]:
     """Tolerations stay, apart from how long they last."""
 
-    def bare(toleration: Tree) -> Tree:
+    def bare(toleration: JsonObject) -> JsonObject:
         return {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
 
     there = [bare(t) for t in now]
@@ -66,7 +66,7 @@ def _only_added(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause]:
         yield api_errors.not_allowed("spec.tolerations", text)
 
 
-def _only_removed(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause]:
+def _only_removed(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> Iterator[Cause]:
     there = {gate.get("name") for gate in before}
     for index, gate in enumerate(now):
         if gate.get("name") not in there:
@@ -74,9 +74,9 @@ def _only_removed(now: Sequence[Tree], before: Sequence[Tree]) -> Iterator[Cause
             yield api_errors.not_allowed(f"spec.schedulingGates[{index}].name", text)
 
 
-def _munged(spec: Tree, old: Tree) -> Tree:
+def _munged(spec: JsonObject, old: JsonObject) -> JsonObject:
     """A copy in which the parts that may change are as they were."""
-    made: Tree = copy_tree(spec)
+    made: JsonObject = copy_tree(spec)
     for key in ("containers", "initContainers"):
         for container, was in zip(made.get(key) or (), old.get(key) or (), strict=True):
             container["image"] = was.get("image")
@@ -87,7 +87,7 @@ def _munged(spec: Tree, old: Tree) -> Tree:
     return made
 
 
-def _there(spec: Tree) -> Tree:
+def _there(spec: JsonObject) -> JsonObject:
     made = {key: value for key, value in spec.items() if value not in (None, [], {})}
     for key in ("containers", "initContainers"):
         if key in made:
@@ -96,7 +96,7 @@ def _there(spec: Tree) -> Tree:
 
 
 # ------------------------------------------------------------------ pods that wait behind a gate
-def _narrowed(spec: Tree, old: Tree) -> Iterator[Cause]:
+def _narrowed(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """As long as nobody looks for a node, the search may be narrowed; what is wrong with that is told here only."""
     now, before = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(now.get(key) != value for key, value in before.items()):
@@ -110,7 +110,7 @@ def _narrowed(spec: Tree, old: Tree) -> Iterator[Cause]:
     spec["affinity"] = kept or None
 
 
-def _narrowed_nodes(now: Tree, before: Tree) -> Iterator[Cause]:
+def _narrowed_nodes(now: JsonObject, before: JsonObject) -> Iterator[Cause]:
     terms, was = ((a.get(REQUIRED) or {}).get("nodeSelectorTerms") or [] for a in (now, before))
     path = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
     if not was:
@@ -123,13 +123,13 @@ def _narrowed_nodes(now: Tree, before: Tree) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{path}[{index}]", shown(_TERM_TYPE, term), _TERM)
 
 
-def _begins(now: Sequence[Tree], before: Sequence[Tree]) -> bool:
+def _begins(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> bool:
     """Whether it is what it was, and perhaps more; from nothing nothing comes, as that would mean everything."""
     return list(now[: len(before)]) == list(before) and (bool(before) or not now)
 
 
 # ------------------------------------------------------------------ debugging containers
-def validate_ephemeral_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_ephemeral_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Debugging containers come, and stay as they came."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         yield api_errors.not_allowed("[]", "static pods do not support ephemeral containers")

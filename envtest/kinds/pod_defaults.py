@@ -6,26 +6,26 @@ from typing import Any
 
 from envtest.kinds.pod_parts import containers
 from envtest.kinds.pod_totals import requested
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
-def put(tree: Tree, **values: Any) -> None:
+def put(tree: JsonObject, **values: Any) -> None:
     """Set what is missing."""
     for key, value in values.items():
         if tree.get(key) is None:
             tree[key] = value
 
 
-def template(spec: Tree) -> None:
+def template(spec: JsonObject) -> None:
     """The pod template of a workload's spec."""
     inner = spec.get("template")
     if isinstance(inner, dict):
         pod_spec(inner.setdefault("spec", {}))
 
 
-def pod(obj: Tree) -> None:
+def pod(obj: JsonObject) -> None:
     """A pod; more is filled in than in templates."""
     spec = obj.setdefault("spec", {})
     put(spec, enableServiceLinks=True)
@@ -38,7 +38,7 @@ def pod(obj: Tree) -> None:
     _addresses(obj.get("status") or {})
 
 
-def _addresses(status: Tree) -> None:
+def _addresses(status: JsonObject) -> None:
     """The one address is the first of the many."""
     one, many = status.get("podIP"), status.get("podIPs")
     if one and (not many or many[0].get("ip") != one):
@@ -47,7 +47,7 @@ def _addresses(status: Tree) -> None:
         status["podIP"] = many[0].get("ip", "")
 
 
-def _requests_from_limits(container: Tree) -> None:
+def _requests_from_limits(container: JsonObject) -> None:
     resources = container.get("resources") or {}
     limits = resources.get("limits")
     if limits:
@@ -56,7 +56,7 @@ def _requests_from_limits(container: Tree) -> None:
             requests.setdefault(name, amount)
 
 
-def _host_ports(spec: Tree) -> None:
+def _host_ports(spec: JsonObject) -> None:
     """Ports of a pod in its node's network are the node's; templates leave that to their pods."""
     for key in ("containers", "initContainers"):
         for container in spec.get(key) or ():
@@ -65,7 +65,7 @@ def _host_ports(spec: Tree) -> None:
                     port["hostPort"] = port["containerPort"]
 
 
-def _whole_requests(spec: Tree) -> None:
+def _whole_requests(spec: JsonObject) -> None:
     """A pod that has limits as a whole asks for what its containers ask for, or else for all of it."""
     resources = spec.get("resources") or {}
     limits = resources.get("limits")
@@ -80,7 +80,7 @@ def _whole_requests(spec: Tree) -> None:
     resources["requests"] = requests
 
 
-def pod_spec(spec: Tree) -> None:
+def pod_spec(spec: JsonObject) -> None:
     """What every pod spec has."""
     put(
         spec,
@@ -97,7 +97,7 @@ def pod_spec(spec: Tree) -> None:
         _volume(volume)
 
 
-def _mirror(spec: Tree) -> None:
+def _mirror(spec: JsonObject) -> None:
     """Two names for one field."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
@@ -113,7 +113,7 @@ def pull_policy(image: str) -> str:
     return "Always" if tag in ("", "latest") else "IfNotPresent"
 
 
-def _container(container: Tree) -> None:
+def _container(container: JsonObject) -> None:
     put(
         container,
         resources={},
@@ -133,24 +133,24 @@ def _container(container: Tree) -> None:
         _field_ref(variable.get("valueFrom") or {})
 
 
-def _probe(probe: Tree) -> None:
+def _probe(probe: JsonObject) -> None:
     _http_get(probe)
     if isinstance(probe.get("grpc"), dict):
         put(probe["grpc"], service="")
     put(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
 
 
-def _http_get(handler: Tree) -> None:
+def _http_get(handler: JsonObject) -> None:
     if isinstance(handler.get("httpGet"), dict):
         put(handler["httpGet"], path="/", scheme="HTTP")
 
 
-def _field_ref(source: Tree) -> None:
+def _field_ref(source: JsonObject) -> None:
     if isinstance(source.get("fieldRef"), dict):
         put(source["fieldRef"], apiVersion="v1")
 
 
-def _volume(volume: Tree) -> None:
+def _volume(volume: JsonObject) -> None:
     if set(volume) <= {"name"}:
         volume["emptyDir"] = {}
     for key in ("configMap", "secret", "projected", "downwardAPI"):
@@ -169,7 +169,7 @@ def _volume(volume: Tree) -> None:
         put(claim.setdefault("spec", {}), volumeMode="Filesystem")
 
 
-_ASSUMED: dict[str, dict[str, Any]] = {
+_ASSUMED: dict[str, JsonObject] = {
     "hostPath": {"type": ""},
     "iscsi": {"iscsiInterface": "default"},
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
@@ -178,14 +178,14 @@ _ASSUMED: dict[str, dict[str, Any]] = {
 }
 
 
-def sources(volume: Tree) -> None:
+def sources(volume: JsonObject) -> None:
     """What drivers assume, of volumes in pods and of persistent ones."""
     for key, values in _ASSUMED.items():
         if isinstance(volume.get(key), dict):
             put(volume[key], **values)
 
 
-def _projection(source: Tree) -> None:
+def _projection(source: JsonObject) -> None:
     if isinstance(source.get("serviceAccountToken"), dict):
         put(source["serviceAccountToken"], expirationSeconds=3600)
     for item in (source.get("downwardAPI") or {}).get("items") or ():

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 """In the order in which the server visits them."""
 
 
-def containers(spec: Tree) -> Iterator[Tree]:
+def containers(spec: JsonObject) -> Iterator[JsonObject]:
     """Every container, of all three sorts."""
     for key in CONTAINERS:
         yield from spec.get(key) or ()
 
 
-def containers_at(spec: Tree, path: str) -> Iterator[tuple[Tree, str]]:
+def containers_at(spec: JsonObject, path: str) -> Iterator[tuple[JsonObject, str]]:
     """Every container with its path below that of the spec."""
     for key in CONTAINERS:
         for index, container in enumerate(spec.get(key) or ()):

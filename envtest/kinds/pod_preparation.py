@@ -8,7 +8,7 @@ from typing import Final
 from envtest.kinds.affinity_rules import POD_AFFINITIES, PREFERRED, REQUIRED
 from envtest.kinds.annotation_rules import APPARMOR
 from envtest.kinds.pod_parts import containers
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _OPERATORS: Final = (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
 _LOCAL: Final = "localhost/"
@@ -19,7 +19,7 @@ _SECRET_SOURCES: Final = ("clusterTrustBundle", "podCertificate")
 
 
 # ------------------------------------------------------------------ fields of features that are off
-def drop_disabled(spec: Tree, old: Tree | None = None) -> None:
+def drop_disabled(spec: JsonObject, old: JsonObject | None = None) -> None:
     """Take away what belongs to features that are off, unless the `old` spec has it already."""
     before = old or {}
     if before.get("schedulingGroup") is None:
@@ -35,17 +35,17 @@ def drop_disabled(spec: Tree, old: Tree | None = None) -> None:
                 del container["lifecycle"]
 
 
-def _hooks(container: Tree) -> Tree:
+def _hooks(container: JsonObject) -> JsonObject:
     return container.get("lifecycle") or {}
 
 
-def _sources(spec: Tree) -> Iterator[Tree]:
+def _sources(spec: JsonObject) -> Iterator[JsonObject]:
     for volume in spec.get("volumes") or ():
         yield from (volume.get("projected") or {}).get("sources") or ()
 
 
 # ------------------------------------------------------------------ selectors that mean the pod's own labels
-def merge_label_keys(obj: Tree) -> None:
+def merge_label_keys(obj: JsonObject) -> None:
     """Keys of labels become requirements with the values that the pod has."""
     spec, labels = obj["spec"], obj["metadata"].get("labels") or {}
     for kind in POD_AFFINITIES:
@@ -58,7 +58,7 @@ def merge_label_keys(obj: Tree) -> None:
         _merge(constraint, labels)
 
 
-def _merge(term: Tree, labels: Tree) -> None:
+def _merge(term: JsonObject, labels: JsonObject) -> None:
     selector = term.get("labelSelector")
     if selector is None:
         return
@@ -73,7 +73,7 @@ def _merge(term: Tree, labels: Tree) -> None:
 
 
 # ------------------------------------------------------------------ profiles
-def sync_profiles(obj: Tree) -> Iterator[str]:
+def sync_profiles(obj: JsonObject) -> Iterator[str]:
     """What annotations say of profiles goes into the fields; yields what to warn of."""
     spec, notes = obj["spec"], obj["metadata"].get("annotations") or {}
     if (spec.get("os") or {}).get("name") == "windows":
@@ -86,7 +86,7 @@ def sync_profiles(obj: Tree) -> Iterator[str]:
             yield f'metadata.annotations[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
 
 
-def _take_over(container: Tree, text: str, whole: Tree | None) -> bool:
+def _take_over(container: JsonObject, text: str, whole: JsonObject | None) -> bool:
     """Put what an annotation says into the field; whether that is worth a warning."""
     profile = _profile(text)
     if profile is None:
@@ -99,7 +99,7 @@ def _take_over(container: Tree, text: str, whole: Tree | None) -> bool:
     return True
 
 
-def _profile(text: str) -> Tree | None:
+def _profile(text: str) -> JsonObject | None:
     match text:
         case "unconfined":
             return {"type": "Unconfined"}

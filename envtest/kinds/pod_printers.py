@@ -18,7 +18,7 @@ from envtest.kinds.printing import (
     status_of,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _ENDED = {
     "Succeeded": {
@@ -41,7 +41,7 @@ class _Tally:
         self.restarts = 0
         self._last = ("", 0.0)
 
-    def restarted(self, container: Tree) -> None:
+    def restarted(self, container: JsonObject) -> None:
         """Count the restarts of a container, and remember the last."""
         self.restarts += container.get("restartCount", 0)
         stamp = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
@@ -55,19 +55,19 @@ class _Tally:
         return f"{self.restarts} ({since(stamp, now)} ago)" if self.restarts and stamp else str(self.restarts)
 
 
-def _condition(status: Tree, kind: str) -> Tree:
-    found: Sequence[Tree] = status.get("conditions") or ()
+def _condition(status: JsonObject, kind: str) -> JsonObject:
+    found: Sequence[JsonObject] = status.get("conditions") or ()
     return next((c for c in found if c.get("type") == kind), {})
 
 
-def _ended(ended: Tree) -> str:
+def _ended(ended: JsonObject) -> str:
     """The reason why a container has ended, or else how."""
     if ended.get("reason"):
         return str(ended["reason"])
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _init_reason(container: Tree, index: int, total: int) -> str:
+def _init_reason(container: JsonObject, index: int, total: int) -> str:
     """What an init container that is not through says of the pod."""
     state = container.get("state") or {}
     if state.get("terminated") is not None:
@@ -78,7 +78,7 @@ def _init_reason(container: Tree, index: int, total: int) -> str:
     return f"Init:{index}/{total}"
 
 
-def _initialize(pod: Tree, tally: _Tally, sidecars: _Tally, stays: frozenset[str]) -> bool:
+def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozenset[str]) -> bool:
     """Go through the init containers; whether one of them still holds the pod up."""
     total = len(spec_of(pod).get("initContainers") or ())
     for index, container in enumerate(status_of(pod).get("initContainerStatuses") or ()):
@@ -97,7 +97,7 @@ def _initialize(pod: Tree, tally: _Tally, sidecars: _Tally, stays: frozenset[str
     return False
 
 
-def _run(status: Tree, tally: _Tally) -> None:
+def _run(status: JsonObject, tally: _Tally) -> None:
     """Go through the containers; the first that has something to say is heard."""
     running = False
     for container in reversed(status.get("containerStatuses") or ()):
@@ -115,7 +115,7 @@ def _run(status: Tree, tally: _Tally) -> None:
         tally.reason = "Running" if _condition(status, "Ready").get("status") == "True" else "NotReady"
 
 
-def _tally(pod: Tree, stays: frozenset[str]) -> _Tally:
+def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
     status = status_of(pod)
     gated = _condition(status, "PodScheduled").get("reason") == "SchedulingGated"
     first = str(status.get("reason") or status.get("phase", ""))
@@ -134,16 +134,16 @@ def _tally(pod: Tree, stays: frozenset[str]) -> _Tally:
     return tally
 
 
-def _gates(pod: Tree) -> str:
+def _gates(pod: JsonObject) -> str:
     gates = spec_of(pod).get("readinessGates") or ()
     status = status_of(pod)
     true = sum(_condition(status, g.get("conditionType", "")).get("status") == "True" for g in gates)
     return f"{true}/{len(gates)}" if gates else NOTHING
 
 
-def _pod(obj: Tree, now: float) -> list[Any]:
+def _pod(obj: JsonObject, now: float) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
-    inits: Sequence[Tree] = spec.get("initContainers") or ()
+    inits: Sequence[JsonObject] = spec.get("initContainers") or ()
     stays = frozenset(c["name"] for c in inits if c.get("restartPolicy") == "Always")
     tally = _tally(obj, stays)
     return [
@@ -159,17 +159,17 @@ def _pod(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _pod_conditions(obj: Tree) -> Sequence[Tree]:
+def _pod_conditions(obj: JsonObject) -> Sequence[JsonObject]:
     ended = _ENDED.get(status_of(obj).get("phase", ""))
     return () if ended is None else (ended,)
 
 
-def _pod_template(obj: Tree, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+def _pod_template(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
     template = obj.get("template") or {}
     return [name_of(obj), *images(template), label_selector(meta_of(template).get("labels"))]
 
 
-def images(template: Tree) -> list[str]:
+def images(template: JsonObject) -> list[str]:
     """The names of the containers of a template, and their images."""
     found = spec_of(template).get("containers") or ()
     return [",".join(c.get(key, "") for c in found) for key in ("name", "image")]

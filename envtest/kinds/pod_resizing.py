@@ -8,17 +8,17 @@ from typing import Any, Final
 from envtest.kinds.annotation_rules import MIRROR
 from envtest.kinds.qos import qos_class
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _LISTS: Final = ("containers", "initContainers")
 _ORDER: Final = "may not be renamed or reordered on resize"
 _CHANGEABLE: Final = ("cpu", "memory")
 
 
-def resized(spec: Tree, old: Tree) -> Tree:
+def resized(spec: JsonObject, old: JsonObject) -> JsonObject:
     """The containers of the new spec, which are those of the old one but for their amounts."""
-    made: Tree = {}
+    made: JsonObject = {}
     for key in _LISTS:
         before = {c.get("name"): c for c in old.get(key) or ()}
         if spec.get(key):
@@ -28,11 +28,11 @@ def resized(spec: Tree, old: Tree) -> Tree:
     return made
 
 
-def _merged(container: Tree, old: Tree | None) -> Tree:
+def _merged(container: JsonObject, old: JsonObject | None) -> JsonObject:
     return container if old is None else {**old, "resources": container.get("resources") or {}}
 
 
-def refused(old: Tree) -> str:
+def refused(old: JsonObject) -> str:
     """Why a pod cannot be resized at all."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return "static pods cannot be resized"
@@ -41,7 +41,7 @@ def refused(old: Tree) -> str:
     return ""
 
 
-def validate_resize(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_resize(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Processor and memory change, and nothing else; the quality of service stays."""
     spec, before, status = obj["spec"], old["spec"], old.get("status") or {}
     if (status.get("qosClass") or qos_class(before)) != qos_class(spec):
@@ -56,14 +56,14 @@ def validate_resize(obj: Tree, old: Tree) -> Iterator[Cause]:
         yield from _others(spec, before)
 
 
-def _supported(status: Tree) -> bool:
+def _supported(status: JsonObject) -> bool:
     for container in status.get("containerStatuses") or ():
         if (container.get("state") or {}).get("running") is not None:
             return container.get("resources") is not None
     return True
 
 
-def _ordered(spec: Tree, old: Tree) -> Iterator[Cause]:
+def _ordered(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     for key in _LISTS:
         now, before = spec.get(key) or [], old.get(key) or []
         if len(now) != len(before):
@@ -74,12 +74,12 @@ def _ordered(spec: Tree, old: Tree) -> Iterator[Cause]:
                 yield api_errors.not_allowed(f"spec.{key}[{index}].name", f"{key} {_ORDER}")
 
 
-def _amounts(container: Tree, kind: str) -> Mapping[str, Any]:
+def _amounts(container: JsonObject, kind: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = (container.get("resources") or {}).get(kind) or {}
     return found
 
 
-def _kept(spec: Tree, old: Tree) -> Iterator[Cause]:
+def _kept(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What was asked for may be less, and not nothing."""
     for kind in ("requests", "limits"):
         if any(name not in _amounts(spec, kind) for name in _amounts(old, kind)):
@@ -94,7 +94,7 @@ def _kept(spec: Tree, old: Tree) -> Iterator[Cause]:
                     yield api_errors.not_allowed(where, f"resource {kind} cannot be removed")
 
 
-def _others(spec: Tree, old: Tree) -> Iterator[Cause]:
+def _others(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     for key in _LISTS:
         for new, was in zip(spec.get(key) or (), old.get(key) or (), strict=True):
             if _fixed(new) != _fixed(was):
@@ -102,10 +102,10 @@ def _others(spec: Tree, old: Tree) -> Iterator[Cause]:
                 yield api_errors.not_allowed("spec", f"only cpu and memory resources{which} are mutable")
 
 
-def _fixed(container: Tree) -> Tree:
+def _fixed(container: JsonObject) -> JsonObject:
     """The resources that stay."""
     resources = container.get("resources") or {}
-    made: Tree = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
+    made: JsonObject = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
     for kind in ("requests", "limits"):
         made[kind] = {n: a for n, a in _amounts(container, kind).items() if n not in _CHANGEABLE}
     return made

@@ -10,14 +10,14 @@ from envtest.kinds.pod_totals import requested
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _WHOLE: Final = ("cpu", "memory")
 
 
 # ------------------------------------------------------------------ claims
-def validate_claims(claims: Sequence[Tree], path: str, pod: str) -> Iterator[Cause]:
+def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterator[Cause]:
     """Claims to devices; `pod` is the name of the pod, if it has one already."""
     seen: set[str] = set()
     for index, claim in enumerate(claims):
@@ -26,7 +26,7 @@ def validate_claims(claims: Sequence[Tree], path: str, pod: str) -> Iterator[Cau
         yield from _claim_source(claim, at)
 
 
-def _claim_name(claim: Tree, path: str, pod: str, seen: set[str]) -> Iterator[Cause]:
+def _claim_name(claim: JsonObject, path: str, pod: str, seen: set[str]) -> Iterator[Cause]:
     name = claim.get("name", "")
     if not name:
         yield api_errors.required(path)
@@ -41,7 +41,7 @@ def _claim_name(claim: Tree, path: str, pod: str, seen: set[str]) -> Iterator[Ca
         yield from rules.each(validation.dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", path)
 
 
-def _claim_source(claim: Tree, path: str) -> Iterator[Cause]:
+def _claim_source(claim: JsonObject, path: str) -> Iterator[Cause]:
     given, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
     shown = {"Name": claim.get("name", ""), "ResourceClaimName": given, "ResourceClaimTemplateName": template}
     if given is not None and template is not None:
@@ -56,7 +56,7 @@ def _claim_source(claim: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ the pod as a whole
-def validate_pod_resources(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_pod_resources(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Requests and limits of a pod: no less than what its containers ask for together."""
     resources, at = spec.get("resources"), f"{path}.resources"
     if resources is None:
@@ -81,7 +81,7 @@ def _amount(name: str, amount: str, path: str) -> Iterator[Cause]:
     yield from resource_names.amount(name, amount, path)
 
 
-def _consistent(spec: Tree, path: str) -> Iterator[Cause]:
+def _consistent(spec: JsonObject, path: str) -> Iterator[Cause]:
     resources = spec["resources"]
     for name, amount in sorted((resources.get("requests") or {}).items()):
         together = requested(spec, name)

@@ -21,8 +21,8 @@ from envtest.kinds.system_rules import validate_host_process, validate_host_user
 from envtest.kinds.volume_rules import validate_volumes
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -30,7 +30,7 @@ _MOST_HOST_NAME = 64
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def validate_pod_spec(spec: Tree, path: str, name: str = "") -> Iterator[Cause]:
+def validate_pod_spec(spec: JsonObject, path: str, name: str = "") -> Iterator[Cause]:
     """What is wrong with a pod spec that stands under `path`; `name` is that of the pod, if it is one."""
     volumes, wrong = validate_volumes(spec.get("volumes") or (), f"{path}.volumes", name)
     yield from wrong
@@ -63,7 +63,7 @@ def validate_pod_spec(spec: Tree, path: str, name: str = "") -> Iterator[Cause]:
     yield from validate_system(spec, path)
 
 
-def _surroundings(spec: Tree, volumes: Mapping[str, Tree]) -> Surroundings:
+def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> Surroundings:
     grace: int | None = spec.get("terminationGracePeriodSeconds")
     return Surroundings(
         volumes=volumes,
@@ -74,7 +74,7 @@ def _surroundings(spec: Tree, volumes: Mapping[str, Tree]) -> Surroundings:
     )
 
 
-def validate_new_pod(spec: Tree) -> Iterator[Cause]:
+def validate_new_pod(spec: JsonObject) -> Iterator[Cause]:
     """What only pods have to see to, not their templates, and only once."""
     if spec.get("ephemeralContainers"):
         yield api_errors.not_allowed("spec.ephemeralContainers", "cannot be set on create")
@@ -82,7 +82,7 @@ def validate_new_pod(spec: Tree) -> Iterator[Cause]:
         yield api_errors.not_allowed("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
-def validate_own_pod(spec: Tree) -> Iterator[Cause]:
+def validate_own_pod(spec: JsonObject) -> Iterator[Cause]:
     """What only pods have to see to, not their templates."""
     if not spec.get("serviceAccountName"):
         for index, volume in enumerate(spec.get("volumes") or ()):
@@ -96,7 +96,7 @@ def validate_own_pod(spec: Tree) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ names
-def _names(spec: Tree, path: str) -> Iterator[Cause]:
+def _names(spec: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("serviceAccountName", "nodeName"):
         if spec.get(key):
             yield from rules.subdomain(spec[key], f"{path}.{key}")
@@ -110,7 +110,7 @@ def _names(spec: Tree, path: str) -> Iterator[Cause]:
         yield from _host_name(spec, f"{path}.hostnameOverride")
 
 
-def _host_name(spec: Tree, path: str) -> Iterator[Cause]:
+def _host_name(spec: JsonObject, path: str) -> Iterator[Cause]:
     """A name that goes before all others."""
     name = spec["hostnameOverride"]
     if spec.get("setHostnameAsFQDN"):
@@ -122,14 +122,14 @@ def _host_name(spec: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.too_long(path, _MOST_HOST_NAME)
 
 
-def _aliases(found: Sequence[Tree], path: str) -> Iterator[Cause]:
+def _aliases(found: Sequence[JsonObject], path: str) -> Iterator[Cause]:
     for index, alias in enumerate(found):
         yield from ip_address(alias.get("ip", ""), f"{path}[{index}].ip")
         for number, name in enumerate(alias.get("hostnames") or ()):
             yield from rules.subdomain(name, f"{path}[{index}].hostnames[{number}]")
 
 
-def _host_network(spec: Tree, path: str, *, pod: bool) -> Iterator[Cause]:
+def _host_network(spec: JsonObject, path: str, *, pod: bool) -> Iterator[Cause]:
     """Ports of a pod are those of its node; a template may leave them open."""
     if not spec.get("hostNetwork"):
         return
@@ -143,7 +143,7 @@ def _host_network(spec: Tree, path: str, *, pod: bool) -> Iterator[Cause]:
                     yield api_errors.invalid_value(at, theirs, text)
 
 
-def _dns_config(spec: Tree, path: str) -> Iterator[Cause]:
+def _dns_config(spec: JsonObject, path: str) -> Iterator[Cause]:
     config, alone = spec.get("dnsConfig"), spec.get("dnsPolicy") == "None"
     if config is None:
         if alone:
@@ -175,7 +175,7 @@ def _searches(searches: Sequence[str], path: str) -> Iterator[Cause]:
             yield from rules.each(validation.dns_search(name), name, f"{path}[{index}]")
 
 
-def _gates(spec: Tree, path: str) -> Iterator[Cause]:
+def _gates(spec: JsonObject, path: str) -> Iterator[Cause]:
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
         yield from rules.each(validation.qualified_name(kind), kind, f"{path}.readinessGates[{index}].conditionType")
@@ -188,7 +188,7 @@ def _gates(spec: Tree, path: str) -> Iterator[Cause]:
         seen.add(name)
 
 
-def validate_tolerations(tolerations: Sequence[Tree], path: str) -> Iterator[Cause]:
+def validate_tolerations(tolerations: Sequence[JsonObject], path: str) -> Iterator[Cause]:
     """What is wrong with tolerations."""
     for index, toleration in enumerate(tolerations):
         at, key, value = f"{path}[{index}]", toleration.get("key", ""), toleration.get("value", "")

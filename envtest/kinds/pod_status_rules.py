@@ -10,13 +10,13 @@ from envtest.kinds import rules
 from envtest.kinds.addresses import ip_address, read_address
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _OWN_CONDITIONS: Final = frozenset({"PodScheduled", "Ready", "Initialized"})
 
 
-def validate_pod_status(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_pod_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What is wrong with a changed status."""
     status, before, spec = obj.get("status") or {}, old.get("status") or {}, old.get("spec") or {}
     for index, condition in enumerate(status.get("conditions") or ()):
@@ -36,7 +36,7 @@ def validate_pod_status(obj: Tree, old: Tree) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ containers
-def _ended(status: Tree, before: Tree, spec: Tree) -> Iterator[Cause]:
+def _ended(status: JsonObject, before: JsonObject, spec: JsonObject) -> Iterator[Cause]:
     """What has ended for good does not run again."""
     policy = spec.get("restartPolicy", "")
     sidecars = {c["name"] for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
@@ -63,7 +63,7 @@ def _transitions(now: Any, before: Any, path: str, policy: str, stays: set[str])
             yield api_errors.not_allowed(f"{path}[{index}].state", text)
 
 
-def _claims(statuses: Sequence[Tree], spec: Tree, path: str) -> Iterator[Cause]:
+def _claims(statuses: Sequence[JsonObject], spec: JsonObject, path: str) -> Iterator[Cause]:
     known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
     seen: set[str] = set()
     for index, status in enumerate(statuses):
@@ -79,7 +79,7 @@ def _claims(statuses: Sequence[Tree], spec: Tree, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ addresses
-def _host(status: Tree) -> Iterator[Cause]:
+def _host(status: JsonObject) -> Iterator[Cause]:
     found = [part.get("ip", "") for part in status.get("hostIPs") or ()]
     if found and found[0] != status.get("hostIP", ""):
         yield api_errors.invalid_value("status.hostIPs[0].ip", found[0], "must be equal to `hostIP`")

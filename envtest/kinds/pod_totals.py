@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _NOTHING = Quantity("0")
 
 
-def requested(spec: Tree, name: str) -> Quantity:
+def requested(spec: JsonObject, name: str) -> Quantity:
     """Of one resource: the ordinary containers and the sidecars, or the most that is needed before those begin."""
     main = sidecars = before = _NOTHING
     for container in spec.get("containers") or ():
@@ -22,6 +22,6 @@ def requested(spec: Tree, name: str) -> Quantity:
     return max(main + sidecars, before)
 
 
-def _amount(container: Tree, name: str) -> Quantity:
+def _amount(container: JsonObject, name: str) -> Quantity:
     found = ((container.get("resources") or {}).get("requests") or {}).get(name)
     return _NOTHING if found is None else Quantity(found)

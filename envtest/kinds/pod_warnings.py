@@ -11,7 +11,7 @@ from envtest.kinds.volume_overlaps import overlap_warnings
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 OLD_LABELS: Final = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
@@ -54,9 +54,9 @@ def name_warnings(name: str, *, pod: bool = False) -> Iterator[str]:
         yield f"metadata.name: this is used in {where}, {surprise}: [{' '.join(wrong)}]"
 
 
-def pod_warnings(template: Tree, path: str = "") -> Iterator[str]:
+def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
     """Of a pod, or of a template that stands under `path`."""
-    spec: Tree = template.get("spec") or {}
+    spec: JsonObject = template.get("spec") or {}
     notes: Mapping[str, str] = (template.get("metadata") or {}).get("annotations") or {}
     prefix = f"{path}." if path else ""
     at = f"{prefix}spec"
@@ -80,7 +80,7 @@ def pod_warnings(template: Tree, path: str = "") -> Iterator[str]:
 
 
 # ------------------------------------------------------------------ where it runs
-def _node_warnings(spec: Tree, at: str) -> Iterator[str]:
+def _node_warnings(spec: JsonObject, at: str) -> Iterator[str]:
     for key in sorted(spec.get("nodeSelector") or {}):
         if key in OLD_LABELS:
             yield f"{at}.nodeSelector[{key}]: {OLD_LABELS[key]}"
@@ -100,7 +100,7 @@ def _node_warnings(spec: Tree, at: str) -> Iterator[str]:
             yield f"{where}.labelSelector: {_NULL_SELECTOR}"
 
 
-def term_warnings(term: Tree, at: str) -> Iterator[str]:
+def term_warnings(term: JsonObject, at: str) -> Iterator[str]:
     """Of one term of a selector of nodes."""
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         key = expression.get("key")
@@ -111,7 +111,7 @@ def term_warnings(term: Tree, at: str) -> Iterator[str]:
                 yield f"{at}.matchExpressions[{index}].values[{number}]: {value} is invalid, {text}"
 
 
-def _affinity_warnings(affinity: Tree, at: str) -> Iterator[str]:
+def _affinity_warnings(affinity: JsonObject, at: str) -> Iterator[str]:
     for kind in ("podAffinity", "podAntiAffinity"):
         found = affinity.get(kind) or {}
         for word, inner in (("required", ""), ("preferred", ".podAffinityTerm")):
@@ -123,7 +123,7 @@ def _affinity_warnings(affinity: Tree, at: str) -> Iterator[str]:
 
 
 # ------------------------------------------------------------------ lists
-def _volume_warnings(volumes: Sequence[Tree], at: str) -> Iterator[str]:
+def _volume_warnings(volumes: Sequence[JsonObject], at: str) -> Iterator[str]:
     for index, volume in enumerate(volumes):
         for key, text in OLD_VOLUMES.items():
             if volume.get(key) is not None:
@@ -140,7 +140,7 @@ def storage_warnings(requests: Mapping[str, str], at: str) -> Iterator[str]:
     yield from fraction_warnings(requests, at, ("storage",))
 
 
-def _repeated_warnings(spec: Tree, at: str) -> Iterator[str]:
+def _repeated_warnings(spec: JsonObject, at: str) -> Iterator[str]:
     for key, field in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
         seen: set[str] = set()
         for index, item in enumerate(spec.get(key) or ()):
@@ -163,7 +163,7 @@ def fraction_warnings(
 
 
 # ------------------------------------------------------------------ containers
-def _profile_warnings(spec: Tree, notes: Mapping[str, str], prefix: str, *, template: bool) -> Iterator[str]:
+def _profile_warnings(spec: JsonObject, notes: Mapping[str, str], prefix: str, *, template: bool) -> Iterator[str]:
     context = spec.get("securityContext") or {}
     key = "seccomp.security.alpha.kubernetes.io/pod"
     if key in notes and context.get("seccompProfile") is None:
@@ -183,7 +183,7 @@ def _profile_warnings(spec: Tree, notes: Mapping[str, str], prefix: str, *, temp
         yield from _environment_warnings(container.get("env") or (), f"{at}.env")
 
 
-def _environment_warnings(variables: Sequence[Tree], at: str) -> Iterator[str]:
+def _environment_warnings(variables: Sequence[JsonObject], at: str) -> Iterator[str]:
     seen: set[str] = set()
     for index, variable in enumerate(variables):
         name, value = variable.get("name", ""), variable.get("value") or ""
@@ -193,8 +193,8 @@ def _environment_warnings(variables: Sequence[Tree], at: str) -> Iterator[str]:
         seen.add(name)
 
 
-def _port_warnings(spec: Tree, at: str) -> Iterator[str]:
-    seen: dict[tuple[int, str], list[tuple[Tree, str]]] = {}
+def _port_warnings(spec: JsonObject, at: str) -> Iterator[str]:
+    seen: dict[tuple[int, str], list[tuple[JsonObject, str]]] = {}
     for container, path in containers_at(spec, at):
         for index, port in enumerate(container.get("ports") or ()):
             where = f"{path}.ports[{index}]"
@@ -208,7 +208,7 @@ def _port_warnings(spec: Tree, at: str) -> Iterator[str]:
             others.append((port, where))
 
 
-def _clash(port: Tree, other: Tree) -> str:
+def _clash(port: JsonObject, other: JsonObject) -> str:
     ours, theirs = ((p.get("hostIP") or "", p.get("hostPort") or 0) for p in (port, other))
     if ours == theirs:
         return "duplicate"
@@ -217,7 +217,7 @@ def _clash(port: Tree, other: Tree) -> str:
     return "dangerously ambiguous" if ours[1] == theirs[1] and bool(ours[0]) != bool(theirs[0]) else ""
 
 
-def _go_port(port: Tree) -> str:
+def _go_port(port: JsonObject) -> str:
     keys = (("Name", "name", ""), ("HostPort", "hostPort", 0), ("ContainerPort", "containerPort", 0),
             ("Protocol", "protocol", ""), ("HostIP", "hostIP", ""))  # fmt: skip
     return "{" + " ".join(f"{shown}:{port.get(key, default)}" for shown, key, default in keys) + "}"

@@ -19,12 +19,12 @@ from envtest.tables.load import Row
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import DeleteOptions
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 
 def _at(*path: str) -> Any:
-    def read(obj: Tree) -> str:
+    def read(obj: JsonObject) -> str:
         value: Any = obj
         for part in path:
             value = (value or {}).get(part)
@@ -56,11 +56,11 @@ class PodStrategy(TableStrategy):
             "status.nominatedNodeName": _at("status", "nominatedNodeName"),
         }
 
-    def initial_status(self, obj: Tree) -> Tree:
+    def initial_status(self, obj: JsonObject) -> JsonObject:
         """Pending."""
         return {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Status."""
         super().prepare_for_create(context, obj)
         drop_disabled(obj["spec"])
@@ -78,50 +78,50 @@ class PodStrategy(TableStrategy):
             }
             obj["status"]["conditions"] = [gated]
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """What belongs to features that are off does not come."""
         super().prepare_for_update(context, obj, old)
         drop_disabled(obj["spec"], old["spec"])
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """The spec."""
         return [*self._check(obj), *validate_new_pod(obj.get("spec") or {})]
 
     @staticmethod
-    def _check(obj: Tree) -> list[Cause]:
+    def _check(obj: JsonObject) -> list[Cause]:
         spec, meta = obj.get("spec") or {}, obj["metadata"]
         notes = validate_pod_annotations(meta.get("annotations") or {}, spec, _NOTES)
         return [*notes, *validate_pod_spec(spec, "spec", meta.get("name", "")), *validate_own_pod(spec)]
 
     @staticmethod
-    def _check_notes(obj: Tree, old: Tree) -> list[Cause]:
+    def _check_notes(obj: JsonObject, old: JsonObject) -> list[Cause]:
         """Annotations that stay; those that there are, are looked at once more."""
         now, before = (o["metadata"].get("annotations") or {} for o in (obj, old))
         again = validate_pod_annotations(now, obj.get("spec") or {}, _NOTES)
         return [*validate_annotations_update(now, before, _NOTES), *again]
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Only images, deadlines, tolerations and gates change."""
         changes = validate_pod_update(obj["spec"], old["spec"])
         return [*self._check(obj), *self._check_notes(obj, old), *changes]
 
-    def prepare_status(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """The quality of service follows from the spec."""
         status, before = obj.setdefault("status", {}), old.get("status") or {}
         if not status.get("qosClass") and before.get("qosClass"):
             status["qosClass"] = before["qosClass"]
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Addresses, conditions, containers that have ended."""
         return [*self._check_notes(obj, old), *validate_pod_status(obj, old)]
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Of name and spec, when they are new."""
         if old is not None:
             return ()
         return [*name_warnings(obj["metadata"].get("name", ""), pod=True), *pod_warnings(obj)]
 
-    def grace(self, obj: Tree, options: DeleteOptions) -> int:
+    def grace(self, obj: JsonObject, options: DeleteOptions) -> int:
         """What was asked for, else what the pod wants; none where no kubelet would confirm."""
         spec = obj.get("spec") or {}
         if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
@@ -133,14 +133,14 @@ class PodStrategy(TableStrategy):
 class _PartStrategy(PodStrategy):
     """Updates of one part of the spec; everything else stays."""
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Take the part over."""
         spec = {**old["spec"], **self.part(obj["spec"], old["spec"])}
         meta = {k: v for k, v in obj["metadata"].items() if k in ("resourceVersion", "managedFields")}
         fresh = {k: v for k, v in old.items() if k not in ("metadata", "spec")}
         obj.update(fresh, metadata={**old["metadata"], **meta}, spec={k: v for k, v in spec.items() if v is not None})
 
-    def part(self, spec: Tree, old: Tree) -> Tree:
+    def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
         """What is taken from the new spec."""
         return {}
 
@@ -148,11 +148,11 @@ class _PartStrategy(PodStrategy):
 class EphemeralStrategy(_PartStrategy):
     """Updates of ``pods/ephemeralcontainers``."""
 
-    def part(self, spec: Tree, old: Tree) -> Tree:
+    def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
         """Debugging containers."""
         return {"ephemeralContainers": spec.get("ephemeralContainers")}
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The spec, and what was there before."""
         return [*self._check(obj), *validate_ephemeral_update(obj, old)]
 
@@ -160,11 +160,11 @@ class EphemeralStrategy(_PartStrategy):
 class ResizeStrategy(_PartStrategy):
     """Updates of ``pods/resize``."""
 
-    def part(self, spec: Tree, old: Tree) -> Tree:
+    def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
         """Resources of containers."""
         return resized(spec, old)
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The spec, and that nothing else changes."""
         why = refused(old)
         if why:

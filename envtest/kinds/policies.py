@@ -16,8 +16,8 @@ from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.expressions.escaping import RESERVED
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     # CEL takes long to load, and most servers never see a policy.
@@ -39,22 +39,22 @@ class PolicyStrategy(TableStrategy):
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """The whole spec."""
         return list(self._check(obj, None))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The whole spec, in the light of the old one."""
         return list(self._check(obj, old.get("spec") or {}))
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """What controllers say of a policy."""
         return list(_status(obj.get("status") or {}))
 
-    def _check(self, obj: Tree, old: Tree | None) -> Iterator[Cause]:
+    def _check(self, obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
         from opsdk.apiserver.expressions.activation import PolicyCompiler  # noqa: PLC0415
 
-        spec: Tree = obj.get("spec") or {}
+        spec: JsonObject = obj.get("spec") or {}
         params = spec.get("paramKind") is not None
         compiler = PolicyCompiler(params=params, composed=self._mutating or bool(spec.get("variables")))
         yield from one_of(spec, "spec", "failurePolicy", ("Fail", "Ignore"))
@@ -68,7 +68,7 @@ class PolicyStrategy(TableStrategy):
             yield from _variable(compiler, variable, f"spec.variables[{index}]")
         yield from self._rest(compiler, obj["metadata"].get("name") or "", spec)
 
-    def _rest(self, compiler: PolicyCompiler, name: str, spec: Tree) -> Iterator[Cause]:
+    def _rest(self, compiler: PolicyCompiler, name: str, spec: JsonObject) -> Iterator[Cause]:
         if not self._mutating:
             yield from _judgements(compiler, name, spec)
             return
@@ -85,8 +85,8 @@ class PolicyStrategy(TableStrategy):
         )
 
 
-def _status(status: Tree) -> Iterator[Cause]:
-    checking: Tree = status.get("typeChecking") or {}
+def _status(status: JsonObject) -> Iterator[Cause]:
+    checking: JsonObject = status.get("typeChecking") or {}
     for index, warning in enumerate(checking.get("expressionWarnings") or ()):
         for key in ("warning", "fieldRef"):
             if not (warning.get(key) or "").strip():
@@ -99,7 +99,7 @@ def _fault(compiled: Compiled, field: str, shown: str = "") -> Iterator[Cause]:
         yield api_errors.invalid_value(field, shown or compiled.text, compiled.fault)
 
 
-def _variable(compiler: PolicyCompiler, variable: Tree, field: str) -> Iterator[Cause]:
+def _variable(compiler: PolicyCompiler, variable: JsonObject, field: str) -> Iterator[Cause]:
     name, expression = variable.get("name") or "", variable.get("expression") or ""
     if not name.strip():
         yield api_errors.required(f"{field}.name", "name is not specified")
@@ -112,7 +112,7 @@ def _variable(compiler: PolicyCompiler, variable: Tree, field: str) -> Iterator[
 
 
 # ------------------------------------------------------------------ validating
-def _judgements(compiler: PolicyCompiler, name: str, spec: Tree) -> Iterator[Cause]:
+def _judgements(compiler: PolicyCompiler, name: str, spec: JsonObject) -> Iterator[Cause]:
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
         yield api_errors.required("spec.validations", _NOTHING)
@@ -132,7 +132,7 @@ def _judgements(compiler: PolicyCompiler, name: str, spec: Tree) -> Iterator[Cau
         seen.add(key)
 
 
-def _validation(compiler: PolicyCompiler, validation: Tree, field: str) -> Iterator[Cause]:
+def _validation(compiler: PolicyCompiler, validation: JsonObject, field: str) -> Iterator[Cause]:
     from opsdk.cel.types import BOOL, STRING  # noqa: PLC0415
 
     expression, said = validation.get("expression") or "", validation.get("messageExpression") or ""
@@ -153,7 +153,7 @@ def _validation(compiler: PolicyCompiler, validation: Tree, field: str) -> Itera
         yield api_errors.unsupported(f"{field}.reason", validation["reason"], _REASONS)
 
 
-def _annotation(compiler: PolicyCompiler, name: str, annotation: Tree, field: str) -> Iterator[Cause]:
+def _annotation(compiler: PolicyCompiler, name: str, annotation: JsonObject, field: str) -> Iterator[Cause]:
     from opsdk.apiserver.admission.policies.compiled_policy import ANNOTATION  # noqa: PLC0415
 
     key, written = annotation.get("key") or "", annotation.get("valueExpression") or ""
@@ -172,7 +172,7 @@ def _annotation(compiler: PolicyCompiler, name: str, annotation: Tree, field: st
 
 
 # ------------------------------------------------------------------ mutating
-def _mutation(compiler: PolicyCompiler, mutation: Tree, field: str) -> Iterator[Cause]:
+def _mutation(compiler: PolicyCompiler, mutation: JsonObject, field: str) -> Iterator[Cause]:
     from opsdk.apiserver.admission.policies.compiled_policy import CONFIGURATION, PATCH  # noqa: PLC0415
 
     sort = mutation.get("patchType") or ""
@@ -207,10 +207,10 @@ class PolicyBindingStrategy(TableStrategy):
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """The whole spec."""
         return list(binding(obj.get("spec") or {}, "spec", mutating=self._mutating))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The whole spec."""
         return self.validate(context, obj)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
@@ -13,7 +12,8 @@ from opsdk.apiserver.registry.rest import Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage, Tree
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.structured_merge.value import JsonObject
 
 GROUP = "admissionregistration.k8s.io"
 GUARDED = frozenset(
@@ -53,7 +53,7 @@ class PolicyStore(Store):
         self._stores = stores
         self._of_bindings = info.resource.endswith("bindings")
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
         return await super().create(context, name, obj, self._guarded(context, validate))
 
@@ -66,19 +66,19 @@ class PolicyStore(Store):
         *,
         force_create: bool = False,
         uid: str = "",
-    ) -> tuple[Tree, bool]:
+    ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
         guarded = self._guarded(context, validate)
         return await super().update(context, name, transform, guarded, force_create=force_create, uid=uid)
 
     def _guarded(self, context: Context, validate: Validate) -> Validate:
-        async def guarded(obj: Tree, old: Tree | None) -> None:
+        async def guarded(obj: JsonObject, old: JsonObject | None) -> None:
             await self._guard(context.user, obj, old)
             await validate(obj, old)
 
         return guarded
 
-    async def _guard(self, user: User, obj: Tree, old: Tree | None) -> None:
+    async def _guard(self, user: User, obj: JsonObject, old: JsonObject | None) -> None:
         key = "paramRef" if self._of_bindings else "paramKind"
         spec, before = obj.get("spec") or {}, (old or {}).get("spec") or {}
         same = spec.get(key) == before.get(key) and spec.get("policyName") == before.get("policyName")
@@ -94,23 +94,23 @@ class PolicyStore(Store):
         causes = [api_errors.not_allowed(f"spec.{key}", why)]
         raise api_errors.invalid(self.info.kind, self.info.group, obj["metadata"].get("name", ""), causes)
 
-    def _attributes(self, user: User, spec: Tree) -> Attributes:
+    def _attributes(self, user: User, spec: JsonObject) -> Attributes:
         kind = self._kind(spec.get("policyName") or "") if self._of_bindings else spec["paramKind"]
         group = version = resource = "*"
         if kind is not None:
             api_version = str(kind.get("apiVersion") or "")
             group, _, version = api_version.rpartition("/")
             resource = self._resolve(api_version, str(kind.get("kind") or "")) or "*"
-        ref: dict[str, Any] = spec["paramRef"] if self._of_bindings else {"name": "*", "namespace": "*"}
+        ref: JsonObject = spec["paramRef"] if self._of_bindings else {"name": "*", "namespace": "*"}
         name, namespace = ref.get("name") or "", ref.get("namespace") or ""
         return Attributes(
             user=user, verb="get", group=group, version=version, resource=resource, name=name, namespace=namespace
         )
 
-    def _kind(self, policy: str) -> Tree | None:
+    def _kind(self, policy: str) -> JsonObject | None:
         policies = self._stores[f"{GROUP}/{self.info.resource.removesuffix('bindings')[:-1]}ies"]
         try:
-            found: Tree | None = (self.storage.get(policies.key("", policy)).get("spec") or {}).get("paramKind")
+            found: JsonObject | None = (self.storage.get(policies.key("", policy)).get("spec") or {}).get("paramKind")
         except KeyNotFoundError:
             return None
         return found

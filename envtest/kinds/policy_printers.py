@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from envtest.kinds.printing import UNSET, Cells, age
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 def _policy(key: str) -> Cells:
-    def cells(obj: Tree, now: float) -> list[Any]:
-        spec: Tree = obj.get("spec") or {}
+    def cells(obj: JsonObject, now: float) -> list[Any]:
+        spec: JsonObject = obj.get("spec") or {}
         kind = spec.get("paramKind")
         params = UNSET if kind is None else f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}"
         return [obj["metadata"].get("name", ""), len(spec.get(key) or ()), params, age(obj, now)]
@@ -18,13 +18,13 @@ def _policy(key: str) -> Cells:
     return cells
 
 
-def _binding(obj: Tree, now: float) -> list[Any]:
-    spec: Tree = obj.get("spec") or {}
+def _binding(obj: JsonObject, now: float) -> list[Any]:
+    spec: JsonObject = obj.get("spec") or {}
     params = _param_ref(spec.get("paramRef"))
     return [obj["metadata"].get("name", ""), spec.get("policyName", ""), params, age(obj, now)]
 
 
-def _param_ref(ref: Tree | None) -> str:
+def _param_ref(ref: JsonObject | None) -> str:
     """By name, else by the selector in the server's own writing."""
     if ref is None:
         return UNSET
@@ -34,7 +34,7 @@ def _param_ref(ref: Tree | None) -> str:
     return UNSET if selector is None else _selector(selector)
 
 
-def _selector(selector: Tree) -> str:
+def _selector(selector: JsonObject) -> str:
     labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
     parts = "".join(
         f"LabelSelectorRequirement{{Key:{part.get('key', '')},Operator:{part.get('operator', '')},"

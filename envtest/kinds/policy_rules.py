@@ -8,8 +8,8 @@ from envtest.kinds.admission_rules import validate_rule
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 MUTABLE = ("*", "CONNECT", "CREATE", "UPDATE")
 """What mutating policies may concern: what is deleted does not change any more."""
@@ -22,7 +22,7 @@ _BOTH = (
 _EXCLUSIVE = "name and selector are mutually exclusive"
 
 
-def one_of(tree: Tree, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
+def one_of(tree: JsonObject, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
     """One of some words, which must be there."""
     value = tree.get(key)
     if value is None:
@@ -32,7 +32,7 @@ def one_of(tree: Tree, field: str, key: str, allowed: Sequence[str]) -> Iterator
 
 
 # ------------------------------------------------------------------ what is meant
-def match_constraints(match: Tree | None, field: str, *, operations: Sequence[str] = ()) -> Iterator[Cause]:
+def match_constraints(match: JsonObject | None, field: str, *, operations: Sequence[str] = ()) -> Iterator[Cause]:
     """The constraints of a policy: there is at least one rule, and only `operations` if any are given."""
     if match is None:
         yield api_errors.required(field)
@@ -44,7 +44,7 @@ def match_constraints(match: Tree | None, field: str, *, operations: Sequence[st
         yield from only_operations(match, field, operations)
 
 
-def match_resources(match: Tree, field: str) -> Iterator[Cause]:
+def match_resources(match: JsonObject, field: str) -> Iterator[Cause]:
     """Selectors and rules."""
     yield from one_of(match, field, "matchPolicy", ("Equivalent", "Exact"))
     for key in ("namespaceSelector", "objectSelector"):
@@ -57,7 +57,7 @@ def match_resources(match: Tree, field: str) -> Iterator[Cause]:
             yield from _named_rule(rule, f"{field}.{key}[{index}]")
 
 
-def only_operations(match: Tree, field: str, allowed: Sequence[str]) -> Iterator[Cause]:
+def only_operations(match: JsonObject, field: str, allowed: Sequence[str]) -> Iterator[Cause]:
     """No rule means another operation."""
     for rule in match.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
@@ -65,7 +65,7 @@ def only_operations(match: Tree, field: str, allowed: Sequence[str]) -> Iterator
                 yield api_errors.unsupported(f"{field}.resourceRules.operations", operation, allowed)
 
 
-def _named_rule(rule: Tree, field: str) -> Iterator[Cause]:
+def _named_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, name in enumerate(rule.get("resourceNames") or ()):
         at = f"{field}.resourceNames[{index}]"
@@ -82,7 +82,7 @@ def _faults(name: str, field: str, rule: Callable[[str], Sequence[str]]) -> Iter
 
 
 # ------------------------------------------------------------------ parameters
-def param_kind(kind: Tree, field: str) -> Iterator[Cause]:
+def param_kind(kind: JsonObject, field: str) -> Iterator[Cause]:
     """A version and a kind that can be those of a resource."""
     version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
     if not version:
@@ -109,7 +109,7 @@ def _group_version(text: str, field: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(field, version, ",".join(found))
 
 
-def param_ref(ref: Tree, field: str) -> Iterator[Cause]:
+def param_ref(ref: JsonObject, field: str) -> Iterator[Cause]:
     """By name or by labels, and what to do where there are none."""
     name, selector = ref.get("name") or "", ref.get("selector")
     if name:
@@ -130,7 +130,7 @@ def param_ref(ref: Tree, field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ bindings
-def binding(spec: Tree, field: str, *, mutating: bool) -> Iterator[Cause]:
+def binding(spec: JsonObject, field: str, *, mutating: bool) -> Iterator[Cause]:
     """The whole of a binding's spec."""
     policy = spec.get("policyName") or ""
     if not policy:

@@ -29,11 +29,11 @@ from envtest.kinds.printing import (
     yes,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ workloads
-def _deployment(obj: Tree, now: float) -> list[Any]:
+def _deployment(obj: JsonObject, now: float) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),
@@ -46,7 +46,7 @@ def _deployment(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _replica_set(obj: Tree, now: float) -> list[Any]:
+def _replica_set(obj: JsonObject, now: float) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),
@@ -59,13 +59,13 @@ def _replica_set(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _stateful_set(obj: Tree, now: float) -> list[Any]:
+def _stateful_set(obj: JsonObject, now: float) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
     return [name_of(obj), ready, age(obj, now), *images(spec.get("template") or {})]
 
 
-def _daemon_set(obj: Tree, now: float) -> list[Any]:
+def _daemon_set(obj: JsonObject, now: float) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     keys = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
     counts = [status.get(k, 0) for k in (*keys, "numberAvailable")]
@@ -85,14 +85,14 @@ _JOB_WORDS = (
 """Conditions of jobs with the words for them, the first that holds; the nameless one is a deletion."""
 
 
-def _job_word(obj: Tree) -> str:
+def _job_word(obj: JsonObject) -> str:
     true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
     if meta_of(obj).get("deletionTimestamp"):
         true.add("")
     return next((word for kind, word in _JOB_WORDS if kind in true), "Running")
 
 
-def _job_done(obj: Tree) -> str:
+def _job_done(obj: JsonObject) -> str:
     spec, done = spec_of(obj), status_of(obj).get("succeeded", 0)
     if spec.get("completions") is not None:
         return f"{done}/{spec['completions']}"
@@ -100,7 +100,7 @@ def _job_done(obj: Tree) -> str:
     return f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
 
 
-def _job_time(obj: Tree, now: float) -> str:
+def _job_time(obj: JsonObject, now: float) -> str:
     status = status_of(obj)
     began = seconds_of(status.get("startTime") or "")
     if began is None:
@@ -109,13 +109,13 @@ def _job_time(obj: Tree, now: float) -> str:
     return human((now if ended is None else ended) - began)
 
 
-def _job(obj: Tree, now: float) -> list[Any]:
+def _job(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     words = [_job_word(obj), _job_done(obj), _job_time(obj, now), age(obj, now)]
     return [name_of(obj), *words, *images(spec.get("template") or {}), label_selector(spec.get("selector"))]
 
 
-def _cron_job(obj: Tree, now: float) -> list[Any]:
+def _cron_job(obj: JsonObject, now: float) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     last = status.get("lastScheduleTime")
     job = spec_of(spec.get("jobTemplate") or {})
@@ -132,8 +132,8 @@ def _cron_job(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _revision(obj: Tree, now: float) -> list[Any]:
-    owners: Sequence[Tree] = meta_of(obj).get("ownerReferences") or ()
+def _revision(obj: JsonObject, now: float) -> list[Any]:
+    owners: Sequence[JsonObject] = meta_of(obj).get("ownerReferences") or ()
     owner = next((o for o in owners if o.get("controller")), None)
     shown = NOTHING
     if owner is not None:
@@ -144,32 +144,32 @@ def _revision(obj: Tree, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ configuration
-def _namespace(obj: Tree, now: float) -> list[Any]:
+def _namespace(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
 
 
-def _config_map(obj: Tree, now: float) -> list[Any]:
+def _config_map(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
 
 
-def _secret(obj: Tree, now: float) -> list[Any]:
+def _secret(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)]
 
 
-def _service_account(obj: Tree, now: float) -> list[Any]:
+def _service_account(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), len(obj.get("secrets") or []), age(obj, now)]
 
 
-def _lease(obj: Tree, now: float) -> list[Any]:
+def _lease(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), spec_of(obj).get("holderIdentity", ""), age(obj, now)]
 
 
 # ------------------------------------------------------------------ roles and hooks
-def _scale(obj: Tree, now: float) -> list[Any]:
+def _scale(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), spec_of(obj).get("replicas", 0), status_of(obj).get("replicas", 0), age(obj, now)]
 
 
-def _binding(obj: Tree, now: float) -> list[Any]:
+def _binding(obj: JsonObject, now: float) -> list[Any]:
     role = obj.get("roleRef") or {}
     by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in obj.get("subjects") or ():
@@ -181,7 +181,7 @@ def _binding(obj: Tree, now: float) -> list[Any]:
     return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now), *subjects]
 
 
-def _webhooks(obj: Tree, now: float) -> list[Any]:
+def _webhooks(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), len(obj.get("webhooks") or []), age(obj, now)]
 
 

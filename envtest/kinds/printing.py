@@ -9,11 +9,11 @@ from typing import Any
 from envtest.kinds.scale import selector_text
 from envtest.tables.columns import CREATED, NAME, columns_of
 from opsdk.apiserver.resources import Column, Printer
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
-Cells = Callable[[Tree, float], list[Any]]
-RowConditions = Callable[[Tree], Sequence[Tree]]
-Order = Callable[[Tree], Any]
+Cells = Callable[[JsonObject, float], list[Any]]
+RowConditions = Callable[[JsonObject], Sequence[JsonObject]]
+Order = Callable[[JsonObject], Any]
 NOTHING = "<none>"
 UNSET = "<unset>"
 UNKNOWN = "<unknown>"
@@ -62,7 +62,7 @@ def _pair(large: int, one: str, small: int, other: str) -> str:
     return f"{large}{one}{small}{other}" if small else f"{large}{one}"
 
 
-def age(obj: Tree, now: float) -> str:
+def age(obj: JsonObject, now: float) -> str:
     """How old an object is."""
     return since((obj.get("metadata") or {}).get("creationTimestamp", ""), now)
 
@@ -73,22 +73,22 @@ def since(stamp: str, now: float) -> str:
     return "<unknown>" if moment is None else human(now - moment)
 
 
-def meta_of(obj: Tree) -> Tree:
+def meta_of(obj: JsonObject) -> JsonObject:
     """Its metadata."""
     return obj.get("metadata") or {}
 
 
-def spec_of(obj: Tree) -> Tree:
+def spec_of(obj: JsonObject) -> JsonObject:
     """Its spec."""
     return obj.get("spec") or {}
 
 
-def status_of(obj: Tree) -> Tree:
+def status_of(obj: JsonObject) -> JsonObject:
     """Its status."""
     return obj.get("status") or {}
 
 
-def name_of(obj: Tree) -> str:
+def name_of(obj: JsonObject) -> str:
     """Its name."""
     return str(meta_of(obj).get("name", ""))
 
@@ -104,7 +104,7 @@ def joined(items: Iterable[str], *, most: int = 3) -> str:
     return ",".join(found[:most]) + more
 
 
-def label_selector(selector: Tree | None) -> str:
+def label_selector(selector: JsonObject | None) -> str:
     """A label selector, or a plain map of labels, as one line."""
     return selector_text(selector or {}) or NOTHING
 
@@ -119,7 +119,7 @@ class DefaultPrinter(Printer):
 
     columns: Sequence[Column] = (NAME, CREATED)
 
-    def cells(self, obj: Tree, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
+    def cells(self, obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
         """See `Printer`."""
         meta = obj.get("metadata") or {}
         return [meta.get("name", ""), meta.get("creationTimestamp") or _NEVER]
@@ -149,14 +149,14 @@ class KindPrinter(Printer):
         """See `Printer`."""
         return columns_of(self._key)
 
-    def conditions(self, obj: Tree) -> Sequence[Tree]:
+    def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:
         """See `Printer`."""
         return () if self._conditions is None else self._conditions(obj)
 
-    def arranged(self, objects: Sequence[Tree]) -> Sequence[Tree]:
+    def arranged(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
         """See `Printer`."""
         return objects if self._order is None else sorted(objects, key=self._order)
 
-    def cells(self, obj: Tree, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[Any]:
         """See `Printer`."""
         return self._cells(obj, now)

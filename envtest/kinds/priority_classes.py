@@ -11,8 +11,8 @@ from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 HIGHEST: Final = 1_000_000_000
 """The highest value that users may give."""
@@ -31,14 +31,14 @@ SYSTEM: Final[Mapping[str, tuple[int, str]]] = {
 POLICIES: Final = ("PreemptLowerPriority", "Never")
 
 
-def system_classes() -> Iterator[Tree]:
+def system_classes() -> Iterator[JsonObject]:
     """The classes that a fresh cluster has."""
     for name, (value, description) in SYSTEM.items():
-        made: Tree = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1", "metadata": {"name": name}}
+        made: JsonObject = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1", "metadata": {"name": name}}
         yield {**made, "value": value, "description": description, "preemptionPolicy": POLICIES[0]}
 
 
-def _not_system(obj: Tree, name: str) -> str:
+def _not_system(obj: JsonObject, name: str) -> str:
     """Why a class with a reserved name is none of the system's; empty where it is."""
     if name not in SYSTEM:
         return f"{name} is not a known system priority class"
@@ -54,11 +54,11 @@ class PriorityClassStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def generation_changed(self, obj: Tree, old: Tree) -> bool:
+    def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
         """It is counted once, at the start."""
         return False
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Names, values, policies."""
         name, found = obj["metadata"].get("name", ""), list[Cause]()
         if name.startswith(PREFIX):
@@ -73,14 +73,14 @@ class PriorityClassStrategy(TableStrategy):
             found.extend(rules.one_of(obj["preemptionPolicy"], POLICIES, "preemptionPolicy"))
         return found
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """What pods were told stays true."""
         found = list[Cause]()
         if obj.get("value", 0) != old.get("value", 0):
             found.append(api_errors.not_allowed("value", "may not be changed in an update."))
         return [*found, *rules.unchanged(obj, old, "preemptionPolicy")]
 
-    def check_delete(self, context: Context, obj: Tree) -> None:
+    def check_delete(self, context: Context, obj: JsonObject) -> None:
         """Those of the system stay."""
         name = obj["metadata"]["name"]
         if name in SYSTEM:

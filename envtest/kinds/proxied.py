@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ServiceUnavailableError
+from opsdk.structured_merge.value import JsonObject
 
 AGENT_PORT = 10250
 """Where the agents of nodes listen that say nothing else."""
-Asked = Callable[[str], Tree | None]
+Asked = Callable[[str], JsonObject | None]
 """From the name of an object to the object."""
 
 
@@ -50,7 +50,7 @@ def target_of(text: str, kind: str) -> Target:
     return Target(text, scheme, name, port)
 
 
-def pod_place(target: Target, pod: Tree) -> str:
+def pod_place(target: Target, pod: JsonObject) -> str:
     """A pod, at the port that was asked for or at the first that it names."""
     address = str((pod.get("status") or {}).get("podIP") or "")
     if not _routable(address):
@@ -59,7 +59,7 @@ def pod_place(target: Target, pod: Tree) -> str:
     return target.at(address, next(named, ""))
 
 
-def node_place(target: Target, node: Tree) -> str:
+def node_place(target: Target, node: JsonObject) -> str:
     """A node's agent, or another port of the node."""
     addresses = (node.get("status") or {}).get("addresses") or []
     if not addresses:
@@ -67,7 +67,7 @@ def node_place(target: Target, node: Tree) -> str:
     return target.at(addresses[0].get("address", ""), AGENT_PORT)
 
 
-def service_place(target: Target, service: Tree, endpoints: Tree, pod_named: Asked) -> str:
+def service_place(target: Target, service: JsonObject, endpoints: JsonObject, pod_named: Asked) -> str:
     """An address behind a service, which must be that of a pod in its namespace."""
     name = target.name
     nobody = ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(name)}")
@@ -81,7 +81,7 @@ def service_place(target: Target, service: Tree, endpoints: Tree, pod_named: Ask
     return Target(target.text, target.scheme, name, str(number)).at(address)
 
 
-def _port_name(target: Target, service: Tree) -> str:
+def _port_name(target: Target, service: JsonObject) -> str:
     """Ports that are asked for by number have a name in the service."""
     if not target.port.removeprefix("-").isdecimal():
         return target.port
@@ -92,7 +92,7 @@ def _port_name(target: Target, service: Tree) -> str:
     raise ServiceUnavailableError(text)
 
 
-def _places(endpoints: Tree, port: str, pod_named: Asked) -> Iterator[tuple[str, int]]:
+def _places(endpoints: JsonObject, port: str, pod_named: Asked) -> Iterator[tuple[str, int]]:
     namespace = endpoints["metadata"].get("namespace")
     for subset in endpoints.get("subsets") or ():
         numbers = [p.get("port", 0) for p in subset.get("ports") or () if p.get("name", "") == port]

@@ -8,12 +8,12 @@ from typing import Final
 
 from envtest.kinds.pod_parts import containers
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _COUNTED: Final = ("cpu", "memory")
 
 
-def qos_class(spec: Tree) -> str:
+def qos_class(spec: JsonObject) -> str:
     """By whether requests of processor and memory equal limits; of the whole pod, where it says something."""
     parts = (spec,) if spec.get("resources") is not None else containers(spec)
     asked, capped, everywhere = _totals([part.get("resources") or {} for part in parts])
@@ -22,7 +22,7 @@ def qos_class(spec: Tree) -> str:
     return "Guaranteed" if everywhere and asked == capped else "Burstable"
 
 
-def _totals(found: Iterable[Tree]) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
+def _totals(found: Iterable[JsonObject]) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
     """Sums of requests and of limits, and whether every part has limits of both."""
     asked: dict[str, Decimal] = {}
     capped: dict[str, Decimal] = {}

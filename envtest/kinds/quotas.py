@@ -11,8 +11,8 @@ from envtest.kinds.base import TableStrategy
 from envtest.tables.load import Row
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _PODS: Final = frozenset(
     {"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"},
@@ -41,12 +41,12 @@ class ResourceQuotaStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Amounts and scopes."""
         spec = obj.get("spec") or {}
         return [*_amounts(spec.get("hard") or {}, "spec.hard"), *_scopes(spec), *_selector(spec)]
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The scopes stay."""
         found = list(self.validate(context, obj))
         scopes = (obj.get("spec") or {}).get("scopes") or []
@@ -54,7 +54,7 @@ class ResourceQuotaStrategy(TableStrategy):
             found.append(api_errors.invalid_value("spec.scopes", scopes or None, "field is immutable"))
         return found
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Amounts, as in the spec."""
         status = obj.get("status") or {}
         return [c for key in ("hard", "used") for c in _amounts(status.get(key) or {}, f"status.{key}")]
@@ -66,14 +66,14 @@ def _amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]:
         yield from resource_names.amount(name, text, f"{path}[{name}]")
 
 
-def _foreign(scope: str, spec: Tree) -> int:
+def _foreign(scope: str, spec: JsonObject) -> int:
     """How many resources the scope cannot be asked of."""
     fitting = SCOPES.get(scope)
     hard = spec.get("hard") or {}
     return 0 if fitting is None else sum(resource_names.of_quota(name) and name not in fitting for name in hard)
 
 
-def _scopes(spec: Tree) -> Iterator[Cause]:
+def _scopes(spec: JsonObject) -> Iterator[Cause]:
     scopes, path = spec.get("scopes") or [], "spec.scopes"
     for scope in scopes:
         if scope not in SCOPES:
@@ -89,7 +89,7 @@ def _conflicts(found: set[str], shown: Sequence[str], path: str) -> Iterator[Cau
             yield api_errors.invalid_value(path, shown or None, "conflicting scopes")
 
 
-def _selector(spec: Tree) -> Iterator[Cause]:
+def _selector(spec: JsonObject) -> Iterator[Cause]:
     selector, path = spec.get("scopeSelector"), "spec.scopeSelector.matchExpressions"
     if selector is None:
         return
@@ -104,7 +104,7 @@ def _selector(spec: Tree) -> Iterator[Cause]:
     yield from _conflicts({r.get("scopeName", "") for r in wanted}, spec.get("scopes") or (), path)
 
 
-def _shown(wanted: Sequence[Tree]) -> Tree:
+def _shown(wanted: Sequence[JsonObject]) -> JsonObject:
     """A selector as messages show it: with the names that the server has for the fields."""
     return {
         "MatchExpressions": [
@@ -114,7 +114,7 @@ def _shown(wanted: Sequence[Tree]) -> Tree:
     }
 
 
-def _operator(requirement: Tree, path: str) -> Iterator[Cause]:
+def _operator(requirement: JsonObject, path: str) -> Iterator[Cause]:
     operator, values = requirement.get("operator", ""), requirement.get("values") or []
     if requirement.get("scopeName", "") in _PLAIN and operator != "Exists":
         yield api_errors.invalid_value(f"{path}.operator", operator, _EXISTS)

@@ -11,8 +11,8 @@ from envtest.tables.load import Row
 from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _GROUP = "rbac.authorization.k8s.io"
 
@@ -23,13 +23,13 @@ class RoleStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """See the class."""
         found = [c for index, rule in enumerate(obj.get("rules") or ()) for c in self._rule(rule, f"rules[{index}]")]
         aggregation = obj.get("aggregationRule")
         return found if aggregation is None else [*found, *_aggregation(aggregation)]
 
-    def _rule(self, rule: Tree, field: str) -> Iterator[Cause]:
+    def _rule(self, rule: JsonObject, field: str) -> Iterator[Cause]:
         if not rule.get("verbs"):
             yield api_errors.required(f"{field}.verbs", "verbs must contain at least one value")
         if rule.get("nonResourceURLs"):
@@ -46,7 +46,7 @@ class RoleStrategy(TableStrategy):
             yield api_errors.required(f"{field}.resources", "resource rules must supply at least one resource")
 
 
-def _aggregation(rule: Tree) -> Iterator[Cause]:
+def _aggregation(rule: JsonObject) -> Iterator[Cause]:
     field, selectors = "aggregationRule.clusterRoleSelectors", rule.get("clusterRoleSelectors") or ()
     if not selectors:
         yield api_errors.required(field, "at least one clusterRoleSelector required if aggregationRule is non-nil")
@@ -70,12 +70,12 @@ class BindingStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """The reference and each subject."""
         subjects = enumerate(obj.get("subjects") or ())
         return [*self._role(obj.get("roleRef") or {}), *(c for i, s in subjects for c in self._subject(i, s))]
 
-    def _role(self, ref: Tree) -> Iterator[Cause]:
+    def _role(self, ref: JsonObject) -> Iterator[Cause]:
         if ref.get("apiGroup") != _GROUP:
             yield _none_of("roleRef.apiGroup", ref.get("apiGroup", ""), [_GROUP])
         kinds = ["Role", "ClusterRole"] if self.namespaced else ["ClusterRole"]
@@ -87,7 +87,7 @@ class BindingStrategy(TableStrategy):
         for text in names.path_segment(name):
             yield api_errors.invalid_value("roleRef.name", name, text)
 
-    def _subject(self, index: int, subject: Tree) -> Iterator[Cause]:
+    def _subject(self, index: int, subject: JsonObject) -> Iterator[Cause]:
         field, kind = f"subjects[{index}]", subject.get("kind", "")
         if not subject.get("name"):
             yield api_errors.required(f"{field}.name")
@@ -99,7 +99,7 @@ class BindingStrategy(TableStrategy):
         else:
             yield _none_of(f"{field}.kind", kind, ["ServiceAccount", "User", "Group"])
 
-    def _account(self, field: str, subject: Tree) -> Iterator[Cause]:
+    def _account(self, field: str, subject: JsonObject) -> Iterator[Cause]:
         name = subject.get("name", "")
         for text in names.dns_subdomain(name) if name else ():
             yield api_errors.invalid_value(f"{field}.name", name, text)
@@ -108,7 +108,7 @@ class BindingStrategy(TableStrategy):
         if not self.namespaced and not subject.get("namespace"):
             yield api_errors.required(f"{field}.namespace")
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The role stays."""
         found = list(self.validate(context, obj))
         if obj.get("roleRef") != old.get("roleRef"):

@@ -15,8 +15,9 @@ from opsdk.apiserver.registry.rest import Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.storage.ports import Storage
 from opsdk.errors import ApiError
+from opsdk.structured_merge.value import JsonObject
 
 GROUP = "rbac.authorization.k8s.io"
 _EVERYTHING = (Rule(verbs=("*",), groups=("*",), resources=("*",)), Rule(verbs=("*",), paths=("*",)))
@@ -39,7 +40,7 @@ class GuardedStore(Store):
         self._authorizer = authorizer
         self._rbac = rbac
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
         await self._guard(context, "", obj, None)
         return await super().create(context, name, obj, validate)
@@ -53,17 +54,17 @@ class GuardedStore(Store):
         *,
         force_create: bool = False,
         uid: str = "",
-    ) -> tuple[Tree, bool]:
+    ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
 
-        async def guarded(current: Tree | None) -> Tree:
+        async def guarded(current: JsonObject | None) -> JsonObject:
             wanted = await transform(current)
             await self._guard(context, name, wanted, current)
             return wanted
 
         return await super().update(context, name, guarded, validate, force_create=force_create, uid=uid)
 
-    async def _guard(self, context: Context, name: str, obj: Tree, old: Tree | None) -> None:
+    async def _guard(self, context: Context, name: str, obj: JsonObject, old: JsonObject | None) -> None:
         if MASTERS in context.user.groups or (old is not None and _only_gc_fields(obj, old)):
             return
         if "roleRef" in obj or self.info.resource.endswith("bindings"):
@@ -71,13 +72,13 @@ class GuardedStore(Store):
         elif not await self._may(context, "escalate", self.info.resource, name, context.namespace):
             self._guard_role(context, obj, old)
 
-    def _guard_role(self, context: Context, obj: Tree, old: Tree | None) -> None:
+    def _guard_role(self, context: Context, obj: JsonObject, old: JsonObject | None) -> None:
         self._covered(context, obj, [Rule.of(r) for r in obj.get("rules") or ()])
         # Who aggregates can gather anything.
         if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(context, _EVERYTHING):
             raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
 
-    async def _guard_binding(self, context: Context, obj: Tree) -> None:
+    async def _guard_binding(self, context: Context, obj: JsonObject) -> None:
         ref = obj.get("roleRef") or {}
         kind, name = ref.get("kind", ""), ref.get("name", "")
         if kind not in _KINDS:
@@ -109,24 +110,24 @@ class GuardedStore(Store):
         owned, errors = self._policy.rules_for(context.user, context.namespace)
         return escalation(context.user, owned, wanted, errors)
 
-    def _covered(self, context: Context, obj: Tree, wanted: Sequence[Rule]) -> None:
+    def _covered(self, context: Context, obj: JsonObject, wanted: Sequence[Rule]) -> None:
         why = self._lacks(context, wanted)
         if why is not None:
             raise self._refused(obj, why)
 
-    def _refused(self, obj: Tree, why: str) -> ApiError:
+    def _refused(self, obj: JsonObject, why: str) -> ApiError:
         return api_errors.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), why)
 
 
-def _aggregates(role: Tree) -> bool:
+def _aggregates(role: JsonObject) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
-def _only_gc_fields(obj: Tree, old: Tree) -> bool:
+def _only_gc_fields(obj: JsonObject, old: JsonObject) -> bool:
     """Whether a write changes nothing but what the garbage collector changes."""
     return _rest(obj) == _rest(old)
 
 
-def _rest(obj: Tree) -> Tree:
+def _rest(obj: JsonObject) -> JsonObject:
     meta = {k: v for k, v in (obj.get("metadata") or {}).items() if k not in _GC_FIELDS}
     return {**obj, "metadata": meta}

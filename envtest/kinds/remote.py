@@ -16,10 +16,10 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause, ServiceUnavailableError
 from opsdk.http.server.request import Query, Request
 from opsdk.http.server.response import Response, StreamResponse
+from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ logs
@@ -95,7 +95,7 @@ def cut(raw: bytes, options: dict[str, int]) -> bytes:
     return raw[: options["limitBytes"]] if "limitBytes" in options else raw
 
 
-def choose_container(pod: Tree, wanted: str) -> str:
+def choose_container(pod: JsonObject, wanted: str) -> str:
     """The container that is meant; a pod with several needs to be told."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     known: dict[str, list[str]] = {
@@ -116,13 +116,13 @@ def choose_container(pod: Tree, wanted: str) -> str:
     raise api_errors.bad_request(f"{text}{first}{suffix}")
 
 
-async def far_away(nodes: Store, context: Context, pod: Tree, path: str) -> NoReturn:
+async def far_away(nodes: Store, context: Context, pod: JsonObject, path: str) -> NoReturn:
     """The node would have to be asked, and there is none that listens."""
     place = await agent_of(nodes, context, pod)
     raise api_errors.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
 
 
-async def agent_of(nodes: Store, context: Context, pod: Tree) -> str:
+async def agent_of(nodes: Store, context: Context, pod: JsonObject) -> str:
     """Where the agent of a pod's node should listen."""
     status = (await nodes.get(context, pod["spec"]["nodeName"])).get("status") or {}
     addresses = status.get("addresses") or []
@@ -148,9 +148,9 @@ class ProxyStore:
         self._endpoints = endpoints
         self._pods = pods
 
-    def connect_options(self, path: str, request: Request) -> Tree:
+    def connect_options(self, path: str, request: Request) -> JsonObject:
         """See `Connected`."""
-        made: Tree = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
+        made: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
         shown = path or request.query.get("path")
         return {**made, "path": shown} if shown else made
 
@@ -164,7 +164,7 @@ class ProxyStore:
         where = await self._where(context, target, obj)
         raise ServiceUnavailableError(f"error trying to reach service: dial tcp {where}: connect: connection refused")
 
-    async def _where(self, context: Context, target: Target, obj: Tree) -> str:
+    async def _where(self, context: Context, target: Target, obj: JsonObject) -> str:
         match self._main.info.resource:
             case "pods":
                 return pod_place(target, obj)

@@ -9,7 +9,6 @@ from envtest.kinds.responders import Command, Responders
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
 from opsdk.apiserver.streams.remote_command import SocketLine, command, ports
 from opsdk.apiserver.streams.spdy_streams import LAST_PORT
@@ -17,6 +16,7 @@ from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_
 from opsdk.http.server.request import Query, Request
 from opsdk.http.server.response import Response
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
+from opsdk.structured_merge.value import JsonObject
 
 
 class RunStore:
@@ -31,12 +31,12 @@ class RunStore:
         self._kind = kind
         self._responders = responders
 
-    def connect_options(self, path: str, request: Request) -> Tree:  # noqa: ARG002
+    def connect_options(self, path: str, request: Request) -> JsonObject:  # noqa: ARG002
         """See `Connected`."""
         query = request.query
         if self._kind == "portforward":
             ports = [int(port) for text in query.all("ports") for port in text.split(",") if port.isdigit()]
-            made: Tree = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
+            made: JsonObject = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
             return {**made, "ports": ports} if ports else made
         made = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
         made.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _said(query, key)})
@@ -64,7 +64,7 @@ class RunStore:
             )
         return self._forward(pod, request) if forwards else self._run(pod, container, request)
 
-    def _run(self, pod: Tree, container: str, request: Request) -> Response:
+    def _run(self, pod: JsonObject, container: str, request: Request) -> Response:
         query = request.query
         said = {key: _said(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
         if not (said["stdin"] or said["stdout"] or said["stderr"]):
@@ -84,7 +84,7 @@ class RunStore:
 
         return accept_websocket(request, list(COMMANDS), begin)
 
-    def _forward(self, pod: Tree, request: Request) -> Response:
+    def _forward(self, pod: JsonObject, request: Request) -> Response:
         assert self._responders.forwarded is not None
         run = partial(self._responders.forwarded, pod)
         if wants_spdy(request):

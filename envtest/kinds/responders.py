@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.http.server.request import Request
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
-Logs = Callable[[Tree, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
+Logs = Callable[[JsonObject, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
 """What a container of a pod has written; a generator is streamed as it comes."""
 
-Proxied = Callable[[Tree, str, Request], "Response | Awaitable[Response]"]
+Proxied = Callable[[JsonObject, str, Request], "Response | Awaitable[Response]"]
 """What a pod, service or node answers to a request that is passed on, by the path behind ``proxy``."""
 
 
@@ -28,7 +28,7 @@ class Command:
         stdout: whether it wants the output; `stderr` likewise. With a `tty`, both are one.
     """
 
-    pod: Tree
+    pod: JsonObject
     container: str
     words: tuple[str, ...] = ()
     stdin: bool = False
@@ -39,7 +39,7 @@ class Command:
 
 Run = Callable[[Command, Pipe], Awaitable["int | None"]]
 """Plays a container: reads input, writes output, returns the exit code (None is 0)."""
-Forwarded = Callable[[Tree, int, Pipe], Awaitable[None]]
+Forwarded = Callable[[JsonObject, int, Pipe], Awaitable[None]]
 """Plays what listens on a port of a pod: one connection, ended by returning."""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _POLICIES: Final = ("Always", "Never", "OnFailure")
 _ACTIONS: Final = ("Restart", "RestartAllContainers")
@@ -16,7 +16,7 @@ _MOST_RULES: Final = 20
 _MOST_CODES: Final = 255
 
 
-def validate_restarts(container: Tree, path: str) -> Iterator[Cause]:
+def validate_restarts(container: JsonObject, path: str) -> Iterator[Cause]:
     """A container's own policy, and the exit codes that go before it."""
     policy, found = container.get("restartPolicy"), container.get("restartPolicyRules") or []
     if policy is None:
@@ -32,7 +32,7 @@ def validate_restarts(container: Tree, path: str) -> Iterator[Cause]:
         yield from _rule(rule, f"{at}[{index}]")
 
 
-def _rule(rule: Tree, path: str) -> Iterator[Cause]:
+def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:
     action, codes = rule.get("action", ""), rule.get("exitCodes")
     if not action:
         yield api_errors.required(f"{path}.action")

@@ -10,11 +10,11 @@ from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Listed, ListQuery, Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Details, NotFoundError, UnauthorizedError
+from opsdk.structured_merge.value import JsonObject
 
 
-def user_info(user: User) -> Tree:
+def user_info(user: User) -> JsonObject:
     """A user as reviews show it."""
     extra = {k: list(v) for k, v in user.extra.items()}
     found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
@@ -37,7 +37,7 @@ class ComponentStatuses:
     def __init__(self) -> None:
         self.strategy = Strategy()
 
-    async def get(self, context: Context, name: str) -> Tree:  # noqa: ARG002
+    async def get(self, context: Context, name: str) -> JsonObject:  # noqa: ARG002
         """See `Getter`."""
         found = next((obj for obj in self._all() if obj["metadata"]["name"] == name), None)
         if found is None:
@@ -57,16 +57,16 @@ class ComponentStatuses:
 
         return Listed([obj for obj in self._all() if matches(obj["metadata"]["name"])], 0)
 
-    def _all(self) -> Iterator[Tree]:
+    def _all(self) -> Iterator[JsonObject]:
         yield _component("etcd-0", "")
         for name, port in _PORTS.items():
             refused = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
             yield _component(name, "" if self.simulated else f'Get "https://127.0.0.1:{port}/healthz": {refused}')
 
 
-def _component(name: str, problem: str) -> Tree:
+def _component(name: str, problem: str) -> JsonObject:
     condition = {"type": "Healthy", "status": "False" if problem else "True", "message": problem or "ok"}
-    kind: Tree = {"kind": "ComponentStatus", "apiVersion": "v1"}
+    kind: JsonObject = {"kind": "ComponentStatus", "apiVersion": "v1"}
     return {**kind, "metadata": {"name": name}, "conditions": [condition]}
 
 
@@ -76,9 +76,9 @@ class SelfSubjectReviews:
     def __init__(self) -> None:
         self.strategy = Strategy()
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
         """See `Creater`."""
-        head: Tree = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
+        head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
         meta = {"creationTimestamp": context.timestamp()}
         return {**head, "metadata": meta, "status": {"userInfo": user_info(context.user)}}
 
@@ -90,7 +90,7 @@ class TokenReviews:
         self.strategy = Strategy()
         self._bearer = bearer
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
         """See `Creater`."""
         spec = obj.get("spec") or {}
         token = spec.get("token", "")
@@ -102,7 +102,7 @@ class TokenReviews:
             found = await self._bearer.check(token, audiences)
         except UnauthorizedError as error:
             return {**obj, "status": {"user": {}, "error": error.message}}
-        status: Tree = {"authenticated": True, "user": user_info(found.user)}
+        status: JsonObject = {"authenticated": True, "user": user_info(found.user)}
         if found.audiences:
             status["audiences"] = list(found.audiences)
         return {**obj, "status": status}

@@ -12,12 +12,12 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import FieldGetter
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
+from opsdk.structured_merge.value import JsonObject
 
-New = Callable[[Tree], Iterator[Cause]]
-Changed = Callable[[Tree, Tree], Iterator[Cause]]
-Prepare = Callable[[Context, Tree, Tree | None], None]
+New = Callable[[JsonObject], Iterator[Cause]]
+Changed = Callable[[JsonObject, JsonObject], Iterator[Cause]]
+Prepare = Callable[[Context, JsonObject, JsonObject | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,12 @@ class Rules:
     new: New
     changed: Changed | None = None
     status: Changed | None = None
-    initial_status: Tree | None = field(default_factory=dict)
+    initial_status: JsonObject | None = field(default_factory=dict)
     selectable: Mapping[str, FieldGetter] = field(default_factory=dict)
-    warnings: Callable[[Tree, Tree | None], Iterable[str]] | None = None
+    warnings: Callable[[JsonObject, JsonObject | None], Iterable[str]] | None = None
     prepare: Prepare | None = None
     name: Callable[[str], Sequence[str]] | None = None
-    counted: Callable[[Tree], object] | None = None
+    counted: Callable[[JsonObject], object] | None = None
     wrong_field: str = ""
 
 
@@ -60,45 +60,45 @@ class RuledStrategy(TableStrategy):
         """See `Rules`."""
         return super().name_rule(name, prefix=prefix) if self._rules.name is None else self._rules.name(name)
 
-    def initial_status(self, obj: Tree) -> Tree:
+    def initial_status(self, obj: JsonObject) -> JsonObject:
         """See `Rules`."""
         if self._rules.initial_status is None:
             return obj.get("status") or {}
-        made: Tree = copy_tree(self._rules.initial_status)
+        made: JsonObject = copy_tree(self._rules.initial_status)
         return made
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """See `Rules`."""
         super().prepare_for_create(context, obj)
         self._prepare(context, obj, None)
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """See `Rules`."""
         super().prepare_for_update(context, obj, old)
         self._prepare(context, obj, old)
 
-    def _prepare(self, context: Context, obj: Tree, old: Tree | None) -> None:
+    def _prepare(self, context: Context, obj: JsonObject, old: JsonObject | None) -> None:
         if self._rules.prepare is not None:
             self._rules.prepare(context, obj, old)
 
-    def generation_changed(self, obj: Tree, old: Tree) -> bool:
+    def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
         """See `Rules`."""
         counted = self._rules.counted
         return super().generation_changed(obj, old) or (counted is not None and counted(obj) != counted(old))
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """See `Rules`."""
         return list(self._rules.new(obj))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See `Rules`."""
         return list(self._rules.new(obj) if self._rules.changed is None else self._rules.changed(obj, old))
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See `Rules`."""
         return list(self._rules.status(obj, old)) if self._rules.status is not None else ()
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """See `Rules`."""
         return list(self._rules.warnings(obj, old)) if self._rules.warnings is not None else ()
 

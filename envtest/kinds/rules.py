@@ -10,8 +10,8 @@ from typing import Any, Final
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
@@ -187,7 +187,9 @@ def share(value: Any) -> int:
     return int(value[:-1]) if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) else 0
 
 
-def unchanged(obj: Tree, old: Tree, key: str, path: str = "", why: str = "field is immutable") -> Iterator[Cause]:
+def unchanged(
+    obj: JsonObject, old: JsonObject, key: str, path: str = "", why: str = "field is immutable"
+) -> Iterator[Cause]:
     """A field that stays as it was; `path` is that of the field where it is not `key`."""
     if (obj.get(key) or None) != (old.get(key) or None):
         yield api_errors.invalid_value(path or key, obj.get(key), why)

@@ -11,17 +11,17 @@ from opsdk.apiserver.registry.rest import Transform, Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.structured_merge.fieldpath import Path
+from opsdk.structured_merge.value import JsonObject
 
 _REPLICAS: Path = ("f:spec", "f:replicas")
 _META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
-Status = Callable[[Tree], Tree]
+Status = Callable[[JsonObject], JsonObject]
 """The status of a scale, from the scaled object."""
 
 
-def scale_of(obj: Tree, *, replicas: int, status: Tree) -> Tree:
+def scale_of(obj: JsonObject, *, replicas: int, status: JsonObject) -> JsonObject:
     """The ``Scale`` of an object; zero replicas are left out, as the real server does."""
     return {
         "kind": "Scale",
@@ -32,17 +32,17 @@ def scale_of(obj: Tree, *, replicas: int, status: Tree) -> Tree:
     }
 
 
-def built_in_scale(obj: Tree) -> Tree:
+def built_in_scale(obj: JsonObject) -> JsonObject:
     """The scale of a built-in workload."""
     spec = obj.get("spec") or {}
-    status: Tree = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
+    status: JsonObject = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
     selector = selector_text(spec.get("selector") or {})
     if selector:
         status["selector"] = selector
     return scale_of(obj, replicas=spec.get("replicas", 0), status=status)
 
 
-def selector_text(selector: Tree) -> str:
+def selector_text(selector: JsonObject) -> str:
     """A selector as one line."""
     if "matchLabels" not in selector and "matchExpressions" not in selector:
         return ",".join(f"{k}={v}" for k, v in sorted(selector.items()))
@@ -68,9 +68,9 @@ class ScaleStore:
         self,
         main: Store,
         *,
-        show: Callable[[Tree], Tree] = built_in_scale,
-        to_write: Callable[[Tree], Tree] | None = None,
-        put: Callable[[Tree, int], None] | None = None,
+        show: Callable[[JsonObject], JsonObject] = built_in_scale,
+        to_write: Callable[[JsonObject], JsonObject] | None = None,
+        put: Callable[[JsonObject, int], None] | None = None,
         replicas: Mapping[str, Path] | None = None,
     ) -> None:
         """`replicas`: where the owners of the number of replicas are recorded, by apiVersion of the object.
@@ -85,7 +85,7 @@ class ScaleStore:
         self._to_write = to_write or show
         self._put = put or _put_replicas
 
-    async def get(self, context: Context, name: str) -> Tree:
+    async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""
         return self._show(await self.main.get(context, name))
 
@@ -98,10 +98,10 @@ class ScaleStore:
         *,
         force_create: bool = False,  # noqa: ARG002 - the shape of Updater; a scale is never created
         uid: str = "",
-    ) -> tuple[Tree, bool]:
+    ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
 
-        async def through(current: Tree | None) -> Tree:
+        async def through(current: JsonObject | None) -> JsonObject:
             if current is None:
                 raise api_errors.not_found(self.main.info, name)
             before = self._to_write(current)
@@ -112,7 +112,7 @@ class ScaleStore:
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
             self._check(wanted, name, replicas)
             await validate(wanted, before)
-            obj: Tree = copy_tree(current)
+            obj: JsonObject = copy_tree(current)
             meta = wanted["metadata"]
             obj["metadata"]["resourceVersion"] = meta.get("resourceVersion") or obj["metadata"]["resourceVersion"]
             if meta.get("uid"):
@@ -127,12 +127,12 @@ class ScaleStore:
         stored, _ = await self.main.update(context, name, through, uid=uid)
         return self._show(stored), False
 
-    def _check(self, wanted: Tree, name: str, replicas: int) -> None:
+    def _check(self, wanted: JsonObject, name: str, replicas: int) -> None:
         if replicas >= 0 or self.main.strategy.custom:
             return  # custom objects say themselves what may stand there
         cause = api_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise api_errors.invalid("Scale", "autoscaling", wanted["metadata"].get("name", name), [cause])
 
 
-def _put_replicas(obj: Tree, replicas: int) -> None:
+def _put_replicas(obj: JsonObject, replicas: int) -> None:
     obj.setdefault("spec", {})["replicas"] = replicas

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 
 def check_requirement(
-    requirement: Tree, field: str, *, labels: bool = True, unknown_operators: bool = False
+    requirement: JsonObject, field: str, *, labels: bool = True, unknown_operators: bool = False
 ) -> Iterator[Cause]:
     """One requirement of a label selector, or (without `labels`) of a field selector."""
     if not labels and not requirement.get("key"):
@@ -21,7 +21,7 @@ def check_requirement(
         yield from _check_words(requirement, field)
 
 
-def _check_operator(requirement: Tree, field: str, *, unknown_operators: bool) -> Iterator[Cause]:
+def _check_operator(requirement: JsonObject, field: str, *, unknown_operators: bool) -> Iterator[Cause]:
     operator, values = requirement.get("operator", ""), requirement.get("values")
     if operator in ("In", "NotIn"):
         if not values:
@@ -34,7 +34,7 @@ def _check_operator(requirement: Tree, field: str, *, unknown_operators: bool) -
         yield api_errors.invalid_value(f"{field}.operator", operator, "not a valid selector operator")
 
 
-def _check_words(requirement: Tree, field: str) -> Iterator[Cause]:
+def _check_words(requirement: JsonObject, field: str) -> Iterator[Cause]:
     key = requirement.get("key", "")
     for text in validation.qualified_name(key):
         yield api_errors.invalid_value(f"{field}.key", key, text)
@@ -43,7 +43,7 @@ def _check_words(requirement: Tree, field: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{field}.values[{index}]", value, text)
 
 
-def check_label_selector(selector: Tree, field: str) -> Iterator[Cause]:
+def check_label_selector(selector: JsonObject, field: str) -> Iterator[Cause]:
     """A label selector."""
     for key, value in sorted((selector.get("matchLabels") or {}).items()):
         for text in validation.qualified_name(key):

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 FIRST_NODE_PORT: Final = 30000
 LAST_NODE_PORT: Final = 32767
@@ -58,7 +58,7 @@ class Ports:
         self._chosen.add(number)
         return number
 
-    def new(self, ports: Sequence[Tree], *, wanted: bool) -> Iterator[Cause]:
+    def new(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
         """Of a new service: ports of one number share one port of the nodes, whatever their protocols are."""
         shared: dict[int, int] = {}
         asked = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
@@ -81,7 +81,7 @@ class Ports:
                 yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", known, why)
                 return
 
-    def changed(self, ports: Sequence[Tree], *, wanted: bool) -> Iterator[Cause]:
+    def changed(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
         """Of a service that has some already: what is new is looked for."""
         mine = {number for number, uid in self._free.ports.items() if uid == self._uid}
         for index, port in enumerate(ports):
@@ -94,7 +94,7 @@ class Ports:
                     yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", number, why)
                     return
 
-    def health(self, spec: Tree) -> None:
+    def health(self, spec: JsonObject) -> None:
         """The port that balancers ask for the health of a node."""
         number = spec.get("healthCheckNodePort") or 0
         if not number:

@@ -9,8 +9,8 @@ from envtest.kinds import rules
 from envtest.kinds.addresses import block, ip_address, read_address, special_address
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _KUBELET = 10250
@@ -24,21 +24,21 @@ _RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
 
 
-def is_headless(spec: Tree) -> bool:
+def is_headless(spec: JsonObject) -> bool:
     """Whether it has no address of its own on purpose."""
     first: str = (spec.get("clusterIPs") or [spec.get("clusterIP", "")])[0]
     return first == "None"
 
 
-def externally_accessible(spec: Tree) -> bool:
+def externally_accessible(spec: JsonObject) -> bool:
     """Whether traffic from outside reaches it."""
     kind = spec.get("type")
     return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
-def validate_service(obj: Tree) -> Iterator[Cause]:
+def validate_service(obj: JsonObject) -> Iterator[Cause]:
     """A service."""
-    spec: Tree = obj["spec"]
+    spec: JsonObject = obj["spec"]
     notes = obj["metadata"].get("annotations") or {}
     if _MODE in notes and _HINTS in notes and notes[_MODE] != notes[_HINTS]:
         text = f"must match annotations[{_HINTS}] when both are specified"
@@ -62,7 +62,7 @@ def validate_service(obj: Tree) -> Iterator[Cause]:
     yield from _traffic(spec)
 
 
-def _by_type(spec: Tree, kind: str) -> Iterator[Cause]:
+def _by_type(spec: JsonObject, kind: str) -> Iterator[Cause]:
     if kind == "LoadBalancer":
         for index, port in enumerate(spec.get("ports") or ()):
             if port.get("port") == _KUBELET:
@@ -81,7 +81,7 @@ def _by_type(spec: Tree, kind: str) -> Iterator[Cause]:
             yield api_errors.required("spec.externalName")
 
 
-def _port(port: Tree, path: str, seen: set[str], *, alone: bool) -> Iterator[Cause]:
+def _port(port: JsonObject, path: str, seen: set[str], *, alone: bool) -> Iterator[Cause]:
     name = port.get("name", "")
     if name:
         yield from rules.label(name, f"{path}.name")
@@ -98,7 +98,7 @@ def _port(port: Tree, path: str, seen: set[str], *, alone: bool) -> Iterator[Cau
         yield from rules.each(validation.qualified_name(protocol), protocol, f"{path}.appProtocol")
 
 
-def _affinity(spec: Tree) -> Iterator[Cause]:
+def _affinity(spec: JsonObject) -> Iterator[Cause]:
     config, kind = spec.get("sessionAffinityConfig"), spec.get("sessionAffinity")
     if kind == "None" and config is not None:
         yield api_errors.not_allowed("spec.sessionAffinityConfig", "must not be set when session affinity is None")
@@ -112,7 +112,7 @@ def _affinity(spec: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, text)
 
 
-def validate_families(spec: Tree) -> Iterator[Cause]:
+def validate_families(spec: JsonObject) -> Iterator[Cause]:
     """Addresses and their families, as far as they are given."""
     if spec.get("type") == "ExternalName":
         return
@@ -161,7 +161,7 @@ def _addresses(addresses: Sequence[str], families: Sequence[str]) -> Iterator[Ca
             yield api_errors.invalid_value(f"spec.clusterIPs[{index}]", addresses[index], text)
 
 
-def _duplicates(ports: Sequence[Tree], kind: str) -> Iterator[Cause]:
+def _duplicates(ports: Sequence[JsonObject], kind: str) -> Iterator[Cause]:
     if kind == "ClusterIP":
         for index, port in enumerate(ports):
             if port.get("nodePort"):
@@ -182,8 +182,8 @@ def _duplicates(ports: Sequence[Tree], kind: str) -> Iterator[Cause]:
         keys.add(key)
 
 
-def _balancer(obj: Tree) -> Iterator[Cause]:
-    spec: Tree = obj["spec"]
+def _balancer(obj: JsonObject) -> Iterator[Cause]:
+    spec: JsonObject = obj["spec"]
     balanced = spec.get("type") == "LoadBalancer"
     yield from _ranges(obj, balanced=balanced)
     if spec.get("allocateLoadBalancerNodePorts") is not None and not balanced:
@@ -193,7 +193,7 @@ def _balancer(obj: Tree) -> Iterator[Cause]:
     yield from _class(spec)
 
 
-def _ranges(obj: Tree, *, balanced: bool) -> Iterator[Cause]:
+def _ranges(obj: JsonObject, *, balanced: bool) -> Iterator[Cause]:
     """Who may come: in the spec, or else in the annotation that was there before."""
     found, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
     notes: dict[str, str] = obj["metadata"].get("annotations") or {}
@@ -210,7 +210,7 @@ def _ranges(obj: Tree, *, balanced: bool) -> Iterator[Cause]:
         yield from block(part.strip(), path)
 
 
-def _class(spec: Tree) -> Iterator[Cause]:
+def _class(spec: JsonObject) -> Iterator[Cause]:
     name, path = spec.get("loadBalancerClass"), "spec.loadBalancerClass"
     if name is None:
         return
@@ -220,7 +220,7 @@ def _class(spec: Tree) -> Iterator[Cause]:
         yield api_errors.not_allowed(path, _ONLY_BALANCED)
 
 
-def _traffic(spec: Tree) -> Iterator[Cause]:
+def _traffic(spec: JsonObject) -> Iterator[Cause]:
     outside = spec.get("externalTrafficPolicy")
     if externally_accessible(spec):
         yield from rules.one_of(outside, ("Cluster", "Local"), "spec.externalTrafficPolicy")
@@ -239,12 +239,12 @@ def _traffic(spec: Tree) -> Iterator[Cause]:
         yield from rules.one_of(spec["trafficDistribution"], allowed, "spec.trafficDistribution")
 
 
-def checked(spec: Tree) -> bool:
+def checked(spec: JsonObject) -> bool:
     """Whether balancers ask each node for the health of the service."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
-def _health(spec: Tree) -> Iterator[Cause]:
+def _health(spec: JsonObject) -> Iterator[Cause]:
     port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
     if checked(spec):
         if not port:
@@ -256,7 +256,7 @@ def _health(spec: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, port, text)
 
 
-def validate_change(spec: Tree, old: Tree) -> Iterator[Cause]:
+def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What stays once it is set: the first address and its family, and the class of a balancer."""
     if "ExternalName" not in (spec.get("type"), old.get("type")):
         if not (is_headless(spec) and is_headless(old)):
@@ -269,7 +269,7 @@ def validate_change(spec: Tree, old: Tree) -> Iterator[Cause]:
     yield from _class(spec)
 
 
-def _kept(spec: Tree, old: Tree, key: str, word: str) -> Iterator[Cause]:
+def _kept(spec: JsonObject, old: JsonObject, key: str, word: str) -> Iterator[Cause]:
     """The second of two may come and go, the first stays."""
     now, before = spec.get(key) or [], old.get(key) or []
     if len(now) == len(before):
@@ -288,7 +288,7 @@ def _kept(spec: Tree, old: Tree, key: str, word: str) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.ipFamilyPolicy", policy, text)
 
 
-def validate_status(obj: Tree) -> Iterator[Cause]:
+def validate_status(obj: JsonObject) -> Iterator[Cause]:
     """What a balancer says of itself."""
     found = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     if (obj.get("spec") or {}).get("type") != "LoadBalancer":

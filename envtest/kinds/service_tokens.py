@@ -13,8 +13,8 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, ConflictError, Details, NotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 _GROUP, _KIND = "authentication.k8s.io", "TokenRequest"
 _SHORTEST, _LONGEST = 600, 1 << 32
@@ -24,12 +24,12 @@ _YEAR = 365 * 24 * 3600
 _BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
-def defaults(obj: Tree) -> None:
+def defaults(obj: JsonObject) -> None:
     """An hour."""
     put(obj.setdefault("spec", {}), expirationSeconds=3600)
 
 
-def check(spec: Tree) -> Sequence[Cause]:
+def check(spec: JsonObject) -> Sequence[Cause]:
     """What is wrong with a request."""
     seconds, field = spec.get("expirationSeconds", 0), "spec.expirationSeconds"
     if seconds < _SHORTEST:
@@ -49,7 +49,7 @@ class TokenRequests:
         self._find = find
         self._names = names
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`; nothing is kept."""
         meta, spec = dict(obj.get("metadata") or {}), dict(obj["spec"])
         for key, wanted in (("name", name), ("namespace", context.namespace)):
@@ -64,7 +64,7 @@ class TokenRequests:
         found = account["metadata"]
         meta.update(name=name, namespace=found["namespace"], uid=found.get("uid", ""))
         meta["creationTimestamp"] = context.timestamp()
-        made: Tree = {**obj, "metadata": meta, "spec": spec}
+        made: JsonObject = {**obj, "metadata": meta, "spec": spec}
         made.pop("status", None)
         causes = check(spec)
         if causes:
@@ -72,7 +72,7 @@ class TokenRequests:
         await validate(made, None)
         return {**made, "status": self._issue(context, account, spec)}
 
-    def _issue(self, context: Context, account: Tree, spec: Tree) -> Tree:
+    def _issue(self, context: Context, account: JsonObject, spec: JsonObject) -> JsonObject:
         ref, seconds = spec["boundObjectRef"], int(spec["expirationSeconds"])
         bound = self._bound(account, ref) if ref is not None else Bound()
         extended = bound.pod is not None and seconds == _PROJECTED and spec["audiences"] == list(self._names.audiences)
@@ -90,7 +90,7 @@ class TokenRequests:
         expires = (now + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {"token": self._key.sign(claims), "expirationTimestamp": expires}
 
-    def _bound(self, account: Tree, ref: Tree) -> Bound:
+    def _bound(self, account: JsonObject, ref: JsonObject) -> Bound:
         kind, name, version = ref.get("kind", ""), ref.get("name", ""), ref.get("apiVersion", "")
         group, _, short = version.rpartition("/")
         resource = _BOUND.get(kind, "") if not group else ""
@@ -113,7 +113,7 @@ class TokenRequests:
             case _:
                 return Bound(node=obj)
 
-    def _node_of(self, account: str, pod: Tree) -> Tree | None:
+    def _node_of(self, account: str, pod: JsonObject) -> JsonObject | None:
         spec = pod.get("spec") or {}
         if spec.get("serviceAccountName", "") != account:
             raise api_errors.bad_request(

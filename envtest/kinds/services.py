@@ -25,8 +25,9 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Tree
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
 """Where cluster addresses come from unless something else is asked for, as in Go's envtest."""
@@ -75,7 +76,7 @@ class Pool:
         self.ports.clear()
         self._taken.clear()
 
-    def take(self, obj: Tree) -> None:
+    def take(self, obj: JsonObject) -> None:
         """Everything a service has is in use."""
         spec, uid = obj.get("spec") or {}, obj["metadata"]["uid"]
         addresses = list(own_addresses(spec))
@@ -86,7 +87,7 @@ class Pool:
         held[0].extend(addresses)
         held[1].extend(ports)
 
-    def release(self, obj: Tree) -> None:
+    def release(self, obj: JsonObject) -> None:
         """Nothing a service had is in use any more."""
         uid = obj["metadata"]["uid"]
         addresses, ports = self._taken.pop(uid, ([], []))
@@ -98,12 +99,12 @@ class Pool:
                 del self.ports[port]
 
 
-def own_addresses(spec: Tree) -> Iterator[str]:
+def own_addresses(spec: JsonObject) -> Iterator[str]:
     """The addresses that a service holds."""
     yield from (a for a in spec.get("clusterIPs") or () if a != "None")
 
 
-def used_ports(spec: Tree) -> Iterator[int]:
+def used_ports(spec: JsonObject) -> Iterator[int]:
     """The node ports of a service."""
     for port in spec.get("ports") or ():
         if port.get("nodePort"):
@@ -116,7 +117,7 @@ _OPEN = ("LoadBalancer", "NodePort")
 """Types of services that have ports of nodes."""
 
 
-def _wants_ports(spec: Tree) -> bool:
+def _wants_ports(spec: JsonObject) -> bool:
     kind = spec.get("type")
     return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
 
@@ -127,7 +128,7 @@ _ALLOCATOR: Final = {
     "apiVersion": "networking.k8s.io/v1",
     "fieldsType": "FieldsV1",
 }
-_ALLOCATED: Final[Tree] = {
+_ALLOCATED: Final[JsonObject] = {
     "f:metadata": {
         "f:labels": {
             ".": {},
@@ -162,12 +163,12 @@ class ServiceStrategy(TableStrategy):
         """Labels."""
         return validation.dns_label(name, prefix=prefix)
 
-    def initial_status(self, obj: Tree) -> Tree:
+    def initial_status(self, obj: JsonObject) -> JsonObject:
         """No balancer yet."""
         return {"loadBalancer": {}}
 
     # -------------------------------------------------------------- allocation
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Families, addresses, ports: chosen before validation, kept after storing."""
         super().prepare_for_create(context, obj)
         spec = obj["spec"]
@@ -176,7 +177,7 @@ class ServiceStrategy(TableStrategy):
         self._allocate(obj)
         self._allocate_ports(obj, None)
 
-    def _allocate(self, obj: Tree) -> None:
+    def _allocate(self, obj: JsonObject) -> None:
         spec = obj["spec"]
         if spec.get("type") == "ExternalName":
             return
@@ -188,11 +189,11 @@ class ServiceStrategy(TableStrategy):
         else:
             self._check_addresses(obj)
 
-    def _refuse(self, obj: Tree, *causes: Cause) -> None:
+    def _refuse(self, obj: JsonObject, *causes: Cause) -> None:
         if causes:
             raise api_errors.invalid("Service", "", obj["metadata"].get("name", ""), causes)
 
-    def _families(self, obj: Tree) -> None:
+    def _families(self, obj: JsonObject) -> None:
         """One stack is all there is; a service without selector may speak of two, because nobody serves it here."""
         spec = obj["spec"]
         self._refuse(obj, *validate_families(spec))
@@ -217,7 +218,7 @@ class ServiceStrategy(TableStrategy):
         self._refuse(obj, *found)
         spec.setdefault("ipFamilies", ["IPv4"])
 
-    def _check_addresses(self, obj: Tree) -> None:
+    def _check_addresses(self, obj: JsonObject) -> None:
         uid = obj["metadata"].get("uid")
         for address in own_addresses(obj["spec"]):
             why = ""
@@ -230,7 +231,7 @@ class ServiceStrategy(TableStrategy):
                 text = f"failed to allocate IP {address}: {why}"
                 self._refuse(obj, api_errors.invalid_value("spec.clusterIPs", shown, text))
 
-    def _allocate_ports(self, obj: Tree, old: Tree | None) -> None:
+    def _allocate_ports(self, obj: JsonObject, old: JsonObject | None) -> None:
         """Ports of nodes for those that want some, and one for questions about health."""
         spec, uid = obj["spec"], obj["metadata"].get("uid", "")
         ports = Ports(self.pool, uid)
@@ -243,16 +244,16 @@ class ServiceStrategy(TableStrategy):
             else:
                 ports.health(spec)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """See the rules."""
         return list(validate_service(obj))
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """See `service_warnings`."""
         return list(service_warnings(obj, old))
 
     # -------------------------------------------------------------- update
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """What was allocated stays, as far as the type allows."""
         super().prepare_for_update(context, obj, old)
         spec, before = obj["spec"], old["spec"]
@@ -270,16 +271,16 @@ class ServiceStrategy(TableStrategy):
         self._allocate(obj)
         self._allocate_ports(obj, before)
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The address stays."""
         return [*validate_change(obj["spec"], old["spec"]), *self.validate(context, obj)]
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Only balancers have one."""
         return list(validate_status(obj))
 
     # -------------------------------------------------------------- side effects
-    def before_create(self, context: Context, obj: Tree) -> None:
+    def before_create(self, context: Context, obj: JsonObject) -> None:
         """Nobody else gets these; admission may have taken its time, so a chosen address may be gone meanwhile."""
         uid, spec = obj["metadata"]["uid"], obj["spec"]
         automatic = uid in self._automatic
@@ -291,23 +292,23 @@ class ServiceStrategy(TableStrategy):
             self._check_addresses(obj)
         self.pool.take(obj)
 
-    async def after_create(self, context: Context, obj: Tree) -> None:
+    async def after_create(self, context: Context, obj: JsonObject) -> None:
         """Its addresses are objects too."""
         self._publish(context, obj, set())
 
-    async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """What it has now, it has."""
         self.pool.release(old)
         self.pool.take(obj)
         self._withdraw(set(own_addresses(old["spec"])) - set(own_addresses(obj["spec"])))
         self._publish(context, obj, set(own_addresses(old["spec"])))
 
-    async def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """Free again."""
         self.pool.release(obj)
         self._withdraw(set(own_addresses(obj["spec"])))
 
-    def _publish(self, context: Context, obj: Tree, known: set[str]) -> None:
+    def _publish(self, context: Context, obj: JsonObject, known: set[str]) -> None:
         if self.addresses is None:
             return
         meta = obj["metadata"]
@@ -344,7 +345,7 @@ class ServiceStrategy(TableStrategy):
                 continue
 
 
-def _drop_by_type(spec: Tree, old: Tree) -> None:
+def _drop_by_type(spec: JsonObject, old: JsonObject) -> None:
     """What the old type needed and the new one does not goes, unless it was changed on purpose."""
     kind, before = spec.get("type"), old.get("type")
     if kind == "ExternalName" and before != "ExternalName":
@@ -362,13 +363,13 @@ def _drop_by_type(spec: Tree, old: Tree) -> None:
         _drop_same(spec, old, "allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
-def _drop_same(spec: Tree, old: Tree, *keys: str) -> None:
+def _drop_same(spec: JsonObject, old: JsonObject, *keys: str) -> None:
     for key in keys:
         if spec.get(key) == old.get(key):
             spec.pop(key, None)
 
 
-def _synchronize(spec: Tree, old: Tree) -> None:
+def _synchronize(spec: JsonObject, old: JsonObject) -> None:
     """Who changes the one address means the list too."""
     same_list = (spec.get("clusterIPs") or []) == (old.get("clusterIPs") or [])
     if spec.get("clusterIP") == old.get("clusterIP") or not same_list:
@@ -379,7 +380,7 @@ def _synchronize(spec: Tree, old: Tree) -> None:
         spec.pop("clusterIPs", None)
 
 
-def _same_health(spec: Tree, old: Tree) -> Iterator[Cause]:
+def _same_health(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """The port for questions about health stays."""
     port = spec.get("healthCheckNodePort", 0)
     if port != old.get("healthCheckNodePort", 0):
@@ -387,7 +388,7 @@ def _same_health(spec: Tree, old: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.healthCheckNodePort", port, text)
 
 
-def _keep_ports(spec: Tree, old: Tree) -> None:
+def _keep_ports(spec: JsonObject, old: JsonObject) -> None:
     """Ports keep their node ports by their names."""
     taken = set(used_ports(spec))
     known = {port.get("name", ""): port.get("nodePort") for port in old.get("ports") or ()}

@@ -14,8 +14,8 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import StatusStrategy
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 LEGACY: Final = "kubernetes.io/legacy-unknown"
 _VERDICTS: Final = frozenset({"Approved", "Denied"})
@@ -48,11 +48,11 @@ class SigningRequestStrategy(TableStrategy):
         """Any name that can stand in a path."""
         return validation.path_segment(name, prefix=prefix)
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """The user is the one who asks."""
         super().prepare_for_create(context, obj)
         user = context.user
-        who: Tree = {
+        who: JsonObject = {
             "username": user.name,
             "uid": user.uid,
             "groups": list(user.groups),
@@ -61,21 +61,21 @@ class SigningRequestStrategy(TableStrategy):
         spec = {k: v for k, v in (obj.get("spec") or {}).items() if k not in who}
         obj["spec"] = {**spec, **{key: value for key, value in who.items() if value}}
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """What was asked for stays."""
         super().prepare_for_update(context, obj, old)
         obj["spec"] = old["spec"]
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """The request and what it is for."""
         return list(_problems(obj, None))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Nothing but metadata changes here."""
         return list(_problems(obj, old))
 
 
-def _problems(obj: Tree, old: Tree | None) -> Iterator[Cause]:
+def _problems(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     """`old` excuses what was there before."""
     spec = obj.get("spec") or {}
     if old is None:
@@ -88,7 +88,7 @@ def _problems(obj: Tree, old: Tree | None) -> Iterator[Cause]:
             yield api_errors.invalid_value(_CERTIFICATE, "<certificate data>", why)
 
 
-def _request(spec: Tree) -> Iterator[Cause]:
+def _request(spec: JsonObject) -> Iterator[Cause]:
     try:
         request_organizations(spec.get("request", ""))
     except ValueError as error:
@@ -134,7 +134,7 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(path, domain, text)
 
 
-def _conditions(conditions: Sequence[Tree]) -> Iterator[Cause]:
+def _conditions(conditions: Sequence[JsonObject]) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         at, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
@@ -148,14 +148,14 @@ def _conditions(conditions: Sequence[Tree]) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ parts of the status
-def _of_kind(obj: Tree, kind: str) -> list[tuple[Any, ...]]:
+def _of_kind(obj: JsonObject, kind: str) -> list[tuple[Any, ...]]:
     """The decisions of a kind, as far as they matter."""
     keys = ("status", "reason", "message")
     found = (obj.get("status") or {}).get("conditions") or ()
     return [tuple(c.get(key) or "" for key in keys) for c in found if c.get("type") == kind]
 
 
-def _decisions(obj: Tree, old: Tree, *, fixed: Sequence[str]) -> Iterator[Cause]:
+def _decisions(obj: JsonObject, old: JsonObject, *, fixed: Sequence[str]) -> Iterator[Cause]:
     """Decisions are not taken back; those that are `fixed` are not made here either."""
     for kind in _DECIDED:
         new, before = _of_kind(obj, kind), _of_kind(old, kind)
@@ -170,7 +170,7 @@ def _decisions(obj: Tree, old: Tree, *, fixed: Sequence[str]) -> Iterator[Cause]
             yield api_errors.not_allowed(_CONDITIONS, f'updates may not {verb} a condition of type "{kind}"')
 
 
-def _stamp(context: Context, obj: Tree, old: Tree) -> None:
+def _stamp(context: Context, obj: JsonObject, old: JsonObject) -> None:
     """Conditions tell when they were written, and since when they hold."""
     status = obj.get("status") or {}
     conditions = status.get("conditions")
@@ -194,12 +194,12 @@ class SignatureStrategy(StatusStrategy):
         """Nobody owns anything but metadata."""
         return _OWNED
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """See the class."""
         super().prepare_for_update(context, obj, old)
         _stamp(context, obj, old)
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See the class."""
         found = [*_problems(obj, old), *_decisions(obj, old, fixed=("Approved", "Denied"))]
         before = (old.get("status") or {}).get("certificate")
@@ -216,7 +216,7 @@ class ApprovalStrategy(StatusStrategy):
         """Nobody owns anything but metadata."""
         return _OWNED
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """See the class."""
         super().prepare_for_update(context, obj, old)
         before = {k: v for k, v in (old.get("status") or {}).items() if k != "conditions"}
@@ -224,6 +224,6 @@ class ApprovalStrategy(StatusStrategy):
         obj["status"] = {**({"conditions": conditions} if conditions else {}), **before}
         _stamp(context, obj, old)
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See the class."""
         return [*_problems(obj, old), *_decisions(obj, old, fixed=())]

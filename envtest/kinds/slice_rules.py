@@ -11,8 +11,8 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _KINDS: Final = ("FQDN", "IPv4", "IPv6")
 _MOST_ENDPOINTS: Final = 1000
@@ -22,11 +22,11 @@ _MOST_LABELS: Final = 16
 _MOST_HINTS: Final = 8
 
 
-def validate_endpoint_slice(obj: Tree) -> Iterator[Cause]:
+def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
     """A slice: endpoints of one family."""
     kind = obj.get("addressType", "")
     yield from rules.one_of(kind, _KINDS, "addressType")
-    endpoints: Sequence[Tree] = obj.get("endpoints") or ()
+    endpoints: Sequence[JsonObject] = obj.get("endpoints") or ()
     if len(endpoints) > _MOST_ENDPOINTS:
         yield api_errors.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
     else:
@@ -35,7 +35,7 @@ def validate_endpoint_slice(obj: Tree) -> Iterator[Cause]:
     yield from _ports(obj.get("ports") or ())
 
 
-def _ports(ports: Sequence[Tree]) -> Iterator[Cause]:
+def _ports(ports: Sequence[JsonObject]) -> Iterator[Cause]:
     if len(ports) > _MOST_PORTS:
         yield api_errors.too_many("ports", len(ports), _MOST_PORTS)
         return
@@ -53,7 +53,7 @@ def _ports(ports: Sequence[Tree]) -> Iterator[Cause]:
             yield from rules.each(validation.qualified_name(found), found, f"{at}.appProtocol")
 
 
-def _endpoint(endpoint: Tree, kind: str, path: str) -> Iterator[Cause]:
+def _endpoint(endpoint: JsonObject, kind: str, path: str) -> Iterator[Cause]:
     addresses: Sequence[str] = endpoint.get("addresses") or ()
     if not addresses:
         yield api_errors.required(f"{path}.addresses", "must contain at least 1 address")
@@ -74,7 +74,7 @@ def _endpoint(endpoint: Tree, kind: str, path: str) -> Iterator[Cause]:
     yield from _hints(hints.get("forNodes") or (), validation.dns_subdomain, f"{path}.hints.forNodes")
 
 
-def _hints(hints: Sequence[Tree], rule: Callable[[str], Sequence[str]], path: str) -> Iterator[Cause]:
+def _hints(hints: Sequence[JsonObject], rule: Callable[[str], Sequence[str]], path: str) -> Iterator[Cause]:
     if len(hints) > _MOST_HINTS:
         yield api_errors.too_many(path, len(hints), _MOST_HINTS)
         return
@@ -112,13 +112,13 @@ def _domain(name: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, name, "should be a domain with at least two segments separated by dots")
 
 
-def validate_slice_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """The family stays."""
     yield from validate_endpoint_slice(obj)
     yield from rules.unchanged(obj, old, "addressType")
 
 
-def slice_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
+def slice_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """A family that had its time, and addresses that have a shorter form."""
     if old is None and obj.get("addressType") == "FQDN":
         yield "spec.addressType: FQDN endpoints are deprecated"
@@ -127,7 +127,7 @@ def slice_warnings(obj: Tree, old: Tree | None) -> Iterator[str]:
             yield from address_warnings(address, f"endpoints[{index}].addresses[{number}]")
 
 
-def forget_topology(context: Context, obj: Tree, old: Tree | None) -> None:  # noqa: ARG001 - the shape of the hook
+def forget_topology(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the shape of the hook
     """What only the first version had."""
     for endpoint in obj.get("endpoints") or ():
         endpoint.pop("deprecatedTopology", None)

@@ -9,10 +9,10 @@ from typing import Final
 from envtest.kinds import rules
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
-Check = Callable[[Tree, str], Iterator[Cause]]
+Check = Callable[[JsonObject, str], Iterator[Cause]]
 
 _HOST_PATHS: Final = (
     "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
@@ -30,7 +30,7 @@ _HOSTS: Final = "must be a host:port pair or multiple pairs separated by commas"
 _BOTH_FLOCKERS: Final = "datasetName and datasetUUID can not be specified simultaneously"
 
 
-def each_of(sources: Tree, order: Sequence[str], checks: Mapping[str, Check], path: str) -> Iterator[Cause]:
+def each_of(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Check], path: str) -> Iterator[Cause]:
     """One source and no more; the first in `order` is the one that counts."""
     found = [key for key in order if sources.get(key) is not None]
     if not found:
@@ -44,14 +44,14 @@ def each_of(sources: Tree, order: Sequence[str], checks: Mapping[str, Check], pa
 def wants(*keys: str) -> Check:
     """A source that only has to have something under these keys."""
 
-    def check(source: Tree, path: str) -> Iterator[Cause]:
+    def check(source: JsonObject, path: str) -> Iterator[Cause]:
         for key in keys:
             yield from rules.needed(source.get(key), f"{path}.{key}")
 
     return check
 
 
-def secret_ref(ref: Tree | None, path: str, *, namespaced: bool = False) -> Iterator[Cause]:
+def secret_ref(ref: JsonObject | None, path: str, *, namespaced: bool = False) -> Iterator[Cause]:
     """A secret with a name, and with a namespace where it could be in any."""
     if ref is None:
         return
@@ -60,7 +60,7 @@ def secret_ref(ref: Tree | None, path: str, *, namespaced: bool = False) -> Iter
         yield from rules.needed(ref.get("namespace"), f"{path}.namespace")
 
 
-def host_path(source: Tree, path: str) -> Iterator[Cause]:
+def host_path(source: JsonObject, path: str) -> Iterator[Cause]:
     """A path on the node, and what is expected there."""
     if not source.get("path"):
         yield api_errors.required(f"{path}.path")
@@ -71,13 +71,13 @@ def host_path(source: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.unsupported(f"{path}.type", kind, _HOST_PATHS)
 
 
-def git_repo(source: Tree, path: str) -> Iterator[Cause]:
+def git_repo(source: JsonObject, path: str) -> Iterator[Cause]:
     """A repository, and a directory below the volume."""
     yield from rules.needed(source.get("repository"), f"{path}.repository")
     yield from rules.inside(source.get("directory", ""), f"{path}.directory")
 
 
-def nfs(source: Tree, path: str) -> Iterator[Cause]:
+def nfs(source: JsonObject, path: str) -> Iterator[Cause]:
     """A server and an absolute path on it."""
     yield from wants("server", "path")(source, path)
     target = source.get("path", "")
@@ -85,7 +85,7 @@ def nfs(source: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.path", target, "must be an absolute path")
 
 
-def iscsi(source: Tree, path: str) -> Iterator[Cause]:
+def iscsi(source: JsonObject, path: str) -> Iterator[Cause]:
     """A portal and a target with one of the three sorts of names."""
     yield from rules.needed(source.get("targetPortal"), f"{path}.targetPortal")
     if not source.get("iqn"):
@@ -107,7 +107,7 @@ def _initiator(name: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, name, "must be valid format")
 
 
-def fibre_channel(source: Tree, path: str) -> Iterator[Cause]:
+def fibre_channel(source: JsonObject, path: str) -> Iterator[Cause]:
     """Targets with a unit, or identifiers."""
     targets, ids, unit = source.get("targetWWNs") or [], source.get("wwids") or [], source.get("lun")
     if not targets and not ids:
@@ -124,7 +124,7 @@ def fibre_channel(source: Tree, path: str) -> Iterator[Cause]:
 def _disk(key: str) -> Check:
     """A disk with a name, and a partition of it."""
 
-    def check(source: Tree, path: str) -> Iterator[Cause]:
+    def check(source: JsonObject, path: str) -> Iterator[Cause]:
         yield from rules.needed(source.get(key), f"{path}.{key}")
         if not 0 <= source.get("partition", 0) <= 255:
             text = "must be between 1 and 255, inclusive"
@@ -133,7 +133,7 @@ def _disk(key: str) -> Check:
     return check
 
 
-def quobyte(source: Tree, path: str) -> Iterator[Cause]:
+def quobyte(source: JsonObject, path: str) -> Iterator[Cause]:
     """Registries and a volume."""
     registry = source.get("registry", "")
     if not registry:
@@ -146,7 +146,7 @@ def quobyte(source: Tree, path: str) -> Iterator[Cause]:
     yield from rules.needed(source.get("volume"), f"{path}.volume")
 
 
-def flocker(source: Tree, path: str) -> Iterator[Cause]:
+def flocker(source: JsonObject, path: str) -> Iterator[Cause]:
     """A data set by its name or by its identity."""
     name, uid = source.get("datasetName", ""), source.get("datasetUUID", "")
     if not name and not uid:
@@ -157,7 +157,7 @@ def flocker(source: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.datasetName", name, "must not contain '/'")
 
 
-def flex(source: Tree, path: str) -> Iterator[Cause]:
+def flex(source: JsonObject, path: str) -> Iterator[Cause]:
     """A driver; some names of options are Kubernetes' own."""
     yield from rules.needed(source.get("driver"), f"{path}.driver")
     for key in sorted(source.get("options") or {}):
@@ -167,7 +167,7 @@ def flex(source: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{path}.options[{key}]", key, text)
 
 
-def azure_disk(source: Tree, path: str) -> Iterator[Cause]:
+def azure_disk(source: JsonObject, path: str) -> Iterator[Cause]:
     """A disk whose address fits its kind."""
     uri, kind, cache = source.get("diskURI", ""), source.get("kind"), source.get("cachingMode")
     yield from wants("diskName", "diskURI")(source, path)
@@ -181,7 +181,7 @@ def azure_disk(source: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.unsupported(f"{path}.diskURI", uri, _BLOB)
 
 
-def storage_os(source: Tree, path: str) -> Iterator[Cause]:
+def storage_os(source: JsonObject, path: str) -> Iterator[Cause]:
     """A volume, a namespace of its own, a secret."""
     if source.get("volumeName"):
         yield from rules.label(source["volumeName"], f"{path}.volumeName")
@@ -192,7 +192,7 @@ def storage_os(source: Tree, path: str) -> Iterator[Cause]:
     yield from secret_ref(source.get("secretRef"), f"{path}.secretRef")
 
 
-def cinder(source: Tree, path: str) -> Iterator[Cause]:
+def cinder(source: JsonObject, path: str) -> Iterator[Cause]:
     """A volume, and perhaps a secret."""
     yield from rules.needed(source.get("volumeID"), f"{path}.volumeID")
     yield from secret_ref(source.get("secretRef"), f"{path}.secretRef")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _STATUSES = ("False", "True", "Unknown")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -22,7 +22,7 @@ _MAX_REASON = 1024
 _MAX_MESSAGE = 32 * 1024
 
 
-def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Cause]:
+def validate_conditions(conditions: Sequence[JsonObject], field: str) -> Iterator[Cause]:
     """Each type once, and each with its status, reason and time."""
     seen: dict[str, int] = {}
     for index, condition in enumerate(conditions):
@@ -33,7 +33,7 @@ def validate_conditions(conditions: Sequence[Tree], field: str) -> Iterator[Caus
         yield from _condition(condition, at)
 
 
-def _condition(condition: Tree, field: str) -> Iterator[Cause]:
+def _condition(condition: JsonObject, field: str) -> Iterator[Cause]:
     kind, status = condition.get("type") or "", condition.get("status") or ""
     for why in validation.qualified_name(kind):
         yield api_errors.invalid_value(f"{field}.type", kind, why)

@@ -15,7 +15,7 @@ from envtest.kinds.printing import (
     spec_of,
     status_of,
 )
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
@@ -26,12 +26,12 @@ def _modes(modes: Iterable[str] | None) -> str:
     return ",".join(short for long, short in _MODES.items() if long in found)
 
 
-def _class(obj: Tree) -> str:
+def _class(obj: JsonObject) -> str:
     notes = meta_of(obj).get("annotations") or {}
     return str(notes.get(_OLD_CLASS) or spec_of(obj).get("storageClassName") or "")
 
 
-def _phase(obj: Tree) -> str:
+def _phase(obj: JsonObject) -> str:
     return "Terminating" if meta_of(obj).get("deletionTimestamp") else str(status_of(obj).get("phase", ""))
 
 
@@ -39,7 +39,7 @@ def _maybe(value: Any) -> Any:
     return UNSET if value is None else value
 
 
-def _claim(obj: Tree, now: float) -> list[Any]:
+def _claim(obj: JsonObject, now: float) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     volume = spec.get("volumeName") or ""
     return [
@@ -55,7 +55,7 @@ def _claim(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _volume(obj: Tree, now: float) -> list[Any]:
+def _volume(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     claim = spec.get("claimRef")
     return [
@@ -73,12 +73,12 @@ def _volume(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _is_default(obj: Tree, prefixes: Iterable[str]) -> bool:
+def _is_default(obj: JsonObject, prefixes: Iterable[str]) -> bool:
     notes = meta_of(obj).get("annotations") or {}
     return any(notes.get(f"{prefix}.kubernetes.io/is-default-class") == "true" for prefix in prefixes)
 
 
-def _storage_class(obj: Tree, now: float) -> list[Any]:
+def _storage_class(obj: JsonObject, now: float) -> list[Any]:
     default = " (default)" if _is_default(obj, ("storageclass", "storageclass.beta")) else ""
     return [
         name_of(obj) + default,
@@ -90,19 +90,19 @@ def _storage_class(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _attributes_class(obj: Tree, now: float) -> list[Any]:
+def _attributes_class(obj: JsonObject, now: float) -> list[Any]:
     default = " (default)" if _is_default(obj, ("storageclass", "storageclass.beta")) else ""
     return [name_of(obj) + default, obj.get("driverName", ""), age(obj, now)]
 
 
-def _attachment(obj: Tree, now: float) -> list[Any]:
+def _attachment(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     volume = (spec.get("source") or {}).get("persistentVolumeName", "")
     attached = bool(status_of(obj).get("attached"))
     return [name_of(obj), spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached, age(obj, now)]
 
 
-def _driver(obj: Tree, now: float) -> list[Any]:
+def _driver(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     requests = spec.get("tokenRequests")
     return [
@@ -117,11 +117,11 @@ def _driver(obj: Tree, now: float) -> list[Any]:
     ]
 
 
-def _driver_node(obj: Tree, now: float) -> list[Any]:
+def _driver_node(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), len(spec_of(obj).get("drivers") or ()), age(obj, now)]
 
 
-def _capacity(obj: Tree, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+def _capacity(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
     return [name_of(obj), obj.get("storageClassName", ""), obj.get("capacity", UNSET)]
 
 

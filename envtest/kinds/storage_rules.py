@@ -14,8 +14,8 @@ from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _MOST_PARAMETERS: Final = 512
 _MOST_BYTES: Final = 256 * 1024
@@ -40,7 +40,7 @@ _ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persisten
 
 
 # ------------------------------------------------------------------ classes
-def validate_class(obj: Tree) -> Iterator[Cause]:
+def validate_class(obj: JsonObject) -> Iterator[Cause]:
     """A storage class."""
     provisioner = obj.get("provisioner", "").lower()
     if not provisioner:
@@ -51,7 +51,7 @@ def validate_class(obj: Tree) -> Iterator[Cause]:
     if obj.get("reclaimPolicy"):
         yield from rules.one_of(obj["reclaimPolicy"], _POLICIES, "reclaimPolicy")
     yield from rules.one_of(obj.get("volumeBindingMode"), _MODES, "volumeBindingMode")
-    terms: Sequence[Tree] = obj.get("allowedTopologies") or ()
+    terms: Sequence[JsonObject] = obj.get("allowedTopologies") or ()
     # The server compares each with as many empty ones as there are terms, too.
     seen: list[Mapping[str, set[str]]] = [{}] * len(terms)
     for index, term in enumerate(terms):
@@ -72,7 +72,7 @@ def _parameters(parameters: Mapping[str, str]) -> Iterator[Cause]:
         yield api_errors.too_long("parameters", _MOST_BYTES)
 
 
-def _topology(term: Tree, path: str) -> Iterator[Cause]:
+def _topology(term: JsonObject, path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, expression in enumerate(term.get("matchLabelExpressions") or ()):
         at, key, values = f"{path}[{index}]", expression.get("key", ""), expression.get("values") or []
@@ -87,7 +87,7 @@ def _topology(term: Tree, path: str) -> Iterator[Cause]:
         seen.add(key)
 
 
-def validate_class_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Volumes that were made by it stay as they are described."""
     yield from validate_class(obj)
     for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
@@ -104,9 +104,9 @@ def _driver(name: str, path: str) -> Iterator[Cause]:
         yield from rules.each(validation.dns_subdomain(name.lower()), name, path)
 
 
-def validate_driver(obj: Tree) -> Iterator[Cause]:
+def validate_driver(obj: JsonObject) -> Iterator[Cause]:
     """A CSI driver."""
-    spec: Tree = obj.get("spec") or {}
+    spec: JsonObject = obj.get("spec") or {}
     yield from _driver(obj["metadata"].get("name", ""), "name")
     for key in ("attachRequired", "podInfoOnMount", "storageCapacity"):
         if spec.get(key) is None:
@@ -125,7 +125,7 @@ def validate_driver(obj: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.serviceAccountTokenInSecrets", given, text)
 
 
-def _tokens(requests: Sequence[Tree]) -> Iterator[Cause]:
+def _tokens(requests: Sequence[JsonObject]) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, request in enumerate(requests):
         at, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
@@ -144,7 +144,7 @@ def _tokens(requests: Sequence[Tree]) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{at}.expirationSeconds", seconds, text)
 
 
-def validate_driver_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_driver_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """How volumes are attached, and how long they live, stays."""
     yield from validate_driver(obj)
     new, before = obj.get("spec") or {}, old.get("spec") or {}
@@ -152,7 +152,7 @@ def validate_driver_update(obj: Tree, old: Tree) -> Iterator[Cause]:
     yield from rules.unchanged(new, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
 
 
-def count_driver(context: Context, obj: Tree, old: Tree | None) -> None:  # noqa: ARG001 - the shape of the hook
+def count_driver(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the shape of the hook
     """The generation begins with the first change of what drivers may change."""
     if old is None:
         return
@@ -161,7 +161,7 @@ def count_driver(context: Context, obj: Tree, old: Tree | None) -> None:  # noqa
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def validate_driver_node(obj: Tree) -> Iterator[Cause]:
+def validate_driver_node(obj: JsonObject) -> Iterator[Cause]:
     """The drivers of a node."""
     seen: set[str] = set()
     for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
@@ -188,7 +188,7 @@ def _keys(keys: Sequence[str], path: str) -> Iterator[Cause]:
         yield from rules.each(validation.qualified_name(key), list(keys), path)
 
 
-def validate_driver_node_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_driver_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """A driver that is there stays what it is; how much it can take may change."""
     yield from validate_driver_node(obj)
     now, before = ((o.get("spec") or {}).get("drivers") or () for o in (obj, old))
@@ -198,13 +198,13 @@ def validate_driver_node_update(obj: Tree, old: Tree) -> Iterator[Cause]:
                 yield api_errors.invalid_value("CSINodeDriver", as_go(_NODE_DRIVER, other), "field is immutable")
 
 
-def _lasting(driver: Tree) -> Tree:
+def _lasting(driver: JsonObject) -> JsonObject:
     return {key: value for key, value in driver.items() if key != "allocatable"}
 
 
-def validate_attachment(obj: Tree) -> Iterator[Cause]:
+def validate_attachment(obj: JsonObject) -> Iterator[Cause]:
     """An attachment of a volume to a node."""
-    spec: Tree = obj.get("spec") or {}
+    spec: JsonObject = obj.get("spec") or {}
     yield from _driver(spec.get("attacher", ""), "spec.attacher")
     source = spec.get("source") or {}
     found = [key for key in ("inlineVolumeSpec", "persistentVolumeName") if source.get(key) is not None]
@@ -217,7 +217,7 @@ def validate_attachment(obj: Tree) -> Iterator[Cause]:
         yield from rules.subdomain(source["persistentVolumeName"], "spec.source.persistentVolumeName")
 
 
-def validate_attachment_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_attachment_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """It stays what it is."""
     yield from validate_attachment(obj)
     if obj.get("spec") != old.get("spec"):
@@ -225,7 +225,7 @@ def validate_attachment_update(obj: Tree, old: Tree) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ runtimes
-def validate_runtime(obj: Tree) -> Iterator[Cause]:
+def validate_runtime(obj: JsonObject) -> Iterator[Cause]:
     """A runtime class."""
     handler = obj.get("handler", "")
     if not handler:
@@ -244,14 +244,14 @@ def validate_runtime(obj: Tree) -> Iterator[Cause]:
             yield api_errors.duplicate(f"scheduling.tolerations[{index}]", as_go(_TOLERATION, toleration))
 
 
-def validate_runtime_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_runtime_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """The handler stays."""
     yield from validate_runtime(obj)
     yield from rules.unchanged(obj, old, "handler")
 
 
 # ------------------------------------------------------------------ capacities
-def validate_capacity(obj: Tree) -> Iterator[Cause]:
+def validate_capacity(obj: JsonObject) -> Iterator[Cause]:
     """How much a driver can still provide."""
     name = obj.get("storageClassName", "")
     if not name:
@@ -265,7 +265,7 @@ def validate_capacity(obj: Tree) -> Iterator[Cause]:
             yield api_errors.invalid_value(key, obj[key], rules.NOT_NEGATIVE)
 
 
-def validate_capacity_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_capacity_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What it is about stays."""
     yield from validate_capacity(obj)
     for key in ("nodeTopology", "storageClassName"):
@@ -273,7 +273,7 @@ def validate_capacity_update(obj: Tree, old: Tree) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ classes of attributes
-def validate_attributes(obj: Tree) -> Iterator[Cause]:
+def validate_attributes(obj: JsonObject) -> Iterator[Cause]:
     """A class of attributes of volumes."""
     driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}
     if not driver:
@@ -285,7 +285,7 @@ def validate_attributes(obj: Tree) -> Iterator[Cause]:
         yield api_errors.required("parameters", "must contain at least one key/value pair")
 
 
-def validate_attributes_update(obj: Tree, old: Tree) -> Iterator[Cause]:
+def validate_attributes_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Volumes that follow it stay as they are described."""
     for key in ("driverName", "parameters"):
         if (obj.get(key) or None) != (old.get(key) or None):

@@ -10,10 +10,11 @@ from opsdk.apiserver.registry.rest import DeleteOptions, Transform, Validate, ac
 from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Preconditions, Tree
+from opsdk.apiserver.storage.ports import Preconditions
 from opsdk.errors import Cause, ConflictError, Details
+from opsdk.structured_merge.value import JsonObject
 
-SUCCESS: Tree = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 """The answer of subresources that only do something."""
 
 
@@ -33,7 +34,7 @@ class UpdateStore:
         *,
         force_create: bool = False,  # noqa: ARG002 - the shape of Updater; nothing is created here
         uid: str = "",
-    ) -> tuple[Tree, bool]:
+    ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
         return await self._store.update(context, name, transform, validate, uid=uid)
 
@@ -41,7 +42,7 @@ class UpdateStore:
 class ReadableStore(UpdateStore):
     """The whole object can be read here too (``pods/ephemeralcontainers``, ``pods/resize``)."""
 
-    async def get(self, context: Context, name: str) -> Tree:
+    async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""
         return await self._store.get(context, name)
 
@@ -59,7 +60,7 @@ class BindingStore:
         self._pods = pods
         self.strategy = Strategy()
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
         meta, target = obj["metadata"], obj.get("target") or {}
         if name and meta.get("name") != name:
@@ -70,10 +71,10 @@ class BindingStore:
         for cause in _target_problems(target):
             raise api_errors.plain(f"{cause.field}: {cause.message}")
 
-        async def bind(current: Tree | None) -> Tree:
+        async def bind(current: JsonObject | None) -> JsonObject:
             if current is None:
                 raise api_errors.not_found(self._pods.info, name)
-            pod: Tree = copy_tree(current)
+            pod: JsonObject = copy_tree(current)
             self._check(pod, name)
             pod["spec"]["nodeName"] = target["name"]
             for key in ("annotations", "labels"):
@@ -88,7 +89,7 @@ class BindingStore:
         return dict(SUCCESS)
 
     @staticmethod
-    def _check(pod: Tree, name: str) -> None:
+    def _check(pod: JsonObject, name: str) -> None:
         why = ""
         if pod["metadata"].get("deletionTimestamp"):
             why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -101,7 +102,7 @@ class BindingStore:
             raise ConflictError(text, details=Details(name=name, kind="pods/binding"))
 
 
-def _target_problems(target: Tree) -> list[Cause]:
+def _target_problems(target: JsonObject) -> list[Cause]:
     found = []
     if target.get("kind") not in (None, "", "Node"):
         found.append(api_errors.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
@@ -110,7 +111,7 @@ def _target_problems(target: Tree) -> list[Cause]:
     return found
 
 
-def put_pod_condition(pod: Tree, context: Context, condition: Tree) -> None:
+def put_pod_condition(pod: JsonObject, context: Context, condition: JsonObject) -> None:
     """Set a condition in the pod's status; it begins now unless it was so before."""
     status = pod.setdefault("status", {})
     stamp = context.timestamp()
@@ -139,13 +140,15 @@ class EvictionStore:
         record: names the server as the owner of what it changes in a budget.
     """
 
-    def __init__(self, pods: Store, budgets: Store, record: Callable[[Tree, Tree, str], Tree]) -> None:
+    def __init__(
+        self, pods: Store, budgets: Store, record: Callable[[JsonObject, JsonObject, str], JsonObject]
+    ) -> None:
         self._pods = pods
         self._budgets = budgets
         self._record = record
         self.strategy = Strategy()
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
         if obj["metadata"].get("name") != name:
             raise api_errors.bad_request("name in URL does not match name in Eviction object")
@@ -171,10 +174,10 @@ class EvictionStore:
         """The pod says why it goes."""
         store = Store(self._pods.storage, self._pods.info, Anything(), prefix=self._pods.prefix)
 
-        async def mark(current: Tree | None) -> Tree:
+        async def mark(current: JsonObject | None) -> JsonObject:
             if current is None:
                 raise api_errors.not_found(self._pods.info, name)
-            pod: Tree = copy_tree(current)
+            pod: JsonObject = copy_tree(current)
             condition = {
                 "type": "DisruptionTarget",
                 "status": "True",
@@ -186,7 +189,7 @@ class EvictionStore:
 
         await store.update(context, name, mark)
 
-    async def _check_budgets(self, context: Context, pod: Tree) -> None:
+    async def _check_budgets(self, context: Context, pod: JsonObject) -> None:
         from envtest.kinds.budgets import check_budgets  # noqa: PLC0415 - only evictions need it
 
         await check_budgets(context, self._budgets, pod, self._record)

@@ -7,8 +7,8 @@ from typing import Final
 
 from envtest.kinds.pod_parts import containers_at
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _SYSTEMS: Final = ("linux", "windows")
 _NOT_LINUX: Final = "windows options cannot be set for a linux pod"
@@ -27,7 +27,7 @@ _CONTEXT: Final = (
 _USERS: Final = "when `hostUsers` is false"
 
 
-def validate_system(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_system(spec: JsonObject, path: str) -> Iterator[Cause]:
     """The operating system, and what does not go with it."""
     system = spec.get("os")
     if system is None:
@@ -41,7 +41,7 @@ def validate_system(spec: Tree, path: str) -> Iterator[Cause]:
         yield from (_linux if name == "linux" else _windows)(spec, path)
 
 
-def _linux(spec: Tree, path: str) -> Iterator[Cause]:
+def _linux(spec: JsonObject, path: str) -> Iterator[Cause]:
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
         yield api_errors.not_allowed(f"{path}.securityContext.windowsOptions", _NOT_LINUX)
     for container, at in containers_at(spec, path):
@@ -49,7 +49,7 @@ def _linux(spec: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.not_allowed(f"{at}.securityContext.windowsOptions", _NOT_LINUX)
 
 
-def _windows(spec: Tree, path: str) -> Iterator[Cause]:
+def _windows(spec: JsonObject, path: str) -> Iterator[Cause]:
     context = spec.get("securityContext") or {}
     for key in _POD_CONTEXT:
         if key in _OUTSIDE:
@@ -65,7 +65,7 @@ def _windows(spec: Tree, path: str) -> Iterator[Cause]:
                 yield api_errors.not_allowed(f"{at}.securityContext.{key}", _NOT_WINDOWS)
 
 
-def validate_host_users(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_host_users(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Who has users of its own shares nothing else with the node."""
     if spec.get("hostUsers") is not False:
         return
@@ -77,7 +77,7 @@ def validate_host_users(spec: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.not_allowed(f"{at}.volumeDevices", _USERS)
 
 
-def validate_host_process(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_host_process(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Either all containers are processes of a Windows node or none is."""
     whole = _host_process(spec)
     found = list(containers_at(spec, path))
@@ -95,7 +95,7 @@ def validate_host_process(spec: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.hostNetwork", False, text)
 
 
-def _host_process(part: Tree) -> bool | None:
+def _host_process(part: JsonObject) -> bool | None:
     options = (part.get("securityContext") or {}).get("windowsOptions") or {}
     found: bool | None = options.get("hostProcess")
     return found

@@ -9,12 +9,12 @@ from typing import Any, Final
 from envtest.kinds.autoscaler_versions import OLD, to_new, to_old
 from envtest.kinds.events import in_version
 from envtest.kinds.typed import Typing
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
-Convert = Callable[[Tree, str], Tree]
+Convert = Callable[[JsonObject, str], JsonObject]
 
 
-def _autoscaler(obj: Tree, wanted: str) -> Tree:
+def _autoscaler(obj: JsonObject, wanted: str) -> JsonObject:
     return to_old(obj) if wanted == OLD else to_new(obj)
 
 
@@ -48,7 +48,7 @@ class TwoVersions:
         """See `Versions`."""
         return {version: self._typing.shapes.of(name) for version, name in _KINDS[self._kind][0].items()}
 
-    async def convert(self, obj: Tree, wanted: str) -> Tree:
+    async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
         """See `Versions`."""
         if obj.get("apiVersion") == wanted:
             return obj

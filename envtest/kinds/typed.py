@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 from envtest.kinds.plan import Plans
 from envtest.kinds.printing import DefaultPrinter
@@ -13,8 +13,8 @@ from envtest.tables.load import Types
 from envtest.tables.messages import READER, message_of
 from opsdk.apiserver.resources import Decoded, Printer
 from opsdk.apiserver.serializer.protobuf import envelope
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.structured_merge.schema import Shape, Shapes
+from opsdk.structured_merge.value import JsonObject
 
 _OLD_VERSIONS = {
     "apps": ("v1beta1", "v1beta2"),
@@ -35,7 +35,7 @@ _OLD_VERSIONS = {
 }
 """Versions that are known and not served: their objects are understood, and refused."""
 
-Defaults = Callable[[Tree], None]
+Defaults = Callable[[JsonObject], None]
 """Fills in what a kind's objects have without being told."""
 
 
@@ -79,9 +79,9 @@ class TypedModel:
         return self._printer
 
     @cached_property
-    def blank(self) -> Tree:
+    def blank(self) -> JsonObject:
         """See `Model`."""
-        made: dict[str, Any] = self._typing.plans.struct(self.name)({}, Reading())
+        made: JsonObject = self._typing.plans.struct(self.name)({}, Reading())
         return {k: v for k, v in made.items() if k not in ("metadata", "kind", "apiVersion")}
 
     def type_named(self, api_version: str, kind: str) -> str:
@@ -92,13 +92,13 @@ class TypedModel:
         known = any(self._typing.types.name_of(group, v, name) for name in (kind, item) for v in versions)
         return f"{version}.{kind}" if known else ""
 
-    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
+    def decode(self, body: JsonObject, *, memory: bool = False) -> Decoded:
         """See `Model`."""
         reading = Reading(memory=memory)
-        obj: Tree = self._typing.plans.read(self.name, body, reading)
+        obj: JsonObject = self._typing.plans.read(self.name, body, reading)
         return Decoded(obj, reading.problems)
 
-    def from_protobuf(self, body: bytes) -> Tree:
+    def from_protobuf(self, body: bytes) -> JsonObject:
         """See `Model`; options of deletions come this way too."""
         unknown = envelope(body)
         options = unknown.kind == "DeleteOptions"
@@ -106,16 +106,16 @@ class TypedModel:
         tree = READER.read(unknown.raw, message_of(name))
         return {"kind": unknown.kind, "apiVersion": unknown.api_version, **tree}
 
-    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:  # noqa: ARG002 - decoding left no nulls
+    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:  # noqa: ARG002 - decoding left no nulls
         """See `Model`."""
         if self._defaults is not None:
             self._defaults(obj)
         return obj
 
-    def to_storage(self, obj: Tree) -> Tree:
+    def to_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`."""
         return obj
 
-    def from_storage(self, obj: Tree) -> Tree:
+    def from_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`."""
         return obj

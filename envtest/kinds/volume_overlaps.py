@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _ITEMS = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", ""))
 
 
-def overlap_warnings(volumes: Iterable[Tree]) -> Iterator[str]:
+def overlap_warnings(volumes: Iterable[JsonObject]) -> Iterator[str]:
     """Files of one volume in each other's way."""
     for volume in volumes:
         start = f'volume "{volume.get("name", "")}"'
@@ -20,7 +20,7 @@ def overlap_warnings(volumes: Iterable[Tree]) -> Iterator[str]:
         yield from _projected((volume.get("projected") or {}).get("sources") or (), start)
 
 
-def _projected(sources: Iterable[Tree], start: str) -> Iterator[str]:
+def _projected(sources: Iterable[JsonObject], start: str) -> Iterator[str]:
     known: set[str] = set()
     for source in sources:
         if not source:
@@ -34,7 +34,7 @@ def _projected(sources: Iterable[Tree], start: str) -> Iterator[str]:
             known.update(paths)
 
 
-def _source(source: Tree) -> tuple[list[str], str]:
+def _source(source: JsonObject) -> tuple[list[str], str]:
     for key, word, name in _ITEMS:
         if (source.get(key) or {}).get("items"):
             of = f'{word} "{source[key].get("name", "")}"' if name else word
@@ -47,7 +47,7 @@ def _source(source: Tree) -> tuple[list[str], str]:
     return [], ""
 
 
-def _paths(source: Tree) -> list[str]:
+def _paths(source: JsonObject) -> list[str]:
     return [item.get("path", "") for item in source.get("items") or ()]
 
 

@@ -12,8 +12,8 @@ from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _ORDER: Final = (
     "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
@@ -30,9 +30,11 @@ _CLAIM_METADATA: Final = (
 )  # fmt: skip
 
 
-def validate_volumes(volumes: Sequence[Tree], path: str, pod: str = "") -> tuple[dict[str, Tree], list[Cause]]:
+def validate_volumes(
+    volumes: Sequence[JsonObject], path: str, pod: str = ""
+) -> tuple[dict[str, JsonObject], list[Cause]]:
     """The volumes that are right, by name, and what is wrong with the others; `pod` is the name of the pod, if any."""
-    good: dict[str, Tree] = {}
+    good: dict[str, JsonObject] = {}
     causes: list[Cause] = []
     made = {f"{pod}-{v.get('name', '')}" for v in volumes if pod and v.get("ephemeral") is not None}
     for index, volume in enumerate(volumes):
@@ -55,7 +57,7 @@ def validate_volumes(volumes: Sequence[Tree], path: str, pod: str = "") -> tuple
     return good, causes
 
 
-def _source(volume: Tree, path: str, pod: str) -> Iterator[Cause]:
+def _source(volume: JsonObject, path: str, pod: str) -> Iterator[Cause]:
     yield from source_rules.each_of(volume, _ORDER, _CHECKS, path)
     name = volume.get("name", "")
     first = next((key for key in _ORDER if volume.get(key) is not None), "")
@@ -78,38 +80,38 @@ def _mode(value: int | None, field: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(field, value, _MODE)
 
 
-def _items(items: Sequence[Tree], path: str) -> Iterator[Cause]:
+def _items(items: Sequence[JsonObject], path: str) -> Iterator[Cause]:
     for index, item in enumerate(items):
         yield from _item(item, f"{path}[{index}]")
 
 
-def _item(item: Tree, path: str) -> Iterator[Cause]:
+def _item(item: JsonObject, path: str) -> Iterator[Cause]:
     yield from rules.needed(item.get("key"), f"{path}.key")
     yield from rules.needed(item.get("path"), f"{path}.path")
     yield from rules.file_in_volume(item.get("path", ""), f"{path}.path")
     yield from _mode(item.get("mode"), f"{path}.mode")
 
 
-def _secret(source: Tree, path: str) -> Iterator[Cause]:
+def _secret(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from rules.needed(source.get("secretName"), f"{path}.secretName")
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
     yield from _items(source.get("items") or (), f"{path}.items")
 
 
-def _config_map(source: Tree, path: str) -> Iterator[Cause]:
+def _config_map(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from rules.needed(source.get("name"), f"{path}.name")
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
     yield from _items(source.get("items") or (), f"{path}.items")
 
 
-def _downward(source: Tree, path: str) -> Iterator[Cause]:
+def _downward(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
     for item in source.get("items") or ():
         # Their paths bear no index in messages.
         yield from _file(item, path)
 
 
-def _file(item: Tree, path: str) -> Iterator[Cause]:
+def _file(item: JsonObject, path: str) -> Iterator[Cause]:
     """A file of the downward API."""
     yield from rules.needed(item.get("path"), f"{path}.path")
     yield from rules.file_in_volume(item.get("path", ""), f"{path}.path")
@@ -141,7 +143,7 @@ class _Paths:
         self._seen.add(path)
 
 
-def _projected(source: Tree, path: str) -> Iterator[Cause]:
+def _projected(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
     taken = _Paths(path)
     for index, part in enumerate(source.get("sources") or ()):
@@ -153,7 +155,7 @@ def _projected(source: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.not_allowed(at, "may not specify more than 1 volume type per source")
 
 
-def _projected_keys(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
+def _projected_keys(source: JsonObject, path: str, taken: _Paths) -> Iterator[Cause]:
     name = source.get("name", "")
     yield from rules.needed(name, f"{path}.name")
     for index, item in enumerate(source.get("items") or ()):
@@ -161,13 +163,13 @@ def _projected_keys(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
         yield from taken.add(item.get("path", ""), name)
 
 
-def _projected_downward(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
+def _projected_downward(source: JsonObject, path: str, taken: _Paths) -> Iterator[Cause]:
     for item in source.get("items") or ():
         yield from _file(item, path)
         yield from taken.add(item.get("path", ""), item.get("path", ""))
 
 
-def _projected_token(source: Tree, path: str, taken: _Paths) -> Iterator[Cause]:
+def _projected_token(source: JsonObject, path: str, taken: _Paths) -> Iterator[Cause]:
     seconds, where = source.get("expirationSeconds", 3600), f"{path}.expirationSeconds"
     if seconds < 600:
         yield api_errors.invalid_value(where, seconds, "may not specify a duration less than 10 minutes")
@@ -189,7 +191,7 @@ _PROJECTIONS: Final = {
 
 
 # ------------------------------------------------------------------ the rest
-def _ephemeral(source: Tree, path: str) -> Iterator[Cause]:
+def _ephemeral(source: JsonObject, path: str) -> Iterator[Cause]:
     template, at = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
     if template is None:
         yield api_errors.required(at)
@@ -203,18 +205,18 @@ def _ephemeral(source: Tree, path: str) -> Iterator[Cause]:
     yield from validate_claim_spec(template.get("spec") or {}, f"{at}.spec")
 
 
-def _empty(source: Tree, path: str) -> Iterator[Cause]:
+def _empty(source: JsonObject, path: str) -> Iterator[Cause]:
     limit = source.get("sizeLimit")
     if limit is not None and Quantity(str(limit)) < Quantity("0"):
         yield api_errors.not_allowed(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
 
 
-def _csi(source: Tree, path: str) -> Iterator[Cause]:
+def _csi(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from source_rules.driver_name(source.get("driver", ""), f"{path}.driver")
     yield from source_rules.secret_ref(source.get("nodePublishSecretRef"), f"{path}.nodePublishSecretRef")
 
 
-def _image(source: Tree, path: str) -> Iterator[Cause]:
+def _image(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from rules.one_of(source.get("pullPolicy"), _PULL, f"{path}.pullPolicy")
 
 

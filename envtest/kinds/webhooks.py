@@ -13,8 +13,8 @@ from envtest.tables.load import Row
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _OLD_SIDE_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
@@ -28,15 +28,15 @@ class WebhookStrategy(TableStrategy):
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Every webhook."""
         return list(self._check(obj.get("webhooks") or (), ()))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Every webhook, in the light of the old ones."""
         return list(self._check(obj.get("webhooks") or (), old.get("webhooks") or ()))
 
-    def _check(self, hooks: Sequence[Tree], old: Sequence[Tree]) -> Iterator[Cause]:
+    def _check(self, hooks: Sequence[JsonObject], old: Sequence[JsonObject]) -> Iterator[Cause]:
         recognized = all(has_known_version(hook.get("admissionReviewVersions")) for hook in old)
         unique = len({hook.get("name") for hook in old}) == len(old)
         quiet = all(hook.get("sideEffects") in _SIDE_EFFECTS for hook in old)
@@ -54,7 +54,7 @@ class WebhookStrategy(TableStrategy):
                 yield api_errors.duplicate(f"{field}.name", name)
             seen.add(name)
 
-    def _hook(self, hook: Tree, field: str, side_effects: Sequence[str]) -> Iterator[Cause]:
+    def _hook(self, hook: JsonObject, field: str, side_effects: Sequence[str]) -> Iterator[Cause]:
         yield from _name(hook.get("name") or "", f"{field}.name")
         for index, rule in enumerate(hook.get("rules") or ()):
             yield from validate_rule(rule, f"{field}.rules[{index}]")
@@ -85,7 +85,7 @@ def _name(name: str, field: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(field, name, why)
 
 
-def _one_of(hook: Tree, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
+def _one_of(hook: JsonObject, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
     value = hook.get(key)
     if value is not None and value not in allowed:
         yield api_errors.unsupported(f"{field}.{key}", value, allowed)

@@ -11,21 +11,21 @@ from envtest.kinds.pod_rules import validate_pod_spec
 from envtest.kinds.selector_rules import check_label_selector
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 MISMATCH = "`selector` does not match template `labels`"
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
-def selects(selector: Tree, labels: Tree) -> bool:
+def selects(selector: JsonObject, labels: JsonObject) -> bool:
     """Whether a label selector of an object matches."""
     if any(labels.get(k) != v for k, v in (selector.get("matchLabels") or {}).items()):
         return False
     return all(_expression(e, labels) for e in selector.get("matchExpressions") or ())
 
 
-def _expression(expression: Tree, labels: Tree) -> bool:
+def _expression(expression: JsonObject, labels: JsonObject) -> bool:
     value, values = labels.get(expression.get("key", "")), expression.get("values") or []
     match expression.get("operator"):
         case "In":
@@ -38,12 +38,12 @@ def _expression(expression: Tree, labels: Tree) -> bool:
             return value is None
 
 
-def is_empty(selector: Tree) -> bool:
+def is_empty(selector: JsonObject) -> bool:
     """Whether it selects everything."""
     return not selector.get("matchLabels") and not selector.get("matchExpressions")
 
 
-def understood(selector: Tree | None) -> bool:
+def understood(selector: JsonObject | None) -> bool:
     """Whether it can be used at all."""
     for expression in (selector or {}).get("matchExpressions") or ():
         operator, values = expression.get("operator"), expression.get("values") or []
@@ -52,20 +52,20 @@ def understood(selector: Tree | None) -> bool:
     return True
 
 
-def template_labels(spec: Tree) -> Tree:
+def template_labels(spec: JsonObject) -> JsonObject:
     """The labels of the pods to be."""
-    found: Tree = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    found: JsonObject = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     return found
 
 
 # ------------------------------------------------------------------ templates
-def validate_template(template: Tree, path: str, *, kind: str) -> Iterator[Cause]:
+def validate_template(template: JsonObject, path: str, *, kind: str) -> Iterator[Cause]:
     """A pod template of a workload that keeps its pods running."""
     yield from validate_pod_template(template, path)
     yield from _keeps_running(template, path, kind=kind)
 
 
-def _keeps_running(template: Tree, path: str, *, kind: str) -> Iterator[Cause]:
+def _keeps_running(template: JsonObject, path: str, *, kind: str) -> Iterator[Cause]:
     spec = template.get("spec") or {}
     if spec.get("restartPolicy") != "Always":
         yield api_errors.unsupported(f"{path}.spec.restartPolicy", spec.get("restartPolicy", ""), ["Always"])
@@ -74,7 +74,7 @@ def _keeps_running(template: Tree, path: str, *, kind: str) -> Iterator[Cause]:
         yield api_errors.not_allowed(f"{path}.spec.activeDeadlineSeconds", text)
 
 
-def validate_pod_template(template: Tree, path: str) -> Iterator[Cause]:
+def validate_pod_template(template: JsonObject, path: str) -> Iterator[Cause]:
     """Any pod template."""
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     yield from _template_metadata(meta, spec, path)
@@ -84,13 +84,13 @@ def validate_pod_template(template: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.not_allowed(f"{path}.spec.ephemeralContainers", text)
 
 
-def _template_metadata(meta: Tree, spec: Tree, path: str) -> Iterator[Cause]:
+def _template_metadata(meta: JsonObject, spec: JsonObject, path: str) -> Iterator[Cause]:
     yield from metadata.labels(meta.get("labels") or {}, f"{path}.labels")
     yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{path}.annotations")
     yield from validate_pod_annotations(meta.get("annotations") or {}, spec, f"{path}.annotations")
 
 
-def validate_selector(selector: Tree | None, path: str, *, word: str) -> Iterator[Cause]:
+def validate_selector(selector: JsonObject | None, path: str, *, word: str) -> Iterator[Cause]:
     """A selector that must be there and select something."""
     if selector is None:
         yield api_errors.required(path)
@@ -100,7 +100,7 @@ def validate_selector(selector: Tree | None, path: str, *, word: str) -> Iterato
         yield api_errors.invalid_value(path, selector, f"empty selector is invalid for {word}")
 
 
-def _selected_template(spec: Tree, *, kind: str) -> Iterator[Cause]:
+def _selected_template(spec: JsonObject, *, kind: str) -> Iterator[Cause]:
     if not understood(spec.get("selector")):
         yield api_errors.invalid_value("spec.selector", spec["selector"], "invalid label selector")
         return
@@ -108,7 +108,7 @@ def _selected_template(spec: Tree, *, kind: str) -> Iterator[Cause]:
     yield from validate_template(spec.get("template") or {}, "spec.template", kind=kind)
 
 
-def _selected(spec: Tree) -> Iterator[Cause]:
+def _selected(spec: JsonObject) -> Iterator[Cause]:
     """The template's labels are those that the selector wants."""
     selector, labels = spec.get("selector"), template_labels(spec)
     if selector is None or (not is_empty(selector) and not selects(selector, labels)):
@@ -116,7 +116,7 @@ def _selected(spec: Tree) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ kinds
-def validate_deployment(spec: Tree) -> Iterator[Cause]:
+def validate_deployment(spec: JsonObject) -> Iterator[Cause]:
     """A deployment's spec."""
     yield from rules.not_negative(spec.get("replicas"), "spec.replicas")
     yield from validate_selector(spec.get("selector"), "spec.selector", word="deployment")
@@ -129,7 +129,7 @@ def validate_deployment(spec: Tree) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
-def _deployment_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
+def _deployment_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
     rolling = strategy.get("rollingUpdate")
     match strategy.get("type"):
         case "Recreate":
@@ -142,7 +142,7 @@ def _deployment_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
             yield api_errors.unsupported(path, _go_strategy(other, rolling), ("Recreate", "RollingUpdate"))
 
 
-def _rolling_deployment(rolling: Tree, path: str) -> Iterator[Cause]:
+def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     yield from rules.number_or_percent(unavailable, f"{path}.maxUnavailable")
     yield from rules.number_or_percent(surge, f"{path}.maxSurge")
@@ -152,7 +152,7 @@ def _rolling_deployment(rolling: Tree, path: str) -> Iterator[Cause]:
     yield from rules.at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
-def _go_strategy(kind: Any, rolling: Tree | None) -> Tree:
+def _go_strategy(kind: Any, rolling: JsonObject | None) -> JsonObject:
     """A strategy as messages show it: a struct of the server."""
     shown = None
     if rolling is not None:
@@ -160,7 +160,7 @@ def _go_strategy(kind: Any, rolling: Tree | None) -> Tree:
     return {"Type": kind or "", "RollingUpdate": shown}
 
 
-def validate_replica_set(spec: Tree) -> Iterator[Cause]:
+def validate_replica_set(spec: JsonObject) -> Iterator[Cause]:
     """A replica set's spec."""
     yield from rules.not_negative(spec.get("replicas"), "spec.replicas")
     yield from rules.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
@@ -168,7 +168,7 @@ def validate_replica_set(spec: Tree) -> Iterator[Cause]:
     yield from _selected_template(spec, kind="ReplicaSet")
 
 
-def validate_replication_controller(spec: Tree) -> Iterator[Cause]:
+def validate_replication_controller(spec: JsonObject) -> Iterator[Cause]:
     """A replication controller's spec: its selector is a plain map."""
     yield from rules.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     selector = spec.get("selector") or {}
@@ -183,7 +183,7 @@ def validate_replication_controller(spec: Tree) -> Iterator[Cause]:
     yield from validate_template(spec["template"], "spec.template", kind="ReplicationController")
 
 
-def validate_stateful_set(spec: Tree) -> Iterator[Cause]:
+def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
     """A stateful set's spec."""
     policy = spec.get("podManagementPolicy", "")
     if not policy:
@@ -206,7 +206,7 @@ def validate_stateful_set(spec: Tree) -> Iterator[Cause]:
     yield from rules.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
 
 
-def _stateful_template(spec: Tree) -> Iterator[Cause]:
+def _stateful_template(spec: JsonObject) -> Iterator[Cause]:
     """Nobody looks into its pod spec: what that mounts comes from the claims."""
     if not understood(spec.get("selector")):
         yield api_errors.invalid_value("spec.selector", spec["selector"], "")
@@ -217,7 +217,7 @@ def _stateful_template(spec: Tree) -> Iterator[Cause]:
     yield from _template_metadata(meta, template.get("spec") or {}, "spec.template")
 
 
-def _stateful_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
+def _stateful_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if not kind:
         yield api_errors.required(path)
@@ -232,7 +232,7 @@ def _stateful_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
 
 
-def _rolling_set(rolling: Tree, path: str) -> Iterator[Cause]:
+def _rolling_set(rolling: JsonObject, path: str) -> Iterator[Cause]:
     yield from rules.not_negative(rolling.get("partition"), f"{path}.partition")
     unavailable = rolling.get("maxUnavailable")
     if unavailable is not None:
@@ -242,11 +242,11 @@ def _rolling_set(rolling: Tree, path: str) -> Iterator[Cause]:
         yield from rules.at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
-def _go_partition(rolling: Tree) -> Tree:
+def _go_partition(rolling: JsonObject) -> JsonObject:
     return {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
 
 
-def validate_daemon_set(spec: Tree) -> Iterator[Cause]:
+def validate_daemon_set(spec: JsonObject) -> Iterator[Cause]:
     """A daemon set's spec."""
     selector = spec.get("selector")
     yield from check_label_selector(selector or {}, "spec.selector")
@@ -261,7 +261,7 @@ def validate_daemon_set(spec: Tree) -> Iterator[Cause]:
     yield from rules.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
 
 
-def _daemon_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
+def _daemon_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "RollingUpdate":
         if rolling is None:
@@ -272,7 +272,7 @@ def _daemon_strategy(strategy: Tree, path: str) -> Iterator[Cause]:
         yield api_errors.unsupported(path, _go_strategy(kind, rolling), ("RollingUpdate", "OnDelete"))
 
 
-def _rolling_daemon(rolling: Tree, path: str) -> Iterator[Cause]:
+def _rolling_daemon(rolling: JsonObject, path: str) -> Iterator[Cause]:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     for check in (rules.number_or_percent, rules.at_most_all):
         yield from check(unavailable, f"{path}.maxUnavailable")
@@ -314,7 +314,7 @@ _BOUNDED = {
 }
 
 
-def validate_counts(resource: str, status: Tree, old: Tree) -> Iterator[Cause]:
+def validate_counts(resource: str, status: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """The numbers of a workload's status: not negative, and no part larger than the whole."""
     for key in _COUNTS.get(resource, ()):
         yield from rules.not_negative(status.get(key), f"status.{key}")

@@ -14,13 +14,13 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.serializer.raw import raw_text
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 """Counts changes of a daemon set's template, where an old API kept the count."""
 
-_CHECKS: dict[str, Callable[[Tree], Iterator[Cause]]] = {
+_CHECKS: dict[str, Callable[[JsonObject], Iterator[Cause]]] = {
     "deployments": checks.validate_deployment,
     "replicasets": checks.validate_replica_set,
     "replicationcontrollers": checks.validate_replication_controller,
@@ -45,7 +45,7 @@ class WorkloadStrategy(TableStrategy):
         if row.info.resource == "replicationcontrollers":
             self.selectable = {"status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
 
-    def initial_status(self, obj: Tree) -> Tree:
+    def initial_status(self, obj: JsonObject) -> JsonObject:
         """Some counts are always shown."""
         match self.info.resource:
             case "replicasets" | "replicationcontrollers":
@@ -58,11 +58,11 @@ class WorkloadStrategy(TableStrategy):
             case _:
                 return {}
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Numbers, selector, template."""
         return list(_CHECKS[self.info.resource](obj.get("spec") or {}))
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The selector stays."""
         found = list(self.validate(context, obj))
         now, before = obj["spec"].get("selector"), old["spec"].get("selector")
@@ -70,15 +70,15 @@ class WorkloadStrategy(TableStrategy):
             found.append(api_errors.invalid_value("spec.selector", now, "field is immutable"))
         return found
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Counts."""
         return list(checks.validate_counts(self.info.resource, obj.get("status") or {}, old.get("status") or {}))
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Of its name and its template."""
         return list(workload_warnings(obj, old, resource=self.info.resource))
 
-    def generation_changed(self, obj: Tree, old: Tree) -> bool:
+    def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
         """Deployments count their annotations too."""
         if super().generation_changed(obj, old):
             return True
@@ -89,12 +89,12 @@ class WorkloadStrategy(TableStrategy):
 class DaemonSetStrategy(WorkloadStrategy):
     """Changes of the template are counted in an annotation."""
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """The first one."""
         super().prepare_for_create(context, obj)
         _annotate(obj, "1")
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """One more, or as before; clients do not count."""
         super().prepare_for_update(context, obj, old)
         count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
@@ -103,7 +103,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         _annotate(obj, count)
 
 
-def _annotate(obj: Tree, count: str) -> None:
+def _annotate(obj: JsonObject, count: str) -> None:
     meta = obj["metadata"]
     meta["annotations"] = {**(meta.get("annotations") or {}), TEMPLATE_GENERATION: count}
 
@@ -114,26 +114,26 @@ _SET_FIELDS = (
 )  # fmt: skip
 
 
-def _rolling(obj: Tree) -> Tree:
-    found: Tree = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+def _rolling(obj: JsonObject) -> JsonObject:
+    found: JsonObject = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return found
 
 
 class StatefulSetStrategy(WorkloadStrategy):
     """Most of the spec stays; how many pods may be away at once is said by a feature that is off."""
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """See the class."""
         super().prepare_for_create(context, obj)
         _rolling(obj).pop("maxUnavailable", None)
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """See the class."""
         super().prepare_for_update(context, obj, old)
         if _rolling(old).get("maxUnavailable") is None:
             _rolling(obj).pop("maxUnavailable", None)
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See the class."""
         found = list(self.validate(context, obj))
         now = {k: v for k, v in obj["spec"].items() if k not in _SET_FIELDS}
@@ -161,12 +161,12 @@ class RevisionStrategy(TableStrategy):
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """See the class."""
         found = list(rules.needed(obj.get("data"), "data", "data is mandatory"))
         return [*found, *rules.not_negative(obj.get("revision"), "revision")]
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See the class."""
         found = list(self.validate(context, obj))
         if raw_text(obj.get("data")) != raw_text(old.get("data")):

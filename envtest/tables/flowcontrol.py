@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
+
+from opsdk.structured_merge.value import JsonObject
 
 GROUP: Final = "flowcontrol.apiserver.k8s.io"
-Tree = dict[str, Any]
 
 # Name, shares, queues (none: reject), hand size, percentage that may be lent.
 _LEVELS: Final = (
@@ -66,15 +67,15 @@ _SCHEMAS: Final = (
 )  # fmt: skip
 
 
-def bootstrap_flows() -> Iterator[tuple[str, Tree]]:
+def bootstrap_flows() -> Iterator[tuple[str, JsonObject]]:
     """The objects with their resources, without uid and status."""
     yield _object("prioritylevelconfigurations", "PriorityLevelConfiguration", "exempt", _exempt())
     for name, shares, queues, hand, lendable in _LEVELS:
-        response: Tree = {"type": "Reject"}
+        response: JsonObject = {"type": "Reject"}
         if queues:
             response = {"type": "Queue", "queuing": {"queues": queues, "handSize": hand, "queueLengthLimit": 50}}
         limited = {"nominalConcurrencyShares": shares, "limitResponse": response, "lendablePercent": lendable}
-        spec: Tree = {"type": "Limited", "limited": limited}
+        spec: JsonObject = {"type": "Limited", "limited": limited}
         yield _object("prioritylevelconfigurations", "PriorityLevelConfiguration", name, spec)
     for name, level, precedence, distinguisher, rules in _SCHEMAS:
         spec = {"priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence}
@@ -84,25 +85,25 @@ def bootstrap_flows() -> Iterator[tuple[str, Tree]]:
         yield _object("flowschemas", "FlowSchema", name, spec)
 
 
-def fixed_flow(resource: str, name: str) -> Tree | None:
+def fixed_flow(resource: str, name: str) -> JsonObject | None:
     """The spec of one that may not be changed; None for others."""
     if name not in ("exempt", "catch-all"):
         return None
     found = (made["spec"] for kind, made in bootstrap_flows() if (kind, made["metadata"]["name"]) == (resource, name))
-    spec: Tree = next(found)
+    spec: JsonObject = next(found)
     return spec
 
 
-def _exempt() -> Tree:
+def _exempt() -> JsonObject:
     return {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}
 
 
-def _object(resource: str, kind: str, name: str, spec: Tree) -> tuple[str, Tree]:
-    meta: Tree = {"name": name, "generation": 1, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}}
+def _object(resource: str, kind: str, name: str, spec: JsonObject) -> tuple[str, JsonObject]:
+    meta: JsonObject = {"name": name, "generation": 1, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}}
     return resource, {"kind": kind, "apiVersion": f"{GROUP}/v1", "metadata": meta, "spec": spec, "status": {}}
 
 
-def _subject(text: str) -> Tree:
+def _subject(text: str) -> JsonObject:
     kind, _, name = text.partition(":")
     if kind == "g":
         return {"kind": "Group", "group": {"name": name}}
@@ -112,8 +113,8 @@ def _subject(text: str) -> Tree:
     return {"kind": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": account}}
 
 
-def _rule(subjects: tuple[str, ...], resources: tuple[str, ...], paths: tuple[str, ...]) -> Tree:
-    made: Tree = {"subjects": [_subject(s) for s in subjects]}
+def _rule(subjects: tuple[str, ...], resources: tuple[str, ...], paths: tuple[str, ...]) -> JsonObject:
+    made: JsonObject = {"subjects": [_subject(s) for s in subjects]}
     if resources:
         made["resourceRules"] = [_resource_rule(text) for text in resources]
     if paths:
@@ -124,9 +125,9 @@ def _rule(subjects: tuple[str, ...], resources: tuple[str, ...], paths: tuple[st
     return made
 
 
-def _resource_rule(text: str) -> Tree:
+def _resource_rule(text: str) -> JsonObject:
     verbs, groups, resources, namespaces, scope = text.split("|")
-    made: Tree = {"verbs": verbs.split(","), "apiGroups": groups.split(","), "resources": resources.split(",")}
+    made: JsonObject = {"verbs": verbs.split(","), "apiGroups": groups.split(","), "resources": resources.split(",")}
     if scope:
         made["clusterScope"] = True
     made["namespaces"] = namespaces.split(",")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from opsdk.apiserver.resources import ResourceInfo
+from opsdk.structured_merge.value import JsonObject
 
 _HERE = Path(__file__).parent
 _REF = "#/components/schemas/"
@@ -34,7 +34,7 @@ class Types:
         self.version = head.removeprefix("# ")
         self._blocks: dict[str, str] = {}
         self._kinds: dict[tuple[str, str, str], str] = {}
-        self._parsed: dict[str, dict[str, Any]] = {}
+        self._parsed: dict[str, JsonObject] = {}
         for block in rest.removeprefix("type ").split("\ntype "):
             first = block.partition("\n")[0]
             name, *marks = first.split(" ", 1)
@@ -51,22 +51,22 @@ class Types:
         """The schema of a kind."""
         return self._kinds.get((group, version, kind))
 
-    def schema(self, name: str) -> dict[str, Any] | None:
+    def schema(self, name: str) -> JsonObject | None:
         """A schema in OpenAPI form; None where there is no such type. Not to be changed."""
         found = self._parsed.get(name)
         if found is None and name in self._blocks:
             found = self._parsed[name] = _parse_type(self._blocks[name])
         return found
 
-    def all(self) -> dict[str, dict[str, Any]]:
+    def all(self) -> dict[str, JsonObject]:
         """Every schema by name."""
         return {name: schema for name in self._blocks if (schema := self.schema(name)) is not None}
 
 
-def _parse_type(block: str) -> dict[str, Any]:
+def _parse_type(block: str) -> JsonObject:
     head, *fields = block.split("\n")
     marks = dict(m.split("=", 1) for m in head.split(" ")[1:])
-    schema: dict[str, Any] = json.loads(marks["raw"]) if "raw" in marks else {"type": "object", "properties": {}}
+    schema: JsonObject = json.loads(marks["raw"]) if "raw" in marks else {"type": "object", "properties": {}}
     if "map" in marks:
         schema["x-kubernetes-map-type"] = marks["map"]
     if "kind" in marks:
@@ -83,7 +83,7 @@ def _parse_type(block: str) -> dict[str, Any]:
     return schema
 
 
-def _parse_field(line: str) -> tuple[str, dict[str, Any], bool]:
+def _parse_field(line: str) -> tuple[str, JsonObject, bool]:
     text, _, default = line.strip().partition(" default=")
     # Some values of enumerations have spaces.
     name, kind, *marks = _BETWEEN.split(text) if "(" in text else text.split(" ")
@@ -106,7 +106,7 @@ def _parse_field(line: str) -> tuple[str, dict[str, Any], bool]:
     return name, schema, "required" in marks
 
 
-def _parse_expression(text: str) -> dict[str, Any]:
+def _parse_expression(text: str) -> JsonObject:
     if text.startswith("["):
         return {"type": "array", "items": _parse_expression(text[1:-1])}
     if text.startswith("{"):
@@ -140,7 +140,7 @@ _DEPRECATIONS = {
 }
 
 
-def _row(raw: dict[str, Any]) -> Row:
+def _row(raw: JsonObject) -> Row:
     info = ResourceInfo(
         group=raw["group"],
         version=raw["version"],

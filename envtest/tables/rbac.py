@@ -7,26 +7,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from opsdk.structured_merge.value import JsonObject
+
 GROUP = "rbac.authorization.k8s.io"
 _SHORT = {"R": "get,list,watch", "W": "create,update,patch,delete,deletecollection"}
 _KINDS = {"group": "Group", "user": "User"}
-Tree = dict[str, Any]
 
 
 @cache
-def bootstrap_policy() -> tuple[tuple[str, Tree], ...]:
+def bootstrap_policy() -> tuple[tuple[str, JsonObject], ...]:
     """Resource and object of each, without what differs from cluster to cluster. Not to be changed."""
     lines = (Path(__file__).parent / "rbac.txt").read_text().splitlines()
     return tuple(_order(list(_objects([line for line in lines if not line.startswith("#")]))))
 
 
-def _order(found: Sequence[tuple[str, Tree]]) -> Iterator[tuple[str, Tree]]:
+def _order(found: Sequence[tuple[str, JsonObject]]) -> Iterator[tuple[str, JsonObject]]:
     for wanted in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"):
         yield from ((resource, _owned(obj)) for resource, obj in found if resource == wanted)
 
 
-def _objects(lines: Sequence[str]) -> Iterator[tuple[str, Tree]]:
-    rules: list[Tree] = []
+def _objects(lines: Sequence[str]) -> Iterator[tuple[str, JsonObject]]:
+    rules: list[JsonObject] = []
     for line in lines:
         head, *words = line.split(" ")
         if head not in ("clusterrole", "controller", "role", "bind", "bindrole"):
@@ -48,24 +49,24 @@ def _objects(lines: Sequence[str]) -> Iterator[tuple[str, Tree]]:
                 yield "rolebindings", _binding(words[0], words[1], words[2], words[3:])
 
 
-def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Tree:
-    meta: Tree = {
+def _object(kind: str, name: str, namespace: str = "", **content: Any) -> JsonObject:
+    meta: JsonObject = {
         "name": name,
         **({"namespace": namespace} if namespace else {}),
         "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
         "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
     }
-    made: Tree = {"kind": kind, "apiVersion": f"{GROUP}/v1", "metadata": meta, **content}
+    made: JsonObject = {"kind": kind, "apiVersion": f"{GROUP}/v1", "metadata": meta, **content}
     return made
 
 
-def _owned(obj: Tree) -> Tree:
+def _owned(obj: JsonObject) -> JsonObject:
     """With the server as the owner of its fields; when that was is filled in later."""
-    fields: Tree = {f"f:{key}": {} for key in ("roleRef", "subjects", "rules") if obj.get(key)}
+    fields: JsonObject = {f"f:{key}": {} for key in ("roleRef", "subjects", "rules") if obj.get(key)}
     if "aggregationRule" in obj:
         fields["f:aggregationRule"] = {".": {}, "f:clusterRoleSelectors": {}}
     meta = obj["metadata"]
-    marks: Tree = {key: {".": {}, **{f"f:{k}": {} for k in meta[key]}} for key in ("annotations", "labels")}
+    marks: JsonObject = {key: {".": {}, **{f"f:{k}": {} for k in meta[key]}} for key in ("annotations", "labels")}
     fields["f:metadata"] = {f"f:{key}": value for key, value in marks.items()}
     owner = {
         "manager": "kube-apiserver",
@@ -77,7 +78,7 @@ def _owned(obj: Tree) -> Tree:
     return {**obj, "metadata": {**meta, "managedFields": [owner]}}
 
 
-def _cluster_role(name: str, marks: dict[str, str], rules: list[Tree]) -> Tree:
+def _cluster_role(name: str, marks: dict[str, str], rules: list[JsonObject]) -> JsonObject:
     made = _object("ClusterRole", name, rules=None if "aggregates" in marks else rules)
     if "to" in marks:
         made["metadata"]["labels"][f"{GROUP}/aggregate-to-{marks['to']}"] = "true"
@@ -87,7 +88,7 @@ def _cluster_role(name: str, marks: dict[str, str], rules: list[Tree]) -> Tree:
     return made
 
 
-def _rule(verbs: str, words: Sequence[str]) -> Tree:
+def _rule(verbs: str, words: Sequence[str]) -> JsonObject:
     found = {"verbs": _sorted(",".join(_SHORT.get(v, v) for v in verbs.split(",")))}
     if words[0] == "path":
         return {**found, "nonResourceURLs": _sorted(words[1])}
@@ -100,14 +101,14 @@ def _sorted(text: str) -> list[str]:
     return sorted(set(text.split(",")))
 
 
-def _binding(namespace: str, name: str, role: str, subjects: Sequence[str]) -> Tree:
+def _binding(namespace: str, name: str, role: str, subjects: Sequence[str]) -> JsonObject:
     kind = "Role" if namespace else "ClusterRole"
-    content: Tree = {"subjects": [_subject(s) for s in subjects]} if subjects else {}
+    content: JsonObject = {"subjects": [_subject(s) for s in subjects]} if subjects else {}
     content["roleRef"] = {"apiGroup": GROUP, "kind": kind, "name": role}
     return _object(f"{kind}Binding", name, namespace, **content)
 
 
-def _subject(text: str) -> Tree:
+def _subject(text: str) -> JsonObject:
     kind, _, name = text.partition(":")
     if kind == "sa":
         namespace, _, account = name.partition(":")

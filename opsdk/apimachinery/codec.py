@@ -26,6 +26,7 @@ from opsdk.apimachinery.object import (
     to_tree,
 )
 from opsdk.errors import DecodeError, EncodeError
+from opsdk.structured_merge.value import JsonObject
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -35,7 +36,7 @@ class _Head(msgspec.Struct, rename="camel"):
 
     api_version: Any = ""
     kind: Any = ""
-    metadata: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
 
 
 class _RawList(msgspec.Struct, rename="camel"):
@@ -75,12 +76,12 @@ def decode(data: bytes, kind: Kind[T]) -> T:
 
 def _decode(data: bytes, form: type[T]) -> T:
     if issubclass(form, Unstructured):
-        return form.from_tree(msgspec.json.decode(data, type=dict[str, Any]))
+        return form.from_tree(msgspec.json.decode(data, type=JsonObject))
     try:
         made = msgspec.json.decode(data, type=form, dec_hook=decode_hook)
     except msgspec.ValidationError:
         # Null where the type has a list or a map: rare, so it costs a second pass only then.
-        made = convert(msgspec.json.decode(data, type=dict[str, Any]), form)
+        made = convert(msgspec.json.decode(data, type=JsonObject), form)
     remember_origin(made, data)
     return made
 
@@ -100,7 +101,7 @@ def _check_kind(api_version: str, kind: str, gvk: GroupVersionKind, data: bytes)
         raise DecodeError(f"expected {gvk}, got {api_version}, Kind={kind}: {_name(data)}")
 
 
-def decode_tree(tree: dict[str, Any], kind: Kind[T]) -> T:
+def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
     """One object of `kind` from a JSON tree, which is taken over; `DecodeError` if it is none."""
     try:
         made = convert(tree, kind.form)

@@ -19,6 +19,7 @@ from opsdk.apimachinery.object import Object
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
 from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
 
 _QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
@@ -50,7 +51,7 @@ class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     priority: int = 0
 
 
-def crd_for(*versions: type[Object[Any, Any]]) -> dict[str, Any]:
+def crd_for(*versions: type[Object[Any, Any]]) -> JsonObject:
     """The definition, as a tree ready to be created or applied, of a kind in one or more versions.
 
     The first class is the version that is stored. Names come from the class: ``plural`` (the kind in lower case with
@@ -66,7 +67,7 @@ def crd_for(*versions: type[Object[Any, Any]]) -> dict[str, Any]:
     if len({v.gvk.group_kind for v in versions}) > 1:
         raise UsageError(f"{[str(v.gvk) for v in versions]} are not versions of one kind")
     plural = storage.plural or f"{gvk.kind.lower()}s"
-    names: dict[str, Any] = {
+    names: JsonObject = {
         "plural": plural,
         "singular": gvk.kind.lower(),
         "kind": gvk.kind,
@@ -89,8 +90,8 @@ def crd_for(*versions: type[Object[Any, Any]]) -> dict[str, Any]:
     }
 
 
-def _version(kind: type[Object[Any, Any]], *, storage: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {
+def _version(kind: type[Object[Any, Any]], *, storage: bool) -> JsonObject:
+    made: JsonObject = {
         "name": kind.gvk.version,
         "served": True,
         "storage": storage,
@@ -103,7 +104,7 @@ def _version(kind: type[Object[Any, Any]], *, storage: bool) -> dict[str, Any]:
     return made
 
 
-def schema_for(kind: type[Object[Any, Any]]) -> dict[str, Any]:
+def schema_for(kind: type[Object[Any, Any]]) -> JsonObject:
     """The structural schema of a kind."""
     made = _Schemas().of(types.type_info(kind))
     properties = made["properties"]
@@ -120,7 +121,7 @@ class _Schemas:
     def __init__(self) -> None:
         self._inside: list[type] = []
 
-    def of(self, info: types.Type) -> dict[str, Any]:
+    def of(self, info: types.Type) -> JsonObject:
         match info:
             case types.Metadata():
                 return self._described(info)
@@ -144,13 +145,13 @@ class _Schemas:
             case _:
                 return self._scalar(info)
 
-    def _described(self, info: types.Metadata) -> dict[str, Any]:
+    def _described(self, info: types.Metadata) -> JsonObject:
         extra = dict(info.extra_json_schema or {})
         if examples := extra.pop("examples", None):
             extra["example"] = examples[0]  # a structural schema has room for one
         return {**self.of(info.type), **extra}
 
-    def _scalar(self, info: types.Type) -> dict[str, Any]:
+    def _scalar(self, info: types.Type) -> JsonObject:
         limits = {word: v for name, word in _CONSTRAINTS.items() if (v := getattr(info, name, None)) is not None}
         match info:
             case types.StrType():
@@ -167,7 +168,7 @@ class _Schemas:
                 return {"type": "string", "format": "date-time"}
         raise UsageError(f"{type(info).__name__} has no structural schema: use a simpler type")
 
-    def _custom(self, cls: type) -> dict[str, Any]:
+    def _custom(self, cls: type) -> JsonObject:
         if cls is Quantity:
             return {
                 "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -178,7 +179,7 @@ class _Schemas:
             return {"type": "string", "format": "date-time"}
         raise UsageError(f"{cls.__name__} has no structural schema: use a Model, or a simpler type")
 
-    def _union(self, info: types.UnionType) -> dict[str, Any]:
+    def _union(self, info: types.UnionType) -> JsonObject:
         parts = [t for t in info.types if not isinstance(t, types.NoneType)]
         if len(parts) == 1:
             return self.of(parts[0])
@@ -186,12 +187,12 @@ class _Schemas:
             return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
         raise UsageError(f"a union of {len(parts)} types has no structural schema: only `X | None` and `int | str` do")
 
-    def _mapping(self, info: types.DictType) -> dict[str, Any]:
+    def _mapping(self, info: types.DictType) -> JsonObject:
         if isinstance(info.value_type, types.AnyType):
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         return {"type": "object", "additionalProperties": self.of(info.value_type), **_sizes(info, "Properties")}
 
-    def _struct(self, info: types.StructType) -> dict[str, Any]:
+    def _struct(self, info: types.StructType) -> JsonObject:
         cls = info.cls
         if cls is ObjectMeta:
             return {"type": "object"}
@@ -204,7 +205,7 @@ class _Schemas:
             properties = {f.encode_name: self._field(f) for f in fields}
         finally:
             self._inside.pop()
-        made: dict[str, Any] = {"type": "object"}
+        made: JsonObject = {"type": "object"}
         if (text := _doc(cls)) is not None:
             made["description"] = text
         made["properties"] = properties
@@ -215,7 +216,7 @@ class _Schemas:
             made["required"] = required
         return made
 
-    def _field(self, field: types.Field) -> dict[str, Any]:
+    def _field(self, field: types.Field) -> JsonObject:
         made = self.of(field.type)
         if _is_list_of(field.type, Condition):
             made |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
@@ -234,7 +235,7 @@ def _is_list_of(info: types.Type, cls: type) -> bool:
 
 
 def _exclusive(info: types.IntType | types.FloatType) -> Mapping[str, Any]:
-    made: dict[str, Any] = {}
+    made: JsonObject = {}
     if info.gt is not None:
         made |= {"minimum": info.gt, "exclusiveMinimum": True}
     if info.lt is not None:

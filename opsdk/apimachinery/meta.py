@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.time import Time
+from opsdk.structured_merge.value import JsonObject
 
 
 class OwnerReference(Model, kw_only=True):
@@ -29,7 +30,7 @@ class ManagedFieldsEntry(Model, kw_only=True):
     api_version: str = ""
     time: Time | None = None
     fields_type: str = ""
-    fields_v1: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
+    fields_v1: JsonObject | None = msgspec.field(default=None, name="fieldsV1")
     subresource: str = ""
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
+from opsdk.structured_merge.value import JsonObject
 
 
 class Model(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -64,7 +65,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
     )
 
 
-def _drop_empty(value: msgspec.Struct, tree: dict[str, Any]) -> None:
+def _drop_empty(value: msgspec.Struct, tree: JsonObject) -> None:
     """Leave out parts that exist only because Python makes them, so that they are neither sent nor owned."""
     for attribute, wire, always_there in _fields(type(value)):
         if wire not in tree:

@@ -18,6 +18,7 @@ from opsdk.apimachinery.meta import ListMeta, ObjectMeta
 from opsdk.apimachinery.model import Model, to_builtins
 from opsdk.apimachinery.unknown_fields import overlay
 from opsdk.errors import EncodeError, UsageError
+from opsdk.structured_merge.value import JsonObject
 
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
@@ -88,10 +89,10 @@ class Unstructured(msgspec.Struct, dict=True):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    content: dict[str, Any] = msgspec.field(default_factory=dict)
+    content: JsonObject = msgspec.field(default_factory=dict)
 
     @classmethod
-    def from_tree(cls, tree: dict[str, Any]) -> Self:
+    def from_tree(cls, tree: JsonObject) -> Self:
         """Take over `tree`; raises ``msgspec.ValidationError`` where the metadata is not metadata."""
         content = {k: v for k, v in tree.items() if k not in ("apiVersion", "kind", "metadata")}
         raw = tree.get("metadata")
@@ -196,28 +197,28 @@ def gvk_of(obj: KubeObject) -> GroupVersionKind:
 
 
 # ------------------------------------------------------------------ trees
-def remember_origin(obj: AnyObject, tree: dict[str, Any] | bytes) -> None:
+def remember_origin(obj: AnyObject, tree: JsonObject | bytes) -> None:
     """Remember the tree (or its JSON) that `obj` was decoded from."""
     obj.__dict__[_ORIGIN] = tree
 
 
-def origin_of(obj: AnyObject) -> dict[str, Any] | None:
+def origin_of(obj: AnyObject) -> JsonObject | None:
     """The tree `obj` was decoded from, or None for an object made here."""
-    found: dict[str, Any] | bytes | None = obj.__dict__.get(_ORIGIN)
+    found: JsonObject | bytes | None = obj.__dict__.get(_ORIGIN)
     if isinstance(found, bytes):
-        found = msgspec.json.decode(found, type=dict[str, Any])
+        found = msgspec.json.decode(found, type=JsonObject)
         obj.__dict__[_ORIGIN] = found
     return found
 
 
-def _known_tree(obj: AnyObject) -> dict[str, Any]:
+def _known_tree(obj: AnyObject) -> JsonObject:
     """The tree of what the type knows."""
     try:
         if isinstance(obj, Unstructured):
-            tree: dict[str, Any] = {"apiVersion": obj.api_version, "kind": obj.kind, **obj.content}
+            tree: JsonObject = {"apiVersion": obj.api_version, "kind": obj.kind, **obj.content}
             tree["metadata"] = to_builtins(obj.metadata)
             return tree
-        known: dict[str, Any] = to_builtins(obj)
+        known: JsonObject = to_builtins(obj)
     except (TypeError, ValueError) as error:
         raise EncodeError(f"{obj.kind} {key_of(obj)} cannot be encoded: {error}") from error
     known.setdefault("apiVersion", obj.api_version)
@@ -226,7 +227,7 @@ def _known_tree(obj: AnyObject) -> dict[str, Any]:
     return known
 
 
-def to_tree(obj: AnyObject) -> dict[str, Any]:
+def to_tree(obj: AnyObject) -> JsonObject:
     """`obj` as a JSON tree, with the fields of its origin that its type does not know.
 
     The tree shares nothing with `obj`.
@@ -241,21 +242,21 @@ def to_tree(obj: AnyObject) -> dict[str, Any]:
         return tree
     if origin is None:
         return tree
-    kept: dict[str, Any] = overlay(origin, _baseline(type(obj), origin), tree)
+    kept: JsonObject = overlay(origin, _baseline(type(obj), origin), tree)
     return kept
 
 
-def _baseline(kind: type[AnyObject], origin: dict[str, Any]) -> Any:
+def _baseline(kind: type[AnyObject], origin: JsonObject) -> Any:
     """What the type alone makes of the origin: the difference to it is what the type does not know."""
     decoded = convert(origin, kind)
     return _known_tree(decoded)
 
 
-def _metadata_baseline(origin: dict[str, Any]) -> Any:
+def _metadata_baseline(origin: JsonObject) -> Any:
     return to_builtins(msgspec.convert(without_nulls(origin.get("metadata") or {}), ObjectMeta))
 
 
-def convert(tree: dict[str, Any], kind: type[T]) -> T:
+def convert(tree: JsonObject, kind: type[T]) -> T:
     """`tree` as an object of type `kind`, without an origin; raises ``msgspec.ValidationError``.
 
     Servers send null for lists and maps that are empty (``rules: null``, ``creationTimestamp: null``): a tree that

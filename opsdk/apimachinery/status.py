@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from opsdk.apimachinery.model import Model
+from opsdk.structured_merge.value import JsonObject
 
 PropagationPolicy = Literal["Background", "Foreground", "Orphan"]
 
@@ -37,5 +38,5 @@ class Status(Model, kw_only=True):
     status: str = ""
     message: str = ""
     reason: str = ""
-    details: dict[str, Any] = msgspec.field(default_factory=dict)
+    details: JsonObject = msgspec.field(default_factory=dict)
     code: int = 0

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from opsdk.structured_merge.value import JsonObject
+
 # Fields that name an item of a Kubernetes list, most telling first.
 _NAMES = ("name", "key", "type", "uid", "id", "ip", "containerPort", "port", "mountPath", "devicePath", "topologyKey")
 
@@ -22,8 +24,8 @@ def overlay(origin: Any, before: Any, after: Any) -> Any:
     return after if after != before else _copy(origin)
 
 
-def _overlay_dict(origin: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _overlay_dict(origin: JsonObject, before: JsonObject, after: JsonObject) -> JsonObject:
+    made: JsonObject = {}
     for key, value in origin.items():
         if key in after:
             made[key] = overlay(value, before[key], after[key]) if key in before else after[key]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 def group_version(group: str, version: str) -> str:
@@ -87,7 +87,7 @@ class Column:
     description: str = ""
     priority: int = 0
 
-    def wire(self) -> Tree:
+    def wire(self) -> JsonObject:
         """As a ``TableColumnDefinition``."""
         return {
             "name": self.name,
@@ -106,15 +106,15 @@ class Printer(Protocol):
         """The columns."""
         ...
 
-    def cells(self, obj: Tree, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[Any]:
         """One row; `now` is the time of day in Unix seconds, for ages."""
         ...
 
-    def conditions(self, obj: Tree) -> Sequence[Tree]:  # noqa: ARG002 - for those who have something to say
+    def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:  # noqa: ARG002 - for those who have something to say
         """What is to be said of a row as a whole: that it is ``Completed``."""
         return ()
 
-    def arranged(self, objects: Sequence[Tree]) -> Sequence[Tree]:
+    def arranged(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
         """The objects of a list in the order of their rows."""
         return objects
 
@@ -123,7 +123,7 @@ class Printer(Protocol):
 class Decoded:
     """A body as the model understood it; `unknown` and `duplicates` hold problems of a strict decoding."""
 
-    obj: Tree
+    obj: JsonObject
     problems: Sequence[str] = ()
 
 
@@ -149,7 +149,7 @@ class Model(Protocol):
         """The name of a built-in type, as Go writes it (``v1.Secret``); empty where there is none of that kind."""
         ...
 
-    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
+    def decode(self, body: JsonObject, *, memory: bool = False) -> Decoded:
         """Check types and drop unknown fields; `DecodeError` names what does not fit.
 
         With `memory` the body is an object that was merged here, and no text; what is wrong has other words then.
@@ -158,27 +158,27 @@ class Model(Protocol):
         """
         ...
 
-    def from_protobuf(self, body: bytes) -> Tree:
+    def from_protobuf(self, body: bytes) -> JsonObject:
         """A protobuf body as a tree; `UnsupportedMediaTypeError` where the kind has no such form."""
         ...
 
-    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:
+    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         """With defaults filled in; may change `obj`, which the caller owns.
 
         Of custom objects, nulls that mean nothing go, unless `nulls`: those of an apply are refused.
         """
         ...
 
-    def to_storage(self, obj: Tree) -> Tree:
+    def to_storage(self, obj: JsonObject) -> JsonObject:
         """From the served version to the stored one."""
         ...
 
-    def from_storage(self, obj: Tree) -> Tree:
+    def from_storage(self, obj: JsonObject) -> JsonObject:
         """From the stored version to the served one; the result shares with the argument, and both stay as they are."""
         ...
 
     @property
-    def blank(self) -> Tree:
+    def blank(self) -> JsonObject:
         """The parts besides metadata that an empty object of this kind shows."""
         ...
 
@@ -196,7 +196,7 @@ class Versions(Protocol):
         """Whether conversion takes more than another ``apiVersion``."""
         ...
 
-    async def convert(self, obj: Tree, wanted: str) -> Tree:
+    async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
         """An object in another apiVersion; `ApiError` where that fails."""
         ...
 

@@ -34,11 +34,11 @@ from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.apiserver.endpoints.routes import WellKnown
 from opsdk.apiserver.registry.rest import Connecter, verbs_of
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import Request
 from opsdk.http.server.response import Response, text_response
+from opsdk.structured_merge.value import JsonObject
 
 
 class Delegate(Protocol):
@@ -132,7 +132,7 @@ class Server:
         authenticators: Sequence[Authenticator] = (),
         authorizer: Authorizer | None = None,
         anonymous: bool = True,
-        protobuf: Callable[[Tree], bytes] | None = None,
+        protobuf: Callable[[JsonObject], bytes] | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.delegate = delegate

@@ -17,11 +17,12 @@ from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.negotiation import JSON, YAML
 from opsdk.apiserver.registry.store import StatusStore, Store
 from opsdk.apiserver.resources import Column, Decoded, Installed, Printer, ResourceInfo
-from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.schema import Shape, shape_of_schema
+from opsdk.structured_merge.value import JsonObject
 
 Kind = type[Object[Any, Any]]
 _META_FIELDS = frozenset(ObjectMeta.__struct_encode_fields__)
@@ -54,7 +55,7 @@ class FieldPrinter(Printer):
         last = Column(name="Created At", type="date", description="When the object was created.")
         self.columns = [first, *named, last]
 
-    def cells(self, obj: Tree, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[Any]:
         """See `Printer`."""
         meta = obj.get("metadata") or {}
         shown = [_at(obj, path) for path in self._paths]
@@ -89,7 +90,7 @@ class KindModel:
         return shape_of_schema(self.raw)
 
     @property
-    def blank(self) -> Tree:
+    def blank(self) -> JsonObject:
         """See `Model`."""
         return {}
 
@@ -98,31 +99,31 @@ class KindModel:
         gvk = self._kind.gvk
         return f"{gvk.version}.{kind}" if (api_version, kind) == (gvk.api_version, gvk.kind) else ""
 
-    def decode(self, body: Tree, *, memory: bool = False) -> Decoded:
+    def decode(self, body: JsonObject, *, memory: bool = False) -> Decoded:
         """See `Model`."""
         meta, strange = _metadata(body.get("metadata"))
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
         return Decoded(pruned, [f'unknown field "{path}"' for path in (*strange, *unknown)])
 
-    def from_protobuf(self, body: bytes) -> Tree:
+    def from_protobuf(self, body: bytes) -> JsonObject:
         """See `Model`: classes have no numbers."""
         raise unsupported_media(f"{JSON}, {YAML}")
 
-    def default(self, obj: Tree, *, nulls: bool = False) -> Tree:
+    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         """See `Model`."""
-        made: Tree = self.schema.default(obj, nulls=nulls)
+        made: JsonObject = self.schema.default(obj, nulls=nulls)
         return made
 
-    def to_storage(self, obj: Tree) -> Tree:
+    def to_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`; what is served is what is stored."""
         return obj
 
-    def from_storage(self, obj: Tree) -> Tree:
+    def from_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`."""
         return obj
 
 
-def _metadata(found: Any) -> tuple[Tree, list[str]]:
+def _metadata(found: Any) -> tuple[JsonObject, list[str]]:
     """Metadata that is right, and the paths of what nobody knows."""
     given = {} if found is None else found
     if not isinstance(given, dict):
@@ -162,12 +163,12 @@ class KindSchemas:
     """Their schemas for OpenAPI documents."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Tree] = {}
+        self._known: dict[str, JsonObject] = {}
 
     def __repr__(self) -> str:
         return f"<KindSchemas of {', '.join(self._known) or 'nothing'}>"
 
-    def schema(self, name: str) -> Tree | None:
+    def schema(self, name: str) -> JsonObject | None:
         """See `SchemaSource`."""
         return self._known.get(name)
 

@@ -21,6 +21,7 @@ from opsdk.cache.informer import Handler, Informer, Registration
 from opsdk.cache.list_watch import ListWatch
 from opsdk.cache.store import Entry, Indexer, Store
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UnknownNamespaceError, UsageError
+from opsdk.structured_merge.value import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class KindOptions:
     resync: float | None = None
 
 
-Transform = Callable[[dict[str, Any]], dict[str, Any]]
+Transform = Callable[[JsonObject], JsonObject]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +358,7 @@ def _start(kind: CachedKind) -> None:
             informer.start()
 
 
-def strip_managed_fields(tree: dict[str, Any]) -> dict[str, Any]:
+def strip_managed_fields(tree: JsonObject) -> JsonObject:
     """A transform: without ``metadata.managedFields``, often a third of an object."""
     meta = tree.get("metadata")
     if not isinstance(meta, dict) or "managedFields" not in meta:

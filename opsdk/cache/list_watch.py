@@ -21,6 +21,7 @@ from opsdk.errors import ConnectionLostError
 from opsdk.rest.frames import FrameSplitter, parse_frame
 from opsdk.rest.response import raise_for
 from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JsonObject
 
 # A watch lasts 5 to 10 minutes, as client-go's: long enough to be cheap, and spread so that restarts do not align.
 _WATCH_SECONDS = (300, 600)
@@ -70,7 +71,7 @@ class RestListWatch:
         namespace: str = "",
         labels: Selector | None = None,
         fields: FieldSelector | None = None,
-        transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        transform: Callable[[JsonObject], JsonObject] | None = None,
     ) -> None:
         self._transport = transport
         self._mapping = mapping

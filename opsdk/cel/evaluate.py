@@ -33,8 +33,9 @@ from opsdk.cel.values import (
     type_of,
 )
 from opsdk.errors import CelBudgetError, CelCompileError, CelEvaluationError, UsageError
+from opsdk.structured_merge.value import JsonObject
 
-Construct = Callable[[Type, dict[str, Any]], Any]
+Construct = Callable[[Type, JsonObject], Any]
 """Makes an object of a type from the values of its fields."""
 
 
@@ -364,7 +365,7 @@ class _Compiler:
         codes = [(_field_name(entry), self.code(entry.value), entry.optional) for entry in node.entries]
 
         def build(frame: Frame) -> Any:
-            values: dict[str, Any] = {}
+            values: JsonObject = {}
             for name, code, optional in codes:
                 value = code(frame)
                 if not optional:

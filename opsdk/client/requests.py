@@ -31,6 +31,7 @@ from opsdk.client.options import DeleteOptions, WriteOptions
 from opsdk.errors import UsageError
 from opsdk.patch import PatchType
 from opsdk.rest.request import Request, resource_path
+from opsdk.structured_merge.value import JsonObject
 
 JSON = "application/json"
 _METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
@@ -226,7 +227,7 @@ def _delete_all(operation: DeleteAllOf, mapping: RestMapping) -> Request:
     )
 
 
-def _delete_body(options: DeleteOptions) -> dict[str, Any]:
+def _delete_body(options: DeleteOptions) -> JsonObject:
     locked = Preconditions(uid=options.uid, resource_version=options.resource_version)
     body = DeleteBody(
         grace_period_seconds=options.grace_period,

@@ -9,7 +9,6 @@ import sys
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,6 +16,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
 from opsdk.rest.tls import ClientCert
+from opsdk.structured_merge.value import JsonObject
 
 # A plugin's complaint is quoted up to here.
 _MAX_STDERR = 2000
@@ -47,13 +47,13 @@ class Credential:
 # ------------------------------------------------------------------ pure
 def exec_info(plugin: ExecConfig, config: Config, *, interactive: bool) -> str:
     """The value of ``KUBERNETES_EXEC_INFO``."""
-    spec: dict[str, Any] = {"interactive": interactive}
+    spec: JsonObject = {"interactive": interactive}
     if plugin.provide_cluster_info:
         spec["cluster"] = _cluster_info(plugin, config)
     return msgspec.json.encode({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}).decode()
 
 
-def _cluster_info(plugin: ExecConfig, config: Config) -> dict[str, Any]:
+def _cluster_info(plugin: ExecConfig, config: Config) -> JsonObject:
     ca = config.ca_data
     if not ca and config.ca_file:
         try:

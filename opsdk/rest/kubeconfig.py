@@ -14,6 +14,7 @@ from typing import Any
 
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config, ExecConfig, Impersonate
+from opsdk.structured_merge.value import JsonObject
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -185,7 +186,7 @@ def _referred(table: Mapping[str, Entry], context: Entry, key: str) -> Entry | N
     return table[name]
 
 
-def _cluster_settings(cluster: Entry) -> dict[str, Any]:
+def _cluster_settings(cluster: Entry) -> JsonObject:
     insecure, ca_data = cluster.flag("insecure-skip-tls-verify"), cluster.data_of("certificate-authority-data")
     return {
         "ca_data": ca_data,
@@ -197,7 +198,7 @@ def _cluster_settings(cluster: Entry) -> dict[str, Any]:
     }
 
 
-def _user_settings(user: Entry, cluster: Entry) -> dict[str, Any]:
+def _user_settings(user: Entry, cluster: Entry) -> JsonObject:
     if user.data.get("auth-provider"):
         raise user.fail("auth-provider is not supported; use an exec plugin")
     cert_data, key_data = user.data_of("client-certificate-data"), user.data_of("client-key-data")

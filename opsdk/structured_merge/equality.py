@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Tree = Any
-"""A JSON value: dict, list, str, int, float, bool or None."""
+from opsdk.structured_merge.value import JsonValue
 
 
-def deep_equal(a: Tree, b: Tree) -> bool:
+def deep_equal(a: JsonValue, b: JsonValue) -> bool:
     """Whether two trees are the same JSON value: ``1 == 1.0``, but ``True`` is not ``1``.
 
     >>> deep_equal({"a": [1, True]}, {"a": [1.0, True]}), deep_equal([1], [True])
@@ -18,7 +15,7 @@ def deep_equal(a: Tree, b: Tree) -> bool:
     return a is b or bool(a == b and _same_booleans(a, b))
 
 
-def written_alike(a: Tree, b: Tree) -> bool:
+def written_alike(a: JsonValue, b: JsonValue) -> bool:
     """Whether two trees are equal, and their whole numbers are written alike: ``1`` is not ``1.0``.
 
     >>> written_alike({"a": [1, 2.5]}, {"a": [1, 2.5]}), written_alike([1], [1.0])
@@ -27,7 +24,7 @@ def written_alike(a: Tree, b: Tree) -> bool:
     return a is b or bool(a == b and _same_types(a, b))
 
 
-def _same_types(a: Tree, b: Tree) -> bool:
+def _same_types(a: JsonValue, b: JsonValue) -> bool:
     if a is b:
         return True
     if isinstance(a, dict):
@@ -37,7 +34,7 @@ def _same_types(a: Tree, b: Tree) -> bool:
     return type(a) is type(b)
 
 
-def _same_booleans(a: Tree, b: Tree) -> bool:
+def _same_booleans(a: JsonValue, b: JsonValue) -> bool:
     """Whether two trees that are equal to Python have their booleans at the same places."""
     if a is b:
         return True

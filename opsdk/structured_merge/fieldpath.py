@@ -15,6 +15,7 @@ from typing import Any, Final
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.go_format import go_float, go_quote
 from opsdk.structured_merge.identity_cache import IdentityCache
+from opsdk.structured_merge.value import JsonObject
 
 Path = tuple[str, ...]
 
@@ -150,7 +151,7 @@ class FieldSet:
 
     members: frozenset[str]
     children: Mapping[str, FieldSet]
-    _wire: dict[str, Any] | None
+    _wire: JsonObject | None
 
     def __init__(self, members: Iterable[str] = (), children: Mapping[str, FieldSet] | None = None) -> None:
         """Elements that end a path here, and what goes on below; empty children are left out."""
@@ -205,17 +206,17 @@ class FieldSet:
                 children[element] = child
         return cls.made(members, children)
 
-    def to_fields_v1(self) -> dict[str, Any]:
+    def to_fields_v1(self) -> JsonObject:
         """The wire form, with the server's order of keys; made once and shared, so nobody may change it."""
         if self._wire is None:
             self._wire = self._encode()
             _WIRES.put(self._wire, self)
         return self._wire
 
-    def _encode(self) -> dict[str, Any]:
+    def _encode(self) -> JsonObject:
         return {element: self._below(element) for element in self.elements()}
 
-    def _below(self, element: str) -> dict[str, Any]:
+    def _below(self, element: str) -> JsonObject:
         child = self.children.get(element)
         if child is None:
             return {}

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
 
+from opsdk.structured_merge.value import JsonObject
+
 _REF: Final = "#/components/schemas/"
 
 
@@ -86,7 +88,7 @@ class Shape:
         self._properties: Mapping[str, Any] = schema.get("properties") or {}
         self._fields: dict[str, Shape] = {}
         self._item: Shape | None = None
-        self._key_defaults: dict[str, Any] | None = None
+        self._key_defaults: JsonObject | None = None
         site = {**schema, **(context or {})}
         self.list_keys: tuple[str, ...] = tuple(site.get("x-kubernetes-list-map-keys") or ())
         strategies = str(site.get("x-kubernetes-patch-strategy") or "")
@@ -166,7 +168,7 @@ class Shape:
         if self.topology is not Topology.STRUCT:
             return {} if self.topology in _OBJECTS else None
         known = like if isinstance(like, dict) else {}
-        value: dict[str, Any] = {name: None for name, item in known.items() if item is None}
+        value: JsonObject = {name: None for name, item in known.items() if item is None}
         for name, schema in self._properties.items():
             default = schema.get("default")
             if isinstance(default, dict):

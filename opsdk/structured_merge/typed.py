@@ -23,6 +23,7 @@ from opsdk.structured_merge.fieldpath import (
 )
 from opsdk.structured_merge.go_format import go_quote, go_syntax, go_typename, go_value
 from opsdk.structured_merge.schema import Shape, Topology
+from opsdk.structured_merge.value import JsonObject
 
 ABSENT: Final = object()
 """No value at all, as opposed to null."""
@@ -307,7 +308,7 @@ def _compare_as(topology: Topology, old: Any, new: Any, shape: Shape) -> tuple[b
     return not before and not after, _gathered(found)  # null, {} and [] are different things to own
 
 
-def _compare_maps(before: dict[str, Any], after: dict[str, Any], shape: Shape, found: _Differences) -> None:
+def _compare_maps(before: JsonObject, after: JsonObject, shape: Shape, found: _Differences) -> None:
     for name, new in after.items():
         old = before.get(name, ABSENT)
         if old is new:
@@ -341,7 +342,7 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _as_dict(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
@@ -427,9 +428,9 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
     return result
 
 
-def _unique(items: list[Any], elements: list[str]) -> dict[str, Any]:
+def _unique(items: list[Any], elements: list[str]) -> JsonObject:
     """The items by element, without those that occur twice: nobody can say which one is meant."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     twice: set[str] = set()
     for item, element in zip(items, elements, strict=True):
         if element in found:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
 
 
@@ -18,7 +19,7 @@ class LeakedTaskError(AssertionError):
     """The test ended, and tasks it started did not."""
 
 
-async def _run(function: Any, arguments: dict[str, Any]) -> None:
+async def _run(function: Any, arguments: JsonObject) -> None:
     await function(**arguments)
     leaked: set[asyncio.Task[Any]] = set()
     # Closing transports and cancelled tasks finish in the next few turns of the loop.

@@ -17,6 +17,7 @@ from opsdk.apimachinery.object import Object
 from opsdk.apimachinery.quantity import IntOrString, Quantity
 from opsdk.apimachinery.time import MicroTime, Time
 from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
 
 
 class Size(Enum):
@@ -55,7 +56,7 @@ class Spec(Model, kw_only=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     by_port: dict[str, Port] = msgspec.field(default_factory=dict)
     anything: Any = None
-    free: dict[str, Any] = msgspec.field(default_factory=dict)
+    free: JsonObject = msgspec.field(default_factory=dict)
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
 
 
@@ -74,9 +75,9 @@ class Site(Object[Spec, Status]):
     printer_columns = printer_columns(("Image", ".spec.image"), ("Age", ".metadata.creationTimestamp", "date"))
 
 
-def spec_of(kind: type[Object[Any, Any]] = Site) -> dict[str, Any]:
+def spec_of(kind: type[Object[Any, Any]] = Site) -> JsonObject:
     """The schemas of the spec's fields."""
-    found: dict[str, Any] = schema_for(kind)["properties"]["spec"]["properties"]
+    found: JsonObject = schema_for(kind)["properties"]["spec"]["properties"]
     return found
 
 
@@ -128,7 +129,7 @@ def test_the_definition_of_a_kind() -> None:
         ("clusterIP", {"type": "string"}),
     ],
 )
-def test_fields(field: str, schema: dict[str, Any]) -> None:
+def test_fields(field: str, schema: JsonObject) -> None:
     """Each type, constraint and default is said in the words of a structural schema."""
     found = spec_of()[field]
     if "enum" in found:

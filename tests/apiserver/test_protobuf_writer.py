@@ -16,10 +16,11 @@ from envtest.tables.messages import READER, fields_of, message_for, write_protob
 from opsdk.apiserver.serializer.protobuf import Field, envelope
 from opsdk.apiserver.serializer.protobuf_writer import Writer, watch_frame
 from opsdk.errors import EncodeError
+from opsdk.structured_merge.value import JsonObject
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PODS = "/api/v1/namespaces/default/pods"
-POD: dict[str, Any] = {
+POD: JsonObject = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "p", "labels": {"b": "2", "a": "1"}, "creationTimestamp": "2024-02-29T23:59:59Z"},
@@ -38,7 +39,7 @@ POD: dict[str, Any] = {
         "terminationGracePeriodSeconds": 30,
     },
 }
-DEFINITION: dict[str, Any] = {
+DEFINITION: JsonObject = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "a.b.c"},
@@ -62,7 +63,7 @@ DEFINITION: dict[str, Any] = {
     },
 }
 
-WIDGETS: dict[str, Any] = {
+WIDGETS: JsonObject = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "widgets.example.com"},
@@ -78,7 +79,7 @@ WIDGETS: dict[str, Any] = {
 CUSTOM = "/apis/example.com/v1/namespaces/default/widgets"
 
 
-def read(body: bytes) -> dict[str, Any]:
+def read(body: bytes) -> JsonObject:
     """A body as a tree."""
     unknown = envelope(body)
     tree = READER.read(unknown.raw, message_for(unknown.api_version, unknown.kind))
@@ -86,7 +87,7 @@ def read(body: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("obj", [POD, DEFINITION], ids=["pod", "definition"])
-def test_what_is_written_is_read_again(obj: dict[str, Any]) -> None:
+def test_what_is_written_is_read_again(obj: JsonObject) -> None:
     """Inline parts, maps, times, quantities, numbers or texts, schemas: all of them come back."""
     assert read(write_protobuf(obj)) == obj
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from envtest.environment import Environment
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.serializer.raw import RawTree, member, raw_text
+from opsdk.structured_merge.value import JsonObject
 from tests.support.server_client import MERGE, Caller
 
 TREES = st.recursive(
@@ -22,7 +22,7 @@ REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 
 
 @given(st.dictionaries(st.text(), TREES, max_size=4), st.sampled_from([None, 1]), st.booleans())
-def test_a_member_is_found_as_it_is_written(tree: dict[str, Any], indent: int | None, plain: bool) -> None:
+def test_a_member_is_found_as_it_is_written(tree: JsonObject, indent: int | None, plain: bool) -> None:
     """Whatever the white space, the text of each member is that of its value."""
     document = json.dumps(tree, indent=indent, ensure_ascii=plain)
     for key, value in tree.items():
@@ -46,7 +46,7 @@ def test_copies_keep_the_text() -> None:
     assert raw_text({"a": "<"}) == '{"a":"\\u003c"}'
 
 
-def revision(number: int) -> dict[str, Any]:
+def revision(number: int) -> JsonObject:
     """A revision, whose body has white space."""
     return {"metadata": {"name": "r"}, "revision": number, "data": {"b": [1, 2], "a": "x"}}
 

@@ -8,14 +8,14 @@ import json
 import time
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
 
 from opsdk import Kind, Unstructured
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery.codec import decode
 from opsdk.cache.store import Store
+from opsdk.structured_merge.value import JsonObject
 
-_POD: dict[str, Any] = {
+_POD: JsonObject = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {

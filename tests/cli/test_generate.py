@@ -22,12 +22,13 @@ from opsdk.cli.generate.cluster import read_schemas
 from opsdk.cli.generate.names import camel, module_of, pascal, snake
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
 
 REPOSITORY = Path(__file__).parents[2]
 OPENAPI = REPOSITORY.parent / "shared" / "openapi" / "schemas-v1.36.json"
 
 META = {"allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]}
-CERTIFICATE: dict[str, Any] = {
+CERTIFICATE: JsonObject = {
     "type": "object",
     "required": ["spec"],
     "properties": {
@@ -168,7 +169,7 @@ def test_names_that_meet() -> None:
         },
         "dev.x.v1.FooSpec": {"type": "object", "properties": {"outer": text}},
     }
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     source = TypeGenerator(schemas, package="x", source="s").files()["x_dev/v1.py"]
     exec(compile(source.replace("from __future__ import annotations", ""), "v1.py", "exec"), found)
     foo = found["Foo"](spec=found["FooSpec_"](inner="i"), foo_bar="a", foo_bar_="b", gvk_="c")

@@ -29,6 +29,7 @@ from opsdk.client.operations import (
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
 from opsdk.errors import ConflictError, NotFoundError, UsageError
 from opsdk.patch import merge_patch
+from opsdk.structured_merge.value import JsonObject
 
 KEY = ObjectKey("ns", "a")
 ALL = WriteOptions(dry_run=True, field_owner="me", field_validation="Strict")
@@ -81,7 +82,7 @@ async def test_writes() -> None:
     """Every argument of the writing verbs arrives in the operation, and the object given comes back."""
     client, seen = made()
     obj, patch = site(), merge_patch({})
-    options: dict[str, Any] = {"dry_run": True, "field_owner": "me", "field_validation": "Strict"}
+    options: JsonObject = {"dry_run": True, "field_owner": "me", "field_validation": "Strict"}
     assert await client.create(obj, **options) is obj
     assert seen.last() == Create(obj=obj, options=ALL)
     assert await client.update(obj, **options) is obj
@@ -95,7 +96,7 @@ async def test_writes() -> None:
 async def test_deletes() -> None:
     """By object or by kind and key, one or many, with every option."""
     client, seen = made()
-    options: dict[str, Any] = {
+    options: JsonObject = {
         "dry_run": True,
         "grace_period": 0,
         "propagation": "Foreground",

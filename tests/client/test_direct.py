@@ -33,6 +33,7 @@ from opsdk.errors import (
 )
 from opsdk.patch import MergeFrom, merge_patch
 from opsdk.rest.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
 
@@ -197,7 +198,7 @@ async def test_a_kind_that_is_not_served() -> None:
 
 
 # ------------------------------------------------------------------ watches
-def event(kind: str, obj: dict[str, Any]) -> bytes:
+def event(kind: str, obj: JsonObject) -> bytes:
     """One frame."""
     return msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
 

@@ -17,6 +17,7 @@ from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.errors import EncodeError, UsageError
 from opsdk.patch import MergeFrom
+from opsdk.structured_merge.value import JsonObject
 
 WIDGET = unstructured("demo.opsdk.dev/v1", "Site")
 
@@ -122,7 +123,7 @@ def _without_nulls(found: Any) -> Any:
 
 
 @given(st.dictionaries(keys, trees, max_size=4), st.dictionaries(keys, trees, max_size=4))
-def test_a_patch_leads_from_one_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_a_patch_leads_from_one_to_the_other(before: JsonObject, after: JsonObject) -> None:
     """Applied to the base as the server does it, the patch gives the object."""
     before, after = _without_nulls(before), _without_nulls(after)
     base, wanted = Unstructured.from_tree(tree(spec=before)), Unstructured.from_tree(tree(spec=after))

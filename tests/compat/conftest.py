@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -15,6 +15,7 @@ import envtest
 from opsdk import Cluster
 from opsdk.api.core.v1 import Namespace
 from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.structured_merge.value import JsonObject
 
 T = TypeVar("T")
 CLIENTS = ("kopf", "kr8s", "kubernetes", "kubernetes_asyncio", "lightkube")
@@ -90,10 +91,10 @@ def namespace(served: Served, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def definition() -> Callable[[str], dict[str, Any]]:
+def definition() -> Callable[[str], JsonObject]:
     """Makes definitions of namespaced kinds with a status and a scale, in groups of their own."""
 
-    def make(group: str) -> dict[str, Any]:
+    def make(group: str) -> JsonObject:
         counted = {"type": "object", "properties": {"replicas": {"type": "integer"}}}
         schema = {
             "type": "object",

@@ -11,6 +11,8 @@ import pytest
 from kopf.testing import KopfRunner
 from kubernetes import client, config
 
+from opsdk.structured_merge.value import JsonObject
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
 GROUP = "kopf.test"
 HANDLED = "kopf.zalando.org/last-handled-configuration"
@@ -51,9 +53,9 @@ class Story:
         """Ask for its end."""
         self._toys.delete_namespaced_custom_object(*self._where, name)
 
-    def toy(self, name: str) -> dict[str, Any]:
+    def toy(self, name: str) -> JsonObject:
         """As it is."""
-        found: dict[str, Any] = self._toys.get_namespaced_custom_object(*self._where, name)
+        found: JsonObject = self._toys.get_namespaced_custom_object(*self._where, name)
         return found
 
     def notes(self, name: str) -> dict[str, str]:
@@ -61,9 +63,9 @@ class Story:
         found: dict[str, str] = self.toy(name)["metadata"].get("annotations", {})
         return found
 
-    def status(self, name: str) -> dict[str, Any]:
+    def status(self, name: str) -> JsonObject:
         """Its status."""
-        found: dict[str, Any] = self.toy(name).get("status", {})
+        found: JsonObject = self.toy(name).get("status", {})
         return found
 
     def names(self) -> list[str]:

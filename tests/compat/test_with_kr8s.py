@@ -12,6 +12,8 @@ import pytest
 from kr8s.asyncio.objects import ConfigMap as AsyncConfigMap
 from kr8s.objects import ConfigMap, CustomResourceDefinition, Deployment, Pod, Service, new_class
 
+from opsdk.structured_merge.value import JsonObject
+
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
@@ -21,7 +23,7 @@ def api(kubeconfig: str, namespace: str) -> Iterator[Any]:
     return kr8s.api(kubeconfig=kubeconfig, namespace=namespace)
 
 
-def named(name: str, namespace: str, **more: Any) -> dict[str, Any]:
+def named(name: str, namespace: str, **more: Any) -> JsonObject:
     """The beginning of an object."""
     return {"metadata": {"name": name, "namespace": namespace}, **more}
 

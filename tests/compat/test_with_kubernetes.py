@@ -16,6 +16,8 @@ from kubernetes.client.rest import ApiException
 from kubernetes.leaderelection import electionconfig, leaderelection
 from kubernetes.leaderelection.resourcelock.configmaplock import ConfigMapLock
 
+from opsdk.structured_merge.value import JsonObject
+
 pytestmark = pytest.mark.e2e
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 
@@ -27,7 +29,7 @@ def api(kubeconfig: str) -> Iterator[client.ApiClient]:
         yield made
 
 
-def deployment(name: str) -> dict[str, Any]:
+def deployment(name: str) -> JsonObject:
     """One to create."""
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

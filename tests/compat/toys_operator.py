@@ -8,6 +8,8 @@ from typing import Any
 import kopf
 from kubernetes import client, config
 
+from opsdk.structured_merge.value import JsonObject
+
 GROUP = "kopf.test"
 
 
@@ -25,7 +27,7 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 @kopf.on.create(GROUP, "v1", "toys")
 @kopf.on.update(GROUP, "v1", "toys")
-def made(spec: Any, body: Any, name: str, **_: Any) -> dict[str, Any]:
+def made(spec: Any, body: Any, name: str, **_: Any) -> JsonObject:
     """What it was told."""
     kopf.info(body, reason="Seen", message="a toy")
     return {"seen": spec.get("replicas", 0), "name": name}

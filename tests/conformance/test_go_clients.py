@@ -15,23 +15,23 @@ from server_client import Caller
 from envtest import Environment
 from envtest.tables.messages import READER, message_for, write_protobuf
 from opsdk.apiserver.serializer.protobuf import Field, Reader, envelope
+from opsdk.structured_merge.value import JsonObject
 
 RECORD = Path(__file__).resolve().parents[3] / "shared/conformance/go-clients.json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 FRAMES = Reader(
     {"event": {1: Field("type", "string"), 2: Field("object", "raw")}, "raw": {1: Field("raw", "bytes")}}.get
 )
-Tree = dict[str, Any]
 OWN = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "deletionTimestamp"}
 UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @pytest.fixture(scope="module")
-def record() -> Tree:
+def record() -> JsonObject:
     """The record."""
     if not RECORD.exists():
         pytest.skip("the recorded requests of Go clients are not beside this clone (../shared/conformance)")
-    found: Tree = json.loads(RECORD.read_text())
+    found: JsonObject = json.loads(RECORD.read_text())
     return found
 
 
@@ -67,7 +67,7 @@ def missing(sent: Any, answered: Any, path: str = "") -> list[str]:
     return [] if sent == answered else [f"{path}: {sent!r} became {answered!r}"]
 
 
-def decoded(env: Environment, entry: Tree) -> Tree:
+def decoded(env: Environment, entry: JsonObject) -> JsonObject:
     """A body as this server reads it."""
     path = entry["path"].partition("?")[0].strip("/").split("/")
     group, version, rest = ("", path[1], path[2:]) if path[0] == "api" else (path[1], path[2], path[3:])
@@ -79,7 +79,7 @@ def decoded(env: Environment, entry: Tree) -> Tree:
     return served.model.decode(served.model.from_protobuf(raw)).obj
 
 
-async def test_protobuf_bodies_decode_to_what_was_answered(record: Tree) -> None:
+async def test_protobuf_bodies_decode_to_what_was_answered(record: JsonObject) -> None:
     """Everything that a body says is in the answer that a real server gave to it."""
     wrong: list[str] = []
     read = 0
@@ -100,7 +100,7 @@ async def test_protobuf_bodies_decode_to_what_was_answered(record: Tree) -> None
     assert read > 60
 
 
-def test_bodies_are_written_as_they_were(record: Tree) -> None:
+def test_bodies_are_written_as_they_were(record: JsonObject) -> None:
     """What is read from a body of a Go client and written again is read as the same."""
     written = 0
     for entry in record["protobuf"]:
@@ -115,7 +115,7 @@ def test_bodies_are_written_as_they_were(record: Tree) -> None:
     assert written > 80
 
 
-async def test_deletions_by_protobuf(record: Tree) -> None:
+async def test_deletions_by_protobuf(record: JsonObject) -> None:
     """Options of deletions come as protobuf too."""
     async with Environment() as env:
         found = [e for e in record["protobuf"] if e["method"] == "DELETE"]
@@ -130,7 +130,7 @@ async def test_deletions_by_protobuf(record: Tree) -> None:
     assert found
 
 
-async def test_creations_by_protobuf_are_answered_alike(record: Tree) -> None:
+async def test_creations_by_protobuf_are_answered_alike(record: JsonObject) -> None:
     """The same bytes, sent to this server, get the answer that the real one gave, apart from times and uids."""
     wrong: list[str] = []
     made = 0
@@ -159,13 +159,13 @@ async def test_creations_by_protobuf_are_answered_alike(record: Tree) -> None:
 ALLOCATED = re.compile(r"clusterIPs?|nodePort|token|expirationTimestamp")
 
 
-def differences(wanted: Tree, found: Tree) -> list[str]:
+def differences(wanted: JsonObject, found: JsonObject) -> list[str]:
     """Where two answers differ in more than what a server chooses."""
     both = (*missing(without_own(wanted), without_own(found)), *missing(without_own(found), without_own(wanted)))
     return [text for text in both if not ALLOCATED.search(text.partition(":")[0])]
 
 
-async def test_forms_of_reading_are_served(record: Tree) -> None:
+async def test_forms_of_reading_are_served(record: JsonObject) -> None:
     """Every form of GET is answered in a media type that the client accepts, and never refused as a form."""
     async with Environment() as env:
         call = Caller(env)
@@ -178,14 +178,14 @@ async def test_forms_of_reading_are_served(record: Tree) -> None:
             assert answer.headers["content-type"].startswith(("text/plain", best)), form
 
 
-def lines(body: bytes) -> Iterator[tuple[str, Tree]]:
+def lines(body: bytes) -> Iterator[tuple[str, JsonObject]]:
     """The events of a stream of JSON."""
     for line in body.splitlines():
         event = json.loads(line)
         yield event["type"], event["object"]
 
 
-def framed(body: bytes) -> Iterator[tuple[str, Tree]]:
+def framed(body: bytes) -> Iterator[tuple[str, JsonObject]]:
     """The events of a stream of protobuf."""
     while body:
         size = int.from_bytes(body[:4], "big")
@@ -195,7 +195,7 @@ def framed(body: bytes) -> Iterator[tuple[str, Tree]]:
         yield event["type"], {"kind": unknown.kind, **READER.read(unknown.raw, message)}
 
 
-async def test_forms_of_watching_are_served(record: Tree) -> None:
+async def test_forms_of_watching_are_served(record: JsonObject) -> None:
     """Streams of Go clients begin with what is there and end their first part with the bookmark that says so."""
     async with Environment() as env:
         call = Caller(env)
@@ -211,7 +211,7 @@ async def test_forms_of_watching_are_served(record: Tree) -> None:
             assert {obj["kind"] == "PartialObjectMetadata" for _, obj in events} == {partial}, form
 
 
-async def test_forms_of_writing_are_served(record: Tree) -> None:
+async def test_forms_of_writing_are_served(record: JsonObject) -> None:
     """No media type, parameter or method of a write is refused; what the objects lack is told in a Status."""
     async with Environment() as env:
         call = Caller(env)

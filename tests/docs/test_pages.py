@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from opsdk.structured_merge.value import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/envtest.md").read_text(), re.DOTALL)
@@ -15,7 +16,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/envtest.md").read_text
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 async def test_the_examples_of_the_envtest_page(number: int) -> None:
     """Every test shown there passes as it stands."""
-    scope: dict[str, Any] = {}
+    scope: JsonObject = {}
     exec(BLOCKS[number], scope)
     for name, function in list(scope.items()):
         if name.startswith("test_"):

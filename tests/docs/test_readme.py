@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import greeter
+
+from opsdk.structured_merge.value import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -22,6 +23,6 @@ def test_the_operator_on_the_first_screen_is_the_sample() -> None:
 
 async def test_the_test_in_the_readme_passes() -> None:
     """The README's test, as it stands there, passes."""
-    scope: dict[str, Any] = {"greeter": greeter}
+    scope: JsonObject = {"greeter": greeter}
     exec(BLOCKS[1], scope)
     await scope["test_greeting"]()

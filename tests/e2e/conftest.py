@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from opsdk.structured_merge.value import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE = 60.0
@@ -125,7 +126,7 @@ class Stage:
                 await program.kill()
 
 
-def site(name: str, image: str = "nginx:1", replicas: int = 1) -> dict[str, Any]:
+def site(name: str, image: str = "nginx:1", replicas: int = 1) -> JsonObject:
     """A Website to apply."""
     return {
         "apiVersion": "demo.opsdk.dev/v1",
@@ -152,7 +153,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 @pytest.fixture
-def make_site() -> Callable[..., dict[str, Any]]:
+def make_site() -> Callable[..., JsonObject]:
     """`site`, for tests that cannot import from here."""
     return site
 

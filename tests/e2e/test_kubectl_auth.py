@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
+
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(120)]
 
 
@@ -52,7 +54,7 @@ async def test_roles_are_reconciled(stage: Any) -> None:
     try:
         await stage.server()
         rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
-        role: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+        role: JsonObject = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
         role |= {"metadata": {"name": "r"}, "rules": [rule]}
         for verbs in (["get"], ["get", "list"]):
             rule["verbs"] = verbs

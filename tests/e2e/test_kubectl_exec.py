@@ -13,8 +13,8 @@ import pytest
 
 from envtest.environment import Environment
 from envtest.kinds.responders import Command
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.streams.pipe import Pipe
+from opsdk.structured_merge.value import JsonObject
 
 pytestmark = [
     pytest.mark.e2e,
@@ -60,7 +60,7 @@ async def test_commands_run_in_containers() -> None:
         assert "connection refused" in failed.stderr
 
 
-async def listen(pod: Tree, port: int, pipe: Pipe) -> None:
+async def listen(pod: JsonObject, port: int, pipe: Pipe) -> None:
     """What listens on the ports of a pod: answers a line with a line."""
     if port == 1:
         raise ConnectionRefusedError("nobody listens")

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
+
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(180)]
 
 
@@ -120,7 +122,7 @@ async def test_one_replica_works_and_the_other_takes_over(stage: Any, make_site:
         await stage.close()
 
 
-def _documents(objects: list[dict[str, Any]]) -> str:
+def _documents(objects: list[JsonObject]) -> str:
     return "\n".join(json.dumps(o) for o in objects)
 
 

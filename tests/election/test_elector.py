@@ -25,6 +25,7 @@ from opsdk.errors import (
 )
 from opsdk.leader_election.leader_election_record import ElectionOptions, LeaseRules, Role
 from opsdk.leader_election.leader_elector import Elector
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
 
 
@@ -277,7 +278,7 @@ def test_remote_clocks_are_not_believed() -> None:
         ({"retry_period": 9.0}, "retry_period"),
     ],
 )
-def test_bad_options_are_refused_at_once(changes: dict[str, Any], words: str) -> None:
+def test_bad_options_are_refused_at_once(changes: JsonObject, words: str) -> None:
     """Times that cannot work, and missing names, say so at construction."""
     with pytest.raises(UsageError, match=words):
         ElectionOptions(**{"name": "n", "namespace": "ns", "identity": "i", **changes})

@@ -12,6 +12,7 @@ from server_client import APPLY, MERGE, Answer, Caller
 from envtest.environment import Environment
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.auth.user import User
+from opsdk.structured_merge.value import JsonObject
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CM = "/api/v1/namespaces/default/configmaps"
@@ -52,7 +53,7 @@ class World:
         assert (await self.admin("POST", f"{RBAC}/clusterrolebindings", binding)).status == 201
 
 
-def rule(*verbs: str, names: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+def rule(*verbs: str, names: tuple[str, ...] = (), **more: Any) -> JsonObject:
     """A rule for config maps, unless `more` says otherwise."""
     found = {**CONFIG_MAPS, "verbs": list(verbs), **more}
     return {**found, "resourceNames": list(names)} if names else found
@@ -219,7 +220,7 @@ async def test_binding_needs_the_roles_rules_or_the_verb() -> None:
         ),
     ],
 )
-async def test_an_admin_acts_as_anybody(headers: dict[str, str], wanted: dict[str, Any]) -> None:
+async def test_an_admin_acts_as_anybody(headers: dict[str, str], wanted: JsonObject) -> None:
     """The user that the headers name, with the groups that come by themselves."""
     async with server() as env:
         sent = {f"impersonate_{key}": value for key, value in headers.items()}
@@ -318,7 +319,7 @@ async def test_a_token_runs_out() -> None:
         ),
     ],
 )
-async def test_bad_requests_for_tokens(spec: dict[str, Any], status: int, text: str) -> None:
+async def test_bad_requests_for_tokens(spec: JsonObject, status: int, text: str) -> None:
     """Too short, too long, bound to what is not there or cannot be bound to."""
     async with server() as env:
         admin = Caller(env)
@@ -404,7 +405,7 @@ async def test_the_rules_review_lists_what_one_may() -> None:
         ),
     ],
 )
-async def test_bad_reviews_name_the_field(spec: dict[str, Any], field: str) -> None:
+async def test_bad_reviews_name_the_field(spec: JsonObject, field: str) -> None:
     """What is wrong with a question is a 422 at its field; unknown operators are none of that."""
     async with server() as env:
         answer = await Caller(env)("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": spec})

@@ -6,7 +6,6 @@ import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from extensionkit import APISERVICES, GROUP, ROOT, FarServer, api_service, until
@@ -16,6 +15,7 @@ from envtest.controllers.api import Api
 from envtest.environment import Environment
 from opsdk.errors import ServiceUnavailableError
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
+from opsdk.structured_merge.value import JsonObject
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -91,7 +91,7 @@ async def test_a_server_that_fails_is_stale_and_comes_back() -> None:
         assert (await call("GET", ROOT)).status == 200
 
 
-async def versions(call: Caller) -> list[dict[str, Any]]:
+async def versions(call: Caller) -> list[JsonObject]:
     """The versions of the group in aggregated discovery."""
     items = (await call("GET", "/apis", accept=AGGREGATED)).json["items"]
     return next((item["versions"] for item in items if item["metadata"]["name"] == GROUP), [])
@@ -175,7 +175,7 @@ async def test_the_reasons_in_the_order_in_which_a_service_is_made() -> None:
 
 
 @pytest.mark.parametrize("spec", [{"caBundle": "AAAA", "insecureSkipTLSVerify": None}])
-async def test_a_bad_bundle_is_told(spec: dict[str, Any]) -> None:
+async def test_a_bad_bundle_is_told(spec: JsonObject) -> None:
     """Certificates that cannot be read are a failed check."""
     async with Environment() as env:
         call = Caller(env)

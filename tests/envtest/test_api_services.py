@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from extensionkit import APISERVICES, api_service, until
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MANAGED = "kube-aggregator.kubernetes.io/automanaged"
@@ -16,7 +15,7 @@ LOCAL = {"group": "a.io", "version": "v1", "groupPriorityMinimum": 1, "versionPr
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
-def definition(plural: str = "widgets", group: str = "demo.io", versions: tuple[str, ...] = ("v1",)) -> dict[str, Any]:
+def definition(plural: str = "widgets", group: str = "demo.io", versions: tuple[str, ...] = ("v1",)) -> JsonObject:
     """A definition with these versions."""
     schema = {"openAPIV3Schema": {"type": "object"}}
     return {
@@ -141,7 +140,7 @@ async def test_a_definition_leaves_an_entry_of_somebody_else_alone() -> None:
             "spec.insecureSkipTLSVerify": "Invalid value: true: may not be true if caBundle is present"}),
     ],
 )  # fmt: skip
-async def test_what_may_not_be_said(name: str, spec: dict[str, Any], wrong: dict[str, str]) -> None:
+async def test_what_may_not_be_said(name: str, spec: JsonObject, wrong: dict[str, str]) -> None:
     """Each rule has its field and its words."""
     async with Environment() as env:
         answer = await Caller(env)("POST", APISERVICES, {"metadata": {"name": name}, "spec": {**LOCAL, **spec}})

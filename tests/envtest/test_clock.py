@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 from server_client import Caller
@@ -16,6 +15,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, LeaderElectionLostError
 from opsdk.leader_election.leader_election_record import ElectionOptions
 from opsdk.leader_election.leader_elector import Elector
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 
 CM = "/api/v1/namespaces/default/configmaps"
@@ -54,7 +54,7 @@ async def test_tokens_run_out_by_it() -> None:
         call = Caller(env)
         accounts = "/api/v1/namespaces/default/serviceaccounts"
         await call("POST", accounts, {"metadata": {"name": "robot"}})
-        asked: dict[str, Any] = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        asked: JsonObject = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
         asked["spec"] = {"expirationSeconds": 600}
         made = await call("POST", f"{accounts}/robot/token", asked)
         theirs = Caller(env, made.json["status"]["token"])

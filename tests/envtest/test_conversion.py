@@ -17,14 +17,14 @@ from server_client import APPLY, MERGE, Caller
 from envtest.environment import Environment
 from envtest.extensions.conversion import validate_conversion
 from envtest.extensions.conversion_answers import ConversionError, accept, read_response
+from opsdk.structured_merge.value import JsonObject
 
 GROUP = "x.example.com"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 V1, V2 = (f"/apis/{GROUP}/{v}/namespaces/default/things" for v in ("v1", "v2"))
-Tree = dict[str, Any]
 
 
-def version(name: str, field: str, **more: Any) -> Tree:
+def version(name: str, field: str, **more: Any) -> JsonObject:
     """A version whose spec has one field of its own and one in common."""
     fields = {field: {"type": "integer"}, "note": {"type": "string"}, **more.pop("fields", {})}
     spec = {"type": "object", "properties": fields}
@@ -32,10 +32,10 @@ def version(name: str, field: str, **more: Any) -> Tree:
     return {"name": name, "served": True, "storage": False, "schema": schema, **more}
 
 
-def definition(*versions: Tree, webhook: bool = False, **conversion: Any) -> Tree:
+def definition(*versions: JsonObject, webhook: bool = False, **conversion: Any) -> JsonObject:
     """A definition; the first version is kept."""
     versions[0]["storage"] = True
-    spec: Tree = {
+    spec: JsonObject = {
         "group": GROUP,
         "scope": "Namespaced",
         "names": {"plural": "things", "kind": "Thing"},
@@ -47,12 +47,12 @@ def definition(*versions: Tree, webhook: bool = False, **conversion: Any) -> Tre
     return {"metadata": {"name": f"things.{GROUP}"}, "spec": spec}
 
 
-def thing(name: str, version: str, **spec: Any) -> Tree:
+def thing(name: str, version: str, **spec: Any) -> JsonObject:
     """An object."""
     return {"apiVersion": f"{GROUP}/{version}", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
-def convert(_: str, request: Tree) -> Tree:
+def convert(_: str, request: JsonObject) -> JsonObject:
     """What v1 calls size, v2 calls replicas."""
     made = copy.deepcopy(request["objects"])
     for obj in made:
@@ -64,7 +64,7 @@ def convert(_: str, request: Tree) -> Tree:
 
 
 @asynccontextmanager
-async def served(answer: Callable[[str, Tree], Any] = convert) -> AsyncIterator[tuple[Caller, Hooks]]:
+async def served(answer: Callable[[str, JsonObject], Any] = convert) -> AsyncIterator[tuple[Caller, Hooks]]:
     """A server with two versions and a webhook between them."""
     async with Environment() as env:
         hooks, call = Hooks(answer), Caller(env)
@@ -140,7 +140,7 @@ async def test_a_watch_waits_for_the_webhook() -> None:
     """While an object cannot be converted nothing is passed over, and no watcher is told; then all comes in order."""
     broken = True
 
-    def answer(path: str, request: Tree) -> Tree:
+    def answer(path: str, request: JsonObject) -> JsonObject:
         return {"result": {"status": "Failure"}} if broken else convert(path, request)
 
     async with served(answer) as (call, hooks), call.watch(f"{V2}?watch=true") as events:
@@ -174,7 +174,7 @@ async def test_what_was_converted_is_remembered_by_lists_and_writes() -> None:
 async def test_nulls_that_a_webhook_leaves_are_not_there() -> None:
     """A null in a field that is not nullable means that the field is absent, also in what a webhook made."""
 
-    def answer(path: str, request: Tree) -> Tree:
+    def answer(path: str, request: JsonObject) -> JsonObject:
         made = convert(path, request)
         for obj in made["convertedObjects"]:
             obj["spec"].update(note=None)
@@ -203,10 +203,10 @@ async def test_nulls_that_a_webhook_leaves_are_not_there() -> None:
         (lambda o: o["metadata"].update(annotations={"a b": "c"}), 'metadata.annotation: Invalid value: "a b"'),
     ],
 )
-async def test_what_a_conversion_may_not_change(change: Callable[[Tree], Any], why: str) -> None:
+async def test_what_a_conversion_may_not_change(change: Callable[[JsonObject], Any], why: str) -> None:
     """Name, uid, kind and version are checked; of the metadata only labels and annotations may differ."""
 
-    def answer(path: str, request: Tree) -> Tree:
+    def answer(path: str, request: JsonObject) -> JsonObject:
         made = convert(path, request)
         for obj in made["convertedObjects"]:
             change(obj)
@@ -255,7 +255,7 @@ def test_metadata_comes_from_the_original() -> None:
         ),
     ],
 )
-def test_an_answer_that_is_no_review_is_refused(answer: Tree, why: str) -> None:
+def test_an_answer_that_is_no_review_is_refused(answer: JsonObject, why: str) -> None:
     """Kind, uid and result are checked in this order."""
     given = {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", **answer} if answer else answer
     with pytest.raises(ConversionError, match="^" + re.escape(why)):
@@ -338,7 +338,7 @@ async def test_a_deprecated_version_warns_and_names_a_better_one() -> None:
         ),
     ],
 )
-def test_conversions_are_checked(conversion: Tree, fields: list[str]) -> None:
+def test_conversions_are_checked(conversion: JsonObject, fields: list[str]) -> None:
     """Each mistake is told at its field."""
     assert [cause.field for cause in validate_conversion(conversion, "c")] == [f"c.{field}" for field in fields]
 

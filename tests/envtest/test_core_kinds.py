@@ -8,16 +8,17 @@ import pytest
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"
 CONTAINERS = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
 
 
-async def _pod(call: Caller, name: str, **spec: Any) -> dict[str, Any]:
+async def _pod(call: Caller, name: str, **spec: Any) -> JsonObject:
     made = await call("POST", PODS, {"metadata": {"name": name}, "spec": {"containers": CONTAINERS, **spec}})
     assert made.status == 201, made.json["message"]
-    found: dict[str, Any] = made.json
+    found: JsonObject = made.json
     return found
 
 
@@ -60,10 +61,10 @@ async def test_services_come_and_go_between_types() -> None:
         made = (await call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})).json["spec"]
         assert made["healthCheckNodePort"] != made["ports"][0]["nodePort"]
 
-        async def patched(**change: Any) -> dict[str, Any]:
+        async def patched(**change: Any) -> JsonObject:
             answer = await call("PATCH", f"{SERVICES}/s", {"spec": change}, content_type=MERGE)
             assert answer.status == 200, answer.json["message"]
-            found: dict[str, Any] = answer.json["spec"]
+            found: JsonObject = answer.json["spec"]
             return found
 
         assert "healthCheckNodePort" not in await patched(externalTrafficPolicy="Cluster")

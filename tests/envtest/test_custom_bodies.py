@@ -10,6 +10,7 @@ import pytest
 from server_client import APPLY, MERGE, Answer, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 JSON_PATCH = "application/json-patch+json"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -23,7 +24,7 @@ UNRECOGNIZED = "the object provided is unrecognized (must be of type Widget): "
 PORT = {"x-kubernetes-int-or-string": True}
 
 
-def definition() -> dict[str, Any]:
+def definition() -> JsonObject:
     """Widgets in two versions, with a status and a scale."""
     spec = {"size": {"type": "integer"}, "part": {"type": "object", "properties": {"a": {"type": "string"}}}}
     schema = {
@@ -46,7 +47,7 @@ def definition() -> dict[str, Any]:
     }
 
 
-def widget(name: str = "w", version: str = "v1", **spec: Any) -> dict[str, Any]:
+def widget(name: str = "w", version: str = "v1", **spec: Any) -> JsonObject:
     """A widget."""
     return {"apiVersion": f"demo.io/{version}", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
 
@@ -287,7 +288,7 @@ async def test_applying_a_scale() -> None:
         ({"managedFields": [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": "x"}]}, 201),
     ],
 )
-async def test_odd_metadata(metadata: dict[str, Any], code: int) -> None:
+async def test_odd_metadata(metadata: JsonObject, code: int) -> None:
     """What of it is looked at, and what is passed over."""
     async with serving() as call:
         assert (await call("POST", WIDGETS, {**widget(), "metadata": {"name": "m", **metadata}})).status == code

@@ -9,10 +9,10 @@ import pytest
 from server_client import Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All"
-SPEC: Tree = {
+SPEC: JsonObject = {
     "type": "object",
     "properties": {
         "s": {"type": "string"},
@@ -21,23 +21,23 @@ SPEC: Tree = {
         "m": {"type": "object", "additionalProperties": {"type": "string"}},
     },
 }
-SCHEMA: Tree = {"type": "object", "properties": {"spec": SPEC}}
+SCHEMA: JsonObject = {"type": "object", "properties": {"spec": SPEC}}
 
 
-def version(name: str = "v1", **more: Any) -> Tree:
+def version(name: str = "v1", **more: Any) -> JsonObject:
     """One version, the stored one if it is the first."""
     schema = {"openAPIV3Schema": copy.deepcopy(SCHEMA)}
     return {"name": name, "served": True, "storage": name == "v1", "schema": schema, **more}
 
 
-def definition(*versions: Tree, **spec: Any) -> Tree:
+def definition(*versions: JsonObject, **spec: Any) -> JsonObject:
     """A definition of widgets."""
     names = {"plural": "widgets", "kind": "Widget"}
     whole = {"group": "demo.io", "scope": "Namespaced", "names": names, "versions": list(versions), **spec}
     return {"metadata": {"name": "widgets.demo.io"}, "spec": whole}
 
 
-async def told(body: Tree) -> list[tuple[str, str]]:
+async def told(body: JsonObject) -> list[tuple[str, str]]:
     """The fields that are wrong, and why."""
     async with Environment() as env:
         answer = await Caller(env)("POST", CRDS, body)
@@ -83,7 +83,7 @@ async def test_versions_share_their_selectable_fields_with_their_schema() -> Non
     assert await told(definition(version(selectableFields=fields), version("v2", selectableFields=fields))) == []
 
 
-WRONG: Tree = {
+WRONG: JsonObject = {
     "deprecationWarning": "",
     "additionalPrinterColumns": [{}],
     "selectableFields": [{}],
@@ -194,7 +194,7 @@ async def test_empty_is_not_absent_in_messages() -> None:
     async with Environment() as env:
         call = Caller(env)
         names = {"plural": "things", "kind": "Thing"}
-        spec: dict[str, Any] = {"group": "x.io", "scope": "Cluster", "names": names}
+        spec: JsonObject = {"group": "x.io", "scope": "Cluster", "names": names}
         body = {"metadata": {"name": "things.x.io"}, "spec": spec}
         url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         for versions, shown in (([], "[]"), (None, "null")):
@@ -227,7 +227,7 @@ async def test_empty_is_not_absent_in_messages() -> None:
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "c"}}}, ""),
     ],
 )
-async def test_defaults_of_embedded_objects_are_objects(default: dict[str, Any], told: str) -> None:
+async def test_defaults_of_embedded_objects_are_objects(default: JsonObject, told: str) -> None:
     """What they say of themselves follows the rules of every object, in the default and in that of their metadata."""
     async with Environment() as env:
         call = Caller(env)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,8 @@ from server_client import Caller
 from envtest.environment import Environment
 from envtest.event_expiry import EVENTS, EventExpiry
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Remove, Tree
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Remove
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 
 pytestmark = pytest.mark.realtime
@@ -26,12 +26,12 @@ STEPS = st.lists(
 )
 
 
-def event(name: str) -> dict[str, Any]:
+def event(name: str) -> JsonObject:
     """One about nothing much."""
     return {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "Any", "message": "x"}
 
 
-async def mark(number: int, current: Tree | None) -> Tree | Remove:
+async def mark(number: int, current: JsonObject | None) -> JsonObject | Remove:
     """A change to what is there."""
     if current is None:
         raise KeyNotFoundError("it is gone")

@@ -11,13 +11,14 @@ from server_client import MERGE, Caller
 from envtest.environment import Environment
 from envtest.extensions.columns import ColumnPrinter
 from envtest.extensions.jsonpath import find, valid
+from opsdk.structured_merge.value import JsonObject
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 URL = "/apis/demo.io/v1/namespaces/default/widgets"
 SIZE = {"type": "integer", "minimum": 1, "default": 2}
 
 
-def definition(**version: Any) -> dict[str, Any]:
+def definition(**version: Any) -> JsonObject:
     """A definition of widgets; `version` changes its one version."""
     schema = {
         "type": "object",
@@ -42,7 +43,7 @@ def definition(**version: Any) -> dict[str, Any]:
     }
 
 
-def widget(name: str = "w", **spec: Any) -> dict[str, Any]:
+def widget(name: str = "w", **spec: Any) -> JsonObject:
     """A widget."""
     return {"apiVersion": "demo.io/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
 

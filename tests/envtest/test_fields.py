@@ -15,8 +15,8 @@ from envtest.tables.fields import NULL, PLAIN, POINTER, SHOWN, forms, pointers
 from envtest.tables.load import rows, types
 from envtest.tables.messages import READER, fields_of, message_of, write_protobuf
 from opsdk.apiserver.serializer.protobuf import envelope
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 _REF = "#/components/schemas/"
 _PLANS = Plans(types())
 _SPECIAL = {
@@ -33,13 +33,13 @@ _SPECIAL = {
 """Values of types with a wire form of their own."""
 
 
-def read(name: str, tree: Tree) -> Tree:
+def read(name: str, tree: JsonObject) -> JsonObject:
     """An object as it is after its body was read."""
-    made: Tree = _PLANS.struct(name)(tree, Reading())
+    made: JsonObject = _PLANS.struct(name)(tree, Reading())
     return made
 
 
-def value(schema: Tree, rng: random.Random, depth: int) -> Any:
+def value(schema: JsonObject, rng: random.Random, depth: int) -> Any:
     """Some value of a schema; zeros are common."""
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     if ref:
@@ -64,7 +64,7 @@ def value(schema: Tree, rng: random.Random, depth: int) -> Any:
     return {"a": 1}
 
 
-def instance(name: str, rng: random.Random, depth: int = 0) -> Tree:
+def instance(name: str, rng: random.Random, depth: int = 0) -> JsonObject:
     """Some object of a type, shallower as it goes down."""
     schema = types().schema(name) or {}
     # The kind of an object inside another has no place in protobuf.

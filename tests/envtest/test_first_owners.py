@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 SERVER = "kube-apiserver"
 PRODUCER = "api-priority-and-fairness-config-producer-v1"
@@ -17,7 +16,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def paths(fields: dict[str, Any]) -> set[str]:
+def paths(fields: JsonObject) -> set[str]:
     """The named fields, two steps deep."""
     return {
         f"{key[2:]}.{inner[2:]}" if inner != "." else key[2:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from envtest.tables.flowcontrol import bootstrap_flows
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.http.server.request import Query
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 
 BOOTSTRAP = [obj for resource, obj in bootstrap_flows() if resource == "flowschemas"]
@@ -76,7 +76,7 @@ def test_nothing_is_without_a_flow(method: str, path: str, groups: list[str]) ->
 def test_a_condition_is_written_once() -> None:
     """Its time stays while its status does; others' conditions stay as they are."""
     other = {"type": "Other", "status": "True"}
-    obj: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {}, "status": {"conditions": [other]}}
+    obj: JsonObject = {"metadata": {"name": "a"}, "spec": {}, "status": {"conditions": [other]}}
     first = with_condition(obj, condition("l", "t1", exists=False))
     assert first is not None
     assert [c["type"] for c in first["status"]["conditions"]] == ["Other", "Dangling"]

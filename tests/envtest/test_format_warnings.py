@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from envtest.extensions.format_warnings import format_warnings
+from opsdk.structured_merge.value import JsonObject
 
 
-def definition(schema: dict[str, Any]) -> dict[str, Any]:
+def definition(schema: JsonObject) -> JsonObject:
     """One with a version of this schema, and one without any."""
     return {"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}, {}]}}
 

@@ -16,12 +16,13 @@ from server_client import Caller
 from envtest.environment import Environment
 from envtest.install import CRD, Webhooks, read_objects
 from opsdk.errors import ConfigError
+from opsdk.structured_merge.value import JsonObject
 from tests.rest.servers import Seen, Server
 
 CM = "/api/v1/namespaces/default/configmaps"
 
 
-def definition(plural: str, kind: str = "Thing", **spec: Any) -> dict[str, Any]:
+def definition(plural: str, kind: str = "Thing", **spec: Any) -> JsonObject:
     """A definition in one version."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
@@ -38,7 +39,7 @@ def definition(plural: str, kind: str = "Thing", **spec: Any) -> dict[str, Any]:
     }
 
 
-def configuration(kind: str = "Validating") -> dict[str, Any]:
+def configuration(kind: str = "Validating") -> JsonObject:
     """A configuration that names a Service."""
     service = {"service": {"name": "hooks", "namespace": "default", "path": "/check"}}
     return {
@@ -82,7 +83,7 @@ async def test_a_definition_that_is_there_is_replaced(tmp_path: Path) -> None:
         ({"crds": [{"kind": "Pod", "metadata": {"name": "x"}}]}, "Pod: only"),
     ],
 )
-async def test_what_cannot_be_installed_ends_the_start(options: dict[str, Any], why: str) -> None:
+async def test_what_cannot_be_installed_ends_the_start(options: JsonObject, why: str) -> None:
     """The error says what is wrong, and nothing is left running."""
     with pytest.raises(ConfigError, match=why):
         async with Environment(**options):

@@ -10,11 +10,12 @@ from server_client import Caller
 from envtest.differences import differences
 from envtest.environment import Environment
 from envtest.journal import Ref
+from opsdk.structured_merge.value import JsonObject
 
 CM = "/api/v1/namespaces/default/configmaps"
 
 
-def named(name: str, **more: Any) -> dict[str, Any]:
+def named(name: str, **more: Any) -> JsonObject:
     """An object."""
     return {"metadata": {"name": name}, **more}
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.extensions.jsonpath import find, valid
+from opsdk.structured_merge.value import JsonObject
 
-TREE: dict[str, Any] = {
+TREE: JsonObject = {
     "spec": {"n": 3, "on": True, "a.b": "dotted", "list": [10, 20, 30, 40]},
     "status": {
         "conditions": [

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from hookkit import HOOKS
-from policykit import PARAMS, RULE, Tree, applies, binding, patches, policy, says, write
+from policykit import PARAMS, RULE, applies, binding, patches, policy, says, write
 from server_client import MERGE, Answer, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 GOOD = {"validations": [says("true")]}
 CHANGES = {"mutations": [applies("Object{}")], "reinvocationPolicy": "Never"}
@@ -24,7 +25,7 @@ def faults(answer: Answer) -> list[tuple[str, str]]:
     return [(cause["field"], cause["message"]) for cause in answer.json["details"]["causes"]]
 
 
-def rules(**more: Any) -> Tree:
+def rules(**more: Any) -> JsonObject:
     """Constraints with one rule."""
     return {"matchConstraints": {"resourceRules": [{**RULE, **more}]}}
 
@@ -90,7 +91,7 @@ def rules(**more: Any) -> Tree:
     ],
 )
 @pytest.mark.parametrize("kind", ["Validating", "Mutating"])
-async def test_both_kinds_of_policies_have_these_rules(kind: str, spec: Tree, field: str, message: str) -> None:
+async def test_both_kinds_of_policies_have_these_rules(kind: str, spec: JsonObject, field: str, message: str) -> None:
     """One fault, at its field; with it mended the policy is accepted."""
     rest = GOOD if kind == "Validating" else CHANGES
     async with Environment() as env:
@@ -134,7 +135,7 @@ async def test_both_kinds_of_policies_have_these_rules(kind: str, spec: Tree, fi
         ),
     ],
 )
-async def test_validations_and_annotations(spec: Tree, field: str, message: str) -> None:
+async def test_validations_and_annotations(spec: JsonObject, field: str, message: str) -> None:
     """What only validating policies have."""
     async with Environment() as env:
         found = faults(await write(Caller(env), policy("Validating", "p", **{**GOOD, **spec})))
@@ -169,7 +170,7 @@ async def test_validations_and_annotations(spec: Tree, field: str, message: str)
         ({"reinvocationPolicy": None}, "reinvocationPolicy", "Required value"),
     ],
 )
-async def test_mutations(spec: Tree, field: str, message: str) -> None:
+async def test_mutations(spec: JsonObject, field: str, message: str) -> None:
     """What only mutating policies have."""
     async with Environment() as env:
         found = faults(await write(Caller(env), policy("Mutating", "p", **{**CHANGES, **spec})))
@@ -202,7 +203,7 @@ REF = {"name": "x", "parameterNotFoundAction": "Deny"}
     ],
 )
 @pytest.mark.parametrize("kind", ["Validating", "Mutating"])
-async def test_bindings(kind: str, spec: Tree, field: str, message: str) -> None:
+async def test_bindings(kind: str, spec: JsonObject, field: str, message: str) -> None:
     """Names, references and constraints; rules are not needed."""
     async with Environment() as env:
         call = Caller(env)
@@ -260,7 +261,7 @@ GOOD_CONDITION = {
         ),
     ],
 )
-async def test_what_controllers_say_is_checked_too(status: Tree, field: str, message: str) -> None:
+async def test_what_controllers_say_is_checked_too(status: JsonObject, field: str, message: str) -> None:
     """Conditions and type checks of the status; a good one is stored."""
     async with Environment() as env:
         call = Caller(env)

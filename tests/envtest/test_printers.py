@@ -10,6 +10,7 @@ import pytest
 from envtest.kinds.printers import PRINTERS
 from envtest.kinds.printing import DefaultPrinter
 from envtest.tables.load import rows
+from opsdk.structured_merge.value import JsonObject
 
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC).timestamp()
 META = {"name": "x", "namespace": "n", "creationTimestamp": "2026-01-01T00:59:00Z"}
@@ -46,14 +47,14 @@ def test_rows_are_as_wide_as_the_head(key: str) -> None:
         assert printer.conditions(obj) == ()
 
 
-def container(name: str = "c", **fields: Any) -> dict[str, Any]:
+def container(name: str = "c", **fields: Any) -> JsonObject:
     """The status of a container."""
     return {"name": name, "restartCount": 0, **fields}
 
 
 RUNNING = {"state": {"running": {}}, "ready": True}
 DONE = {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
-PODS: list[tuple[dict[str, Any], dict[str, Any], tuple[str, str, str]]] = [
+PODS: list[tuple[JsonObject, JsonObject, tuple[str, str, str]]] = [
     ({}, {"phase": "Pending"}, ("0/1", "Pending", "0")),
     ({}, {"phase": "Running", "containerStatuses": [container(**RUNNING)]}, ("1/1", "Running", "0")),
     ({}, {"phase": "Failed", "reason": "Evicted"}, ("0/1", "Evicted", "0")),
@@ -165,7 +166,7 @@ def test_gates_of_pods_are_counted() -> None:
     assert rows_of("/pods", spec=spec, status={"conditions": [{"type": "b", "status": "True"}]})[-1] == "1/2"
 
 
-ROWS: list[tuple[str, dict[str, Any], list[Any]]] = [
+ROWS: list[tuple[str, JsonObject, list[Any]]] = [
     (
         "/services",
         {
@@ -360,13 +361,13 @@ ROWS: list[tuple[str, dict[str, Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "fields", "shown"), ROWS, ids=[row[0] for row in ROWS])
-def test_rows_read_like_those_of_a_real_server(key: str, fields: dict[str, Any], shown: list[Any]) -> None:
+def test_rows_read_like_those_of_a_real_server(key: str, fields: JsonObject, shown: list[Any]) -> None:
     """Cell by cell."""
     assert rows_of(key, **fields) == shown
 
 
 AVERAGE = {"averageValue": "3"}
-METRICS: list[tuple[dict[str, Any], dict[str, Any] | None, str]] = [
+METRICS: list[tuple[JsonObject, JsonObject | None, str]] = [
     ({"type": "Pods", "pods": {"target": AVERAGE}}, None, "<unknown>/3"),
     ({"type": "Pods", "pods": {"target": AVERAGE}}, {"pods": {"current": AVERAGE}}, "3/3"),
     ({"type": "Object", "object": {"target": {"value": "2k"}}}, {"object": {"current": {"value": "1"}}}, "1/2k"),

@@ -7,6 +7,7 @@ from typing import Any
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 URL = "/apis/demo.io/v1/namespaces/default/widgets"
@@ -14,7 +15,7 @@ SPEC = f"{CRDS}/widgets.demo.io"
 INTEGER = {"type": "integer"}
 
 
-def definition(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+def definition(spec: JsonObject, status: JsonObject) -> JsonObject:
     """A definition of widgets with these schemas."""
     schema = {"type": "object", "properties": {"spec": spec, "status": status}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
@@ -30,13 +31,13 @@ def definition(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_rules(*rules: str, **properties: Any) -> dict[str, Any]:
+def with_rules(*rules: str, **properties: Any) -> JsonObject:
     """An object's schema with rules."""
-    found: dict[str, Any] = {"type": "object", "properties": properties}
+    found: JsonObject = {"type": "object", "properties": properties}
     return {**found, "x-kubernetes-validations": [{"rule": rule} for rule in rules]} if rules else found
 
 
-def widget(**spec: Any) -> dict[str, Any]:
+def widget(**spec: Any) -> JsonObject:
     """A widget."""
     return {"apiVersion": "demo.io/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
@@ -89,7 +90,7 @@ async def test_rules_that_do_not_compile_are_no_definition() -> None:
 
 async def test_what_the_schema_no_longer_knows_does_not_count_as_a_change() -> None:
     """Objects from before are compared as they are read now: pruned, so what is wrong with them stays allowed."""
-    loose: dict[str, Any] = {"type": "object", "properties": {"p": {"x-kubernetes-preserve-unknown-fields": True}}}
+    loose: JsonObject = {"type": "object", "properties": {"p": {"x-kubernetes-preserve-unknown-fields": True}}}
     strict = with_rules(p={"type": "object", "required": ["c"], "properties": {"c": {"type": "string"}}}, q=INTEGER)
     async with Environment() as env:
         call = Caller(env)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from envtest.extensions.scale_paths import ScalePaths
 from opsdk.errors import ApiError
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 PATHS = ScalePaths(
     {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.selector"}
 )
@@ -42,7 +40,7 @@ def test_a_scale_shows_what_the_paths_lead_to() -> None:
         ),
     ],
 )
-def test_something_else_in_the_way_is_told(obj: Tree, fault: str) -> None:
+def test_something_else_in_the_way_is_told(obj: JsonObject, fault: str) -> None:
     """Of what is stored by a read, of what is written by the validation."""
     with pytest.raises(ApiError) as caught:
         PATHS.show({**META, **obj})
@@ -63,7 +61,7 @@ def test_numbers_have_limits(count: int) -> None:
 
 def test_replicas_are_put_where_the_path_leads() -> None:
     """Parents are made; one that is no object is not overwritten."""
-    obj: Tree = {}
+    obj: JsonObject = {}
     PATHS.put(obj, 4)
     assert obj == {"spec": {"n": 4}}
     with pytest.raises(ApiError, match=r"value cannot be set because .spec is not a map"):

@@ -12,13 +12,14 @@ from cryptography.x509.oid import NameOID
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENTS = "kubernetes.io/kube-apiserver-client"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def request(name: str, organization: str = "devs", signer: str = CLIENTS, **spec: Any) -> dict[str, Any]:
+def request(name: str, organization: str = "devs", signer: str = CLIENTS, **spec: Any) -> JsonObject:
     """A request for a certificate."""
     parts = [(NameOID.COMMON_NAME, "alice"), (NameOID.ORGANIZATION_NAME, organization)]
     subject = x509.Name([x509.NameAttribute(oid, text) for oid, text in parts])
@@ -28,7 +29,7 @@ def request(name: str, organization: str = "devs", signer: str = CLIENTS, **spec
     return {"metadata": {"name": name}, "spec": {**wanted, **spec}}
 
 
-def approved(status: str = "True") -> dict[str, Any]:
+def approved(status: str = "True") -> JsonObject:
     """A patch that approves."""
     return {"status": {"conditions": [{"type": "Approved", "status": status, "reason": "r"}]}}
 

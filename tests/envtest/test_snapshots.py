@@ -17,6 +17,7 @@ from envtest.environment import Environment
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.test_install import definition
 
 CM = "/api/v1/namespaces/default/configmaps"
@@ -26,7 +27,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SERVICES = "/api/v1/namespaces/default/services"
 
 
-def named(name: str, **more: Any) -> dict[str, Any]:
+def named(name: str, **more: Any) -> JsonObject:
     """An object."""
     return {"metadata": {"name": name}, **more}
 
@@ -165,7 +166,7 @@ async def test_webhook_configurations_follow() -> None:
         assert (await call("POST", CM, named("a"))).status == 201
 
 
-def policy(refused: str) -> dict[str, Any]:
+def policy(refused: str) -> JsonObject:
     """A policy against ConfigMaps of one name."""
     rules = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]
     return {

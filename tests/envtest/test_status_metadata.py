@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 LEVEL = {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
 HELD = {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
@@ -17,7 +16,7 @@ SCALED = {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": 
 CHANGED = {"labels": {"mine": "x"}, "annotations": {"mine": "x"}}
 
 
-async def changed(url: str, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+async def changed(url: str, spec: JsonObject, status: JsonObject) -> JsonObject:
     """Metadata of a new object after its status was written together with some metadata."""
     async with Environment() as env:
         call = Caller(env)
@@ -26,7 +25,7 @@ async def changed(url: str, spec: dict[str, Any], status: dict[str, Any]) -> dic
         body = {"metadata": CHANGED, "status": status}
         found = await call("PATCH", f"{url}/a/status", body, content_type=MERGE)
         assert found.status == 200, found.json
-        metadata: dict[str, Any] = found.json["metadata"]
+        metadata: JsonObject = found.json["metadata"]
         return metadata
 
 
@@ -38,7 +37,7 @@ async def changed(url: str, spec: dict[str, Any], status: dict[str, Any]) -> dic
         ("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", WISH, {"allocation": {"devices": {}}}),
     ],
 )
-async def test_some_change_nothing_but_the_status(url: str, spec: dict[str, Any], status: dict[str, Any]) -> None:
+async def test_some_change_nothing_but_the_status(url: str, spec: JsonObject, status: JsonObject) -> None:
     """Labels and annotations stay away, and nobody owns them."""
     meta = await changed(url, spec, status)
     assert not {"labels", "annotations"} & meta.keys()
@@ -56,7 +55,7 @@ async def test_some_change_nothing_but_the_status(url: str, spec: dict[str, Any]
         ("/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", SCALED, {"annotations", "labels"}),
     ],
 )
-async def test_most_take_metadata_along(url: str, spec: dict[str, Any], kept: set[str]) -> None:
+async def test_most_take_metadata_along(url: str, spec: JsonObject, kept: set[str]) -> None:
     """What comes along is owned by who wrote it; what does not is not."""
     meta = await changed(url, spec, {"observedGeneration": 1})
     assert {key for key in ("annotations", "labels") if "mine" in meta.get(key, {})} == kept

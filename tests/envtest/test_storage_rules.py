@@ -19,10 +19,10 @@ from envtest.kinds.storage_rules import (
     validate_runtime,
     validate_runtime_update,
 )
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
-Tree = dict[str, Any]
-DRIVER: Tree = {
+DRIVER: JsonObject = {
     "metadata": {"name": "d.example.com"},
     "spec": {
         "attachRequired": True,
@@ -34,7 +34,7 @@ DRIVER: Tree = {
 }
 
 
-def claim(size: str = "1Gi", phase: str = "Pending", **spec: Any) -> Tree:
+def claim(size: str = "1Gi", phase: str = "Pending", **spec: Any) -> JsonObject:
     """A claim with a class."""
     wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "storageClassName": "a"}
     return {
@@ -59,7 +59,7 @@ def claim(size: str = "1Gi", phase: str = "Pending", **spec: Any) -> Tree:
         (claim(volumeMode="Block"), claim(volumeMode="Filesystem"), ["spec", "volumeMode"]),
     ],
 )
-def test_what_of_a_claim_may_change(new: Tree, old: Tree, fields: list[str]) -> None:
+def test_what_of_a_claim_may_change(new: JsonObject, old: JsonObject, fields: list[str]) -> None:
     """A volume is named once, bound claims grow and come back as far as they are not larger yet."""
     assert [c.field for c in validate_claim_update(new, old)] == fields
 
@@ -93,7 +93,7 @@ def test_drivers() -> None:
 def test_attachments_and_runtimes_stay_what_they_are() -> None:
     """One source, one node; the handler of a runtime is a name that never changes."""
     both = {"inlineVolumeSpec": {}, "persistentVolumeName": "v"}
-    attachment: Tree = {"spec": {"attacher": "d", "nodeName": "n", "source": both}}
+    attachment: JsonObject = {"spec": {"attacher": "d", "nodeName": "n", "source": both}}
     assert [c.reason for c in validate_attachment(attachment)] == ["FieldValueForbidden"]
     good = {"spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}
     assert not list(validate_attachment_update(good, good))

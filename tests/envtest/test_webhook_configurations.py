@@ -10,9 +10,10 @@ from server_client import Caller
 
 from envtest.environment import Environment
 from envtest.kinds.client_config import validate_client_config
+from opsdk.structured_merge.value import JsonObject
 
 
-def rule(**more: Any) -> dict[str, Any]:
+def rule(**more: Any) -> JsonObject:
     """A rule that is right, but for what is said."""
     right = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
     return {**right, **more}
@@ -52,7 +53,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("change", "field"), CASES)
-async def test_a_mistake_is_told_at_its_field(change: dict[str, Any], field: str) -> None:
+async def test_a_mistake_is_told_at_its_field(change: JsonObject, field: str) -> None:
     """One mistake, one cause, and nothing is stored."""
     async with Environment() as env:
         call = Caller(env)
@@ -88,6 +89,6 @@ async def test_defaults_are_filled_in() -> None:
         ({"service": {"name": "a", "namespace": "b", "path": "/"}}, []),
     ],
 )
-def test_a_client_config_names_one_place_to_call(config: dict[str, Any], fields: list[str]) -> None:
+def test_a_client_config_names_one_place_to_call(config: JsonObject, fields: list[str]) -> None:
     """A URL or a Service, rightly written."""
     assert [cause.field for cause in validate_client_config(config, "c")] == [f"c{field}" for field in fields]

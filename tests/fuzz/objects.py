@@ -11,6 +11,7 @@ from typing import Any
 
 from envtest.environment import Environment
 from envtest.tables.load import Row, rows, types
+from opsdk.structured_merge.value import JsonObject
 from tests.fuzz.requests import exchange
 
 NAMES = ("a", "b", "c")
@@ -95,11 +96,11 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(part)
 
 
-def _metadata(rng: random.Random) -> dict[str, Any]:
+def _metadata(rng: random.Random) -> JsonObject:
     return _object("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", rng, 3)
 
 
-def _object(name: str, rng: random.Random, depth: int) -> dict[str, Any]:
+def _object(name: str, rng: random.Random, depth: int) -> JsonObject:
     properties = (types().schema(name) or {}).get("properties", {})
     wanted = 0.5 if depth > 2 else 0.25 if depth > 0 else 0.0
     left_out = ("apiVersion", "kind", "metadata")
@@ -107,7 +108,7 @@ def _object(name: str, rng: random.Random, depth: int) -> dict[str, Any]:
     return {key: _value(schema, rng, depth - 1) for key, schema in inner.items() if rng.random() < wanted}
 
 
-def _value(schema: dict[str, Any], rng: random.Random, depth: int) -> Any:
+def _value(schema: JsonObject, rng: random.Random, depth: int) -> Any:
     if rng.random() < 0.02:
         return deepcopy(rng.choice(ODD))
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")

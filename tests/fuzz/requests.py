@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Any
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 from tests.fuzz.targets import POD, YAML
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW")
@@ -160,7 +160,7 @@ class Bugs(logging.Handler):
         self.found.append(self.format(record))
 
 
-def scope(data: bytes) -> tuple[dict[str, Any], bytes]:
+def scope(data: bytes) -> tuple[JsonObject, bytes]:
     """The request that some bytes mean; odd ones put themselves into the path and the query too."""
     head, body = data[:5].ljust(5, b"\0"), data[5:]
     method, path = METHODS[head[0] % len(METHODS)], PATHS[head[1] % len(PATHS)]
@@ -183,7 +183,7 @@ async def answer(env: Environment, data: bytes) -> int:
     return await exchange(env, what, body)
 
 
-async def exchange(env: Environment, what: dict[str, Any], body: bytes) -> int:
+async def exchange(env: Environment, what: JsonObject, body: bytes) -> int:
     """The status of the answer to one request of the admin."""
     token = env.config.token or ""
     what["headers"] += [(b"authorization", f"Bearer {token}".encode()), (b"user-agent", b"fuzz/1")]
@@ -191,7 +191,7 @@ async def exchange(env: Environment, what: dict[str, Any], body: bytes) -> int:
     sent = False
     gone = asyncio.Event()
 
-    async def receive() -> dict[str, Any]:
+    async def receive() -> JsonObject:
         nonlocal sent
         if sent:
             await gone.wait()
@@ -199,7 +199,7 @@ async def exchange(env: Environment, what: dict[str, Any], body: bytes) -> int:
         sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: JsonObject) -> None:
         nonlocal status
         if message["type"] == "http.response.start":
             status = message["status"]

@@ -14,12 +14,13 @@ from opsdk.http.server.response import Response
 from opsdk.manager.health import Checks
 from opsdk.manager.http import HttpServer, is_on, parse_address
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.structured_merge.value import JsonObject
 
 
 def asked(target: str, method: str = "GET") -> Request:
     """A request for a path with its query."""
     path, _, query = target.partition("?")
-    scope: dict[str, Any] = {
+    scope: JsonObject = {
         "type": "http",
         "method": method,
         "path": path,
@@ -27,7 +28,7 @@ def asked(target: str, method: str = "GET") -> Request:
         "headers": [],
     }
 
-    async def receive() -> dict[str, Any]:
+    async def receive() -> JsonObject:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     return Request.from_scope(scope, receive)

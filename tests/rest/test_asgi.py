@@ -15,22 +15,23 @@ from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import Request
 from opsdk.rest.response import raise_for
 from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JsonObject
 
 GET = Request("GET", "/a", verb="get", resource="things")
 POST = Request("POST", "/a", body=b"x")
 
 
-def _start(status: int = 200, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
+def _start(status: int = 200, *headers: tuple[bytes, bytes]) -> JsonObject:
     return {"type": "http.response.start", "status": status, "headers": headers}
 
 
-def _body(data: bytes, *, more: bool = False) -> dict[str, Any]:
+def _body(data: bytes, *, more: bool = False) -> JsonObject:
     return {"type": "http.response.body", "body": data, "more_body": more}
 
 
 async def test_the_application_sees_the_request() -> None:
     """Path, query, headers, credentials and body reach the application as from a socket."""
-    seen: dict[str, Any] = {}
+    seen: JsonObject = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.update(scope, message=await receive())

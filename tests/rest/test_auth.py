@@ -20,6 +20,7 @@ from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticSource, TokenFileSou
 from opsdk.rest.exec_plugin import ExecSource, exec_info, parse_credential
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JsonObject
 from tests.rest.servers import make_ca
 
 GET = Request("GET", "/")
@@ -35,7 +36,7 @@ V1 = "client.authentication.k8s.io/v1"
         ({"token": "t", "exec": ExecConfig(command="/none")}, {"Authorization": "Bearer t"}),
     ],
 )
-async def test_static_credentials(settings: dict[str, Any], headers: dict[str, str]) -> None:
+async def test_static_credentials(settings: JsonObject, headers: dict[str, str]) -> None:
     """What never changes is sent as it is, and a 401 cannot be healed."""
     source = source_for(Config(host="https://x", **settings))
     assert isinstance(source, StaticSource)
@@ -142,7 +143,7 @@ def plugin(tmp_path: Path) -> PluginMaker:
             "    print(json.dumps({'kind': 'ExecCredential', 'apiVersion': info['apiVersion'], 'status': status}))\n"
             f"{body}\n"
         )
-        defaults: dict[str, Any] = {"command": sys.executable, "args": [str(script)], "interactive_mode": "Never"}
+        defaults: JsonObject = {"command": sys.executable, "args": [str(script)], "interactive_mode": "Never"}
         return ExecConfig(**{**defaults, **settings})
 
     return make

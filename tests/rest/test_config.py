@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +14,7 @@ from opsdk.rest import in_cluster
 from opsdk.rest.config import Config, ExecConfig, Impersonate, default_user_agent, parse_host
 from opsdk.rest.in_cluster import in_cluster_config
 from opsdk.rest.load import load_config
+from opsdk.structured_merge.value import JsonObject
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_unusable_hosts_are_named(host: str) -> None:
     assert "u:p" not in str(caught.value)
 
 
-SECRETS: dict[str, Any] = {
+SECRETS: JsonObject = {
     "token": "s3cret-token",
     "client_key_data": b"s3cret-key",
     "client_cert_data": b"cert",
@@ -79,7 +79,7 @@ def test_repr_shows_no_secret() -> None:
         {"qps": 1.0, "burst": 0},
     ],
 )
-def test_contradictions_are_refused(settings: dict[str, Any]) -> None:
+def test_contradictions_are_refused(settings: JsonObject) -> None:
     """Settings that cannot be meant together are refused when they are written down."""
     with pytest.raises(ConfigError, match="configuration for"):
         Config(host="https://x", **settings)

@@ -12,6 +12,7 @@ from opsdk.errors import ConnectError, DecodeError, ForbiddenError, ServiceUnava
 from opsdk.rest.discovery import DiscoveredGroups, Discovery
 from opsdk.rest.request import Request
 from opsdk.rest.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 
 class _Server:
@@ -36,7 +37,7 @@ class _Server:
         return Response(404) if value is None else Response(200, {}, json.dumps(value).encode())
 
 
-def _agg(*items: Any) -> dict[str, Any]:
+def _agg(*items: Any) -> JsonObject:
     return {"kind": "APIGroupDiscoveryList", "items": list(items)}
 
 
@@ -101,7 +102,7 @@ LEGACY = {
 }
 
 
-async def _fetch(answers: dict[str, Any]) -> tuple[DiscoveredGroups, _Server]:
+async def _fetch(answers: JsonObject) -> tuple[DiscoveredGroups, _Server]:
     server = _Server(**answers)
     return await Discovery(server).fetch(), server
 

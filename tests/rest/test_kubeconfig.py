@@ -11,13 +11,14 @@ import yaml
 
 from opsdk.errors import ConfigError
 from opsdk.rest.kubeconfig import config_from_files, merge, resolve
+from opsdk.structured_merge.value import JsonObject
 
 A, B = Path("/etc/a/config"), Path("/etc/b/config")
 
 
 def _document(
     *, cluster: Any = None, user: Any = None, context: Any = None, current: str = "dev", **more: Any
-) -> dict[str, Any]:
+) -> JsonObject:
     return {
         "current-context": current,
         "clusters": [{"name": "c", "cluster": {"server": "https://c"} if cluster is None else cluster}],
@@ -27,7 +28,7 @@ def _document(
     }
 
 
-def _named(section: str, **entries: dict[str, Any]) -> dict[str, Any]:
+def _named(section: str, **entries: JsonObject) -> JsonObject:
     kind = section.removesuffix("s")
     return {section: [{"name": name, kind: data} for name, data in entries.items()]}
 
@@ -89,7 +90,7 @@ def _b64(text: str) -> str:
         ({}, {"username": "u", "password": "p"}, {"username": "u", "password": "p"}),
     ],
 )
-def test_settings_table(cluster: dict[str, Any], user: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_settings_table(cluster: JsonObject, user: JsonObject, expected: JsonObject) -> None:
     """Each setting of a cluster and a user reaches the configuration; inline data win over files."""
     config = resolve(merge([(A, _document(cluster={"server": "https://c", **cluster}, user=user))]))
     assert {name: getattr(config, name) for name in expected} == expected
@@ -156,7 +157,7 @@ _EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}
         (_document(user={"client-key-data": _b64("K")}), r"context 'dev': .* key without its certificate"),
     ],
 )
-def test_malformed_entries_are_named(document: dict[str, Any], words: str | None) -> None:
+def test_malformed_entries_are_named(document: JsonObject, words: str | None) -> None:
     """What is malformed is named with its file and entry; empty values count as absent."""
     if words is None:
         assert resolve(merge([(A, document)])).host == "https://c"

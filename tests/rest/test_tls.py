@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pytest
 
@@ -14,6 +14,7 @@ from opsdk.rest.config import Config
 from opsdk.rest.request import Request
 from opsdk.rest.tls import RELOAD_EVERY, ClientCert, TlsContexts
 from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JsonObject
 from tests.rest.servers import Pair, Server, always, answer, make_ca
 
 GET = Request("GET", "/a")
@@ -42,7 +43,7 @@ async def test_a_trusted_server_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings", [{"ca_data": make_ca("other").cert}, {"ca_data": b""}, {"tls_server_name": "other"}]
 )
-async def test_an_untrusted_server_is_a_tls_error(tmp_path: Path, settings: dict[str, Any]) -> None:
+async def test_an_untrusted_server_is_a_tls_error(tmp_path: Path, settings: JsonObject) -> None:
     """A certificate from somebody else, or for another name, ends the call before anything is sent."""
     async with _server(tmp_path) as server:
         async with Transport(Config(host=server.host, **{"ca_data": CA.cert, **settings})) as transport:
@@ -55,7 +56,7 @@ async def test_an_untrusted_server_is_a_tls_error(tmp_path: Path, settings: dict
 @pytest.mark.parametrize(
     "settings", [{"insecure_skip_tls_verify": True}, {"ca_data": CA.cert, "tls_server_name": "kubernetes.default"}]
 )
-async def test_verification_can_be_eased(tmp_path: Path, settings: dict[str, Any]) -> None:
+async def test_verification_can_be_eased(tmp_path: Path, settings: JsonObject) -> None:
     """Without verification any server will do; with a server name, that name must be in the certificate."""
     async with _server(tmp_path) as server, Transport(Config(host=server.host, **settings)) as transport:
         assert (await transport.send(GET)).status == 200
@@ -143,7 +144,7 @@ async def test_files_that_vanish_keep_the_old_material(tmp_path: Path) -> None:
         ({"client_cert_file": "/none", "client_key_file": "/none"}, "client certificate /none: cannot be read"),
     ],
 )
-async def test_unusable_material_is_named(settings: dict[str, Any], words: str) -> None:
+async def test_unusable_material_is_named(settings: JsonObject, words: str) -> None:
     """Certificates that cannot be used are a configuration error that names them and quotes nothing."""
     with pytest.raises(ConfigError, match=words) as caught:
         TlsContexts(Config(host="https://x", **settings), on_change=_ignore).context()

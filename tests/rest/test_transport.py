@@ -28,6 +28,7 @@ from opsdk.http.client import errors
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Answered, Transport
+from opsdk.structured_merge.value import JsonObject
 from tests.rest.servers import Seen, Server, always, answer, in_turn
 
 GET = Request("GET", "/a", verb="get", resource="things", name="a")
@@ -76,7 +77,7 @@ async def test_headers_of_the_request_win() -> None:
         assert server.seen[0].header("authorization") == "Bearer t"
 
 
-def _fields(config: Config) -> dict[str, Any]:
+def _fields(config: Config) -> JsonObject:
     return {name: getattr(config, name) for name in Config.__dataclass_fields__}
 
 

@@ -18,12 +18,13 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, PartialObjectMetadata, Unstructured, deep_copy, to_tree
 from opsdk.errors import DecodeError, EncodeError
+from opsdk.structured_merge.value import JsonObject
 
 POD = kind_of(Pod)
 ANY = unstructured("v1", "Pod")
 
 
-def pod(**rest: Any) -> dict[str, Any]:
+def pod(**rest: Any) -> JsonObject:
     """A pod as the server sends it."""
     meta = {"name": "p", "namespace": "ns", "resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:00Z"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [{"name": "c"}]}, **rest}
@@ -199,7 +200,7 @@ names = st.lists(st.sampled_from("abcdef"), max_size=4, unique=True)
 
 
 @st.composite
-def things(draw: st.DrawFn) -> dict[str, Any]:
+def things(draw: st.DrawFn) -> JsonObject:
     """A tree that decodes as a Thing, with unknown fields anywhere."""
     known = draw(
         st.fixed_dictionaries(
@@ -221,14 +222,14 @@ def things(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(things())
-def test_any_tree_survives_unchanged(tree: dict[str, Any]) -> None:
+def test_any_tree_survives_unchanged(tree: JsonObject) -> None:
     """Decoded as its type and encoded again it is the same tree."""
     assert msgspec.json.decode(encode(decode(raw(tree), kind_of(Thing)))) == tree
     assert msgspec.json.decode(encode(decode(raw(tree), unstructured("demo.opsdk.dev/v1", "Thing")))) == tree
 
 
 @given(things(), st.data())
-def test_a_typed_change_changes_nothing_else(tree: dict[str, Any], data: st.DataObject) -> None:
+def test_a_typed_change_changes_nothing_else(tree: JsonObject, data: st.DataObject) -> None:
     """After any typed change the known fields are as set, and every unknown field is where it was."""
     thing = decode(raw(tree), kind_of(Thing))
     if data.draw(st.booleans()):

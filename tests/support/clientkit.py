@@ -17,6 +17,7 @@ from opsdk.apimachinery.scheme import Scheme, default_scheme
 from opsdk.client.operations import Operation, Watch
 from opsdk.rest.request import Request
 from opsdk.rest.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 
 class SiteSpec(Model, kw_only=True):
@@ -96,7 +97,7 @@ class FakePerformer:
 class FakeTransport:
     """Answers each request with the next of its answers."""
 
-    def __init__(self, *answers: Response | dict[str, Any], chunks: list[bytes] | None = None) -> None:
+    def __init__(self, *answers: Response | JsonObject, chunks: list[bytes] | None = None) -> None:
         self.answers = list(answers)
         self.chunks = chunks or []
         self.seen: list[Request] = []
@@ -123,7 +124,7 @@ class FakeTransport:
             self.closed += 1
 
 
-def tree(name: str = "a", **rest: Any) -> dict[str, Any]:
+def tree(name: str = "a", **rest: Any) -> JsonObject:
     """A site as the server sends it."""
     return {
         "apiVersion": "demo.opsdk.dev/v1",

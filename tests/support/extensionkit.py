@@ -10,6 +10,7 @@ from server_client import Answer, Caller
 
 from envtest.environment import Environment
 from opsdk.http.asgi_types import PEER_CERTIFICATE
+from opsdk.structured_merge.value import JsonObject
 
 APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 GROUP = "far.example.com"
@@ -29,8 +30,6 @@ SWAGGER = {
     "definitions": {"Thing": {"type": "object"}, "Unused": {"type": "object"}},
 }
 
-Tree = dict[str, Any]
-
 
 class FarServer:
     """Answers by path; ``up`` off breaks discovery."""
@@ -39,7 +38,7 @@ class FarServer:
         self.up = True
         self.asked: list[tuple[str, str, dict[str, list[str]], bytes]] = []
         self.certificates: list[bytes | None] = []
-        self.pages: dict[str, Tree] = {
+        self.pages: dict[str, JsonObject] = {
             ROOT: RESOURCES,
             "/openapi/v2": SWAGGER,
             "/openapi/v3": {"paths": {ROOT[1:]: {"serverRelativeURL": f"/openapi/v3{ROOT}?hash=ABC"}}},
@@ -63,7 +62,7 @@ class FarServer:
         return next(headers for _, asked, headers, _ in reversed(self.asked) if asked == path)
 
 
-def api_service(group: str = GROUP, version: str = "v1", service: str = "far/server", **spec: Any) -> Tree:
+def api_service(group: str = GROUP, version: str = "v1", service: str = "far/server", **spec: Any) -> JsonObject:
     """An APIService that names a Service."""
     namespace, _, name = service.partition("/")
     wanted = {
@@ -78,18 +77,18 @@ def api_service(group: str = GROUP, version: str = "v1", service: str = "far/ser
     return {"metadata": {"name": f"{version}.{group}"}, "spec": {k: v for k, v in wanted.items() if v is not None}}
 
 
-async def condition(call: Caller, name: str = f"v1.{GROUP}") -> Tree:
+async def condition(call: Caller, name: str = f"v1.{GROUP}") -> JsonObject:
     """What its condition says."""
     found: Answer = await call("GET", f"{APISERVICES}/{name}")
     conditions = found.json.get("status", {}).get("conditions") or [{}]
-    made: Tree = conditions[0]
+    made: JsonObject = conditions[0]
     return made
 
 
-async def until(env: Environment, call: Caller, reason: str) -> Tree:
+async def until(env: Environment, call: Caller, reason: str) -> JsonObject:
     """Wait for a condition with this reason."""
 
-    def check(found: Tree) -> None:
+    def check(found: JsonObject) -> None:
         assert found.get("reason") == reason, found
 
     return await env.eventually(lambda: condition(call), check, within=120)

@@ -13,6 +13,7 @@ import msgspec
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.list_watch import RawEvent
 from opsdk.errors import ConnectionLostError, GoneError, OpsdkError, ServiceUnavailableError
+from opsdk.structured_merge.value import JsonObject
 
 
 class FakeServer:
@@ -22,9 +23,9 @@ class FakeServer:
         self.rng = rng or random.Random(0)
         self.revision = 1
         self.compacted = 0
-        self.objects: dict[str, dict[str, Any]] = {}
-        self.history: list[tuple[int, str, dict[str, Any]]] = []
-        self.snapshots: dict[int, list[dict[str, Any]]] = {}
+        self.objects: dict[str, JsonObject] = {}
+        self.history: list[tuple[int, str, JsonObject]] = []
+        self.snapshots: dict[int, list[JsonObject]] = {}
         self.changed = asyncio.Event()
         self.fault_rate = 0.0
         self.lists = 0
@@ -58,7 +59,7 @@ class FakeServer:
         last = {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.revision)}}
         self._record("DELETED", last)
 
-    def _record(self, kind: str, obj: dict[str, Any]) -> None:
+    def _record(self, kind: str, obj: JsonObject) -> None:
         self.history.append((self.revision, kind, obj))
         self.changed.set()
         self.changed = asyncio.Event()

@@ -17,6 +17,7 @@ from opsdk.cache.cache import Cache, Scope
 from opsdk.cache.list_watch import ListWatch
 from opsdk.cache.store import Entry, make_entry
 from opsdk.event.event import AnyEvent, Event, EventKind, View
+from opsdk.structured_merge.value import JsonObject
 
 THING: Kind[Unstructured] = unstructured("v1", "Thing")
 WIDGET: Kind[Unstructured] = unstructured("demo.opsdk.dev/v1", "Widget")
@@ -61,7 +62,7 @@ class World:
         return self.servers.setdefault(gvk, FakeServer(random.Random(self._seed)))
 
 
-def owner(kind: Kind[Any], name: str, *, controller: bool = True) -> dict[str, Any]:
+def owner(kind: Kind[Any], name: str, *, controller: bool = True) -> JsonObject:
     """An owner reference as JSON."""
     reference = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind, "name": name, "uid": f"uid-{name}"}
     return {**reference, "controller": True} if controller else reference

@@ -10,13 +10,13 @@ from typing import Any
 from server_client import Answer, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 AUTHORITY = "hooks.test:443"
 URL = f"https://{AUTHORITY}"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 
-Tree = dict[str, Any]
-Review = Callable[[str, Tree], "Tree | bytes | Awaitable[Tree | bytes]"]
+Review = Callable[[str, JsonObject], "JsonObject | bytes | Awaitable[JsonObject | bytes]"]
 """From a path and a request to the ``response`` part, or to the raw body of the answer."""
 
 
@@ -24,7 +24,7 @@ class Hooks:
     """Remembers what it was asked; `answer` says what it answers."""
 
     def __init__(self, answer: Review) -> None:
-        self.asked: list[tuple[str, Tree]] = []
+        self.asked: list[tuple[str, JsonObject]] = []
         self._answer = answer
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
@@ -49,13 +49,13 @@ class Hooks:
         env.plane.webhook_client.apps[AUTHORITY] = self
 
 
-def patch(*operations: Tree) -> Tree:
+def patch(*operations: JsonObject) -> JsonObject:
     """An answer that changes the object."""
     raw = base64.b64encode(json.dumps(operations).encode()).decode()
     return {"allowed": True, "patchType": "JSONPatch", "patch": raw}
 
 
-def hook(name: str = "x", path: str = "/x", **more: Any) -> Tree:
+def hook(name: str = "x", path: str = "/x", **more: Any) -> JsonObject:
     """A webhook for creates and updates of configmaps."""
     rule = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
     return {
@@ -68,7 +68,7 @@ def hook(name: str = "x", path: str = "/x", **more: Any) -> Tree:
     }
 
 
-async def configure(call: Caller, *hooks: Tree, kind: str = "Validating", name: str = "conf") -> Answer:
+async def configure(call: Caller, *hooks: JsonObject, kind: str = "Validating", name: str = "conf") -> Answer:
     """Write a configuration."""
     obj = {"metadata": {"name": name}, "webhooks": list(hooks)}
     return await call("POST", f"{HOOKS}/{kind.lower()}webhookconfigurations", obj)

@@ -7,33 +7,34 @@ from typing import Any
 from hookkit import HOOKS
 from server_client import Answer, Caller
 
-Tree = dict[str, Any]
+from opsdk.structured_merge.value import JsonObject
+
 CM = "/api/v1/namespaces/default/configmaps"
-RULE: Tree = {
+RULE: JsonObject = {
     "operations": ["CREATE", "UPDATE"],
     "apiGroups": [""],
     "apiVersions": ["v1"],
     "resources": ["configmaps"],
 }
-PARAMS: Tree = {"apiVersion": "v1", "kind": "ConfigMap"}
+PARAMS: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap"}
 
 
-def says(expression: str, **more: Any) -> Tree:
+def says(expression: str, **more: Any) -> JsonObject:
     """A validation."""
     return {"expression": expression, **more}
 
 
-def applies(expression: str) -> Tree:
+def applies(expression: str) -> JsonObject:
     """A mutation by an apply configuration."""
     return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
 
 
-def patches(expression: str) -> Tree:
+def patches(expression: str) -> JsonObject:
     """A mutation by a JSON patch."""
     return {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
 
 
-def policy(kind: str, name: str, match: Tree | None = None, **spec: Any) -> Tree:
+def policy(kind: str, name: str, match: JsonObject | None = None, **spec: Any) -> JsonObject:
     """A policy about configmaps, unless `match` says otherwise."""
     version = "admissionregistration.k8s.io/v1"
     constraints = {"resourceRules": [RULE], **(match or {})}
@@ -46,7 +47,7 @@ def policy(kind: str, name: str, match: Tree | None = None, **spec: Any) -> Tree
     }
 
 
-def binding(kind: str, name: str, of: str, **spec: Any) -> Tree:
+def binding(kind: str, name: str, of: str, **spec: Any) -> JsonObject:
     """A binding of the policy `of`."""
     actions = {"validationActions": ["Deny"]} if kind == "Validating" else {}
     version = "admissionregistration.k8s.io/v1"
@@ -54,13 +55,15 @@ def binding(kind: str, name: str, of: str, **spec: Any) -> Tree:
     return {**named, "spec": {"policyName": of, **actions, **spec}}
 
 
-async def write(call: Caller, obj: Tree, *, query: str = "") -> Answer:
+async def write(call: Caller, obj: JsonObject, *, query: str = "") -> Answer:
     """Create a policy or a binding."""
     plural = obj["kind"].lower() + "s" if obj["kind"].endswith("Binding") else obj["kind"].lower()[:-1] + "ies"
     return await call("POST", f"{HOOKS}/{plural}{query}", obj)
 
 
-async def bind(call: Caller, *validations: Tree, name: str = "p", bound: Tree | None = None, **spec: Any) -> None:
+async def bind(
+    call: Caller, *validations: JsonObject, name: str = "p", bound: JsonObject | None = None, **spec: Any
+) -> None:
     """A validating policy, bound."""
     made = await write(call, policy("Validating", name, validations=list(validations), **spec))
     assert made.status == 201, made.json["message"]
@@ -69,7 +72,7 @@ async def bind(call: Caller, *validations: Tree, name: str = "p", bound: Tree | 
 
 
 async def bind_mutation(
-    call: Caller, *mutations: Tree, name: str = "m", bound: Tree | None = None, **spec: Any
+    call: Caller, *mutations: JsonObject, name: str = "m", bound: JsonObject | None = None, **spec: Any
 ) -> None:
     """A mutating policy, bound."""
     spec = {"reinvocationPolicy": "Never", **spec}
@@ -81,7 +84,7 @@ async def bind_mutation(
 
 async def put(call: Caller, name: str = "a", url: str = CM, *, query: str = "", **body: Any) -> Answer:
     """Create an object; ``labels`` belong to its metadata."""
-    meta: Tree = {"name": name}
+    meta: JsonObject = {"name": name}
     if "labels" in body:
         meta["labels"] = body.pop("labels")
     return await call("POST", f"{url}{query}", {"metadata": meta, **body})

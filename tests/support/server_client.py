@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -35,7 +36,7 @@ class Caller:
         self._app = env.server.app
         self._token = env.config.token if token is None else token
 
-    def _scope(self, method: str, url: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    def _scope(self, method: str, url: str, headers: Mapping[str, str]) -> JsonObject:
         path, _, query = url.partition("?")
         credentials = f"Bearer {self._token}" if self._token else ""
         sent = {"authorization": credentials, "user-agent": "tests/1", **headers}
@@ -54,13 +55,13 @@ class Caller:
         named = {k.replace("_", "-"): v for k, v in headers.items()}
         first = asyncio.Event()
 
-        async def receive() -> dict[str, Any]:
+        async def receive() -> JsonObject:
             if first.is_set():
                 await asyncio.Event().wait()
             first.set()
             return {"type": "http.request", "body": raw, "more_body": False}
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send(message: JsonObject) -> None:
             if message["type"] == "http.response.start":
                 answer.status = message["status"]
                 answer.headers = {k.decode(): v.decode() for k, v in message["headers"]}
@@ -77,7 +78,7 @@ class Caller:
         gone, started = asyncio.Event(), asyncio.Event()
         asked = False
 
-        async def receive() -> dict[str, Any]:
+        async def receive() -> JsonObject:
             nonlocal asked
             if asked:
                 await gone.wait()
@@ -85,7 +86,7 @@ class Caller:
             asked = True
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send(message: JsonObject) -> None:
             started.set()
             for line in message.get("body", b"").splitlines():
                 events.put_nowait(json.loads(line))

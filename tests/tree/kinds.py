@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from opsdk.structured_merge.schema import OBJECT_META_SCHEMA, Shapes
+from opsdk.structured_merge.value import JsonObject
 
 
-def ref(name: str, **site: Any) -> dict[str, Any]:
+def ref(name: str, **site: Any) -> JsonObject:
     """A reference as the server publishes it, with what the use site adds."""
     return {"allOf": [{"$ref": f"#/components/schemas/{name}"}], **site}
 
 
-def merged(name: str, key: str, *, keys: list[str] | None = None, strategy: str = "merge") -> dict[str, Any]:
+def merged(name: str, key: str, *, keys: list[str] | None = None, strategy: str = "merge") -> JsonObject:
     """A keyed list of `name`."""
     return {
         "type": "array",
@@ -28,7 +29,7 @@ STRING = {"type": "string"}
 STRINGS = {"type": "array", "items": STRING, "x-kubernetes-list-type": "atomic"}
 LABELS = {"type": "object", "additionalProperties": STRING}
 
-SCHEMAS: dict[str, dict[str, Any]] = {
+SCHEMAS: dict[str, JsonObject] = {
     "ObjectMeta": dict(OBJECT_META_SCHEMA),
     "Work": {
         "type": "object",
@@ -92,7 +93,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 SHAPES = Shapes(SCHEMAS)
 WORK = SHAPES.of("Work")
 
-WIDGET_SCHEMA: dict[str, Any] = {
+WIDGET_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
         "spec": {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet, format_path, key_element
+from opsdk.structured_merge.value import JsonObject
 
 ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'k:{"name":"y"}', 'v:"s"', "v:1", "i:0"])
 PATHS = st.lists(ELEMENTS, min_size=1, max_size=3).map(tuple)
@@ -107,7 +107,7 @@ def test_paths_read_as_in_conflicts(path: list[str], text: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"x:a": {}}, {"k:{": {}}, {"k:[1]": {}}, {"f:a": 1}, {"i:x": {}}])
-def test_malformed_sets_are_refused(fields: dict[str, Any]) -> None:
+def test_malformed_sets_are_refused(fields: JsonObject) -> None:
     """What is no path element is an error, not an owner of nothing."""
     with pytest.raises(DecodeError):
         FieldSet.from_fields_v1(fields)

@@ -11,6 +11,7 @@ from hypothesis import given
 from opsdk.apimachinery.patch.json_patch import apply_json_patch, create_json_patch
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.value import JsonObject
 from tests.tree.trees import objects, trees
 
 
@@ -49,7 +50,7 @@ DOC = {"data": {"x": "1"}, "list": ["a", "b"], "m": {"a/b": 1, "c~d": 2}}
         ({"op": "add", "path": "ignored/y", "value": 2}, "y", 2),
     ],
 )
-def test_what_the_server_accepts(operation: dict[str, Any], where: str, found: Any) -> None:
+def test_what_the_server_accepts(operation: JsonObject, where: str, found: Any) -> None:
     """The operations do what kube-apiserver does, also where the RFC says otherwise."""
     before = copy.deepcopy(DOC)
     assert apply_json_patch(DOC, [operation])[where] == found
@@ -79,7 +80,7 @@ def test_what_the_server_accepts(operation: dict[str, Any], where: str, found: A
         {"op": "replace", "path": "", "value": {}},
     ],
 )
-def test_what_the_server_refuses(operation: dict[str, Any]) -> None:
+def test_what_the_server_refuses(operation: JsonObject) -> None:
     """An operation that does not fit is an error, and the document stays."""
     before = copy.deepcopy(DOC)
     with pytest.raises(PatchError):

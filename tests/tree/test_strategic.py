@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic, create_strategic
 from opsdk.errors import PatchError
+from opsdk.structured_merge.value import JsonObject
 from tests.tree.kinds import WORK
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2"]), max_size=3)
 STRINGS = st.lists(st.sampled_from("xyz"), max_size=3)
 
 
-def keyed(element: st.SearchStrategy[dict[str, Any]], key: str, values: list[Any]) -> st.SearchStrategy[list[Any]]:
+def keyed(element: st.SearchStrategy[JsonObject], key: str, values: list[Any]) -> st.SearchStrategy[list[Any]]:
     """Lists without a key twice."""
     return st.lists(st.sampled_from(values), unique=True, max_size=4).flatmap(
         lambda keys: st.tuples(*(element.map(lambda item, value=value: {**item, key: value}) for value in keys)).map(
@@ -56,7 +57,7 @@ WORKS = st.fixed_dictionaries(
 
 
 @given(WORKS, WORKS)
-def test_a_created_patch_makes_the_new_of_the_old(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_a_created_patch_makes_the_new_of_the_old(old: JsonObject, new: JsonObject) -> None:
     """Applying what was created gives exactly the new object, order of lists included, and mutates nothing."""
     before = copy.deepcopy((old, new))
     patch = create_strategic(old, new, WORK)
@@ -65,12 +66,12 @@ def test_a_created_patch_makes_the_new_of_the_old(old: dict[str, Any], new: dict
 
 
 @given(WORKS)
-def test_no_change_is_an_empty_patch(tree: dict[str, Any]) -> None:
+def test_no_change_is_an_empty_patch(tree: JsonObject) -> None:
     """Equal objects need no patch."""
     assert create_strategic(tree, copy.deepcopy(tree), WORK) == {}
 
 
-LIVE: dict[str, Any] = {
+LIVE: JsonObject = {
     "metadata": {"labels": {"l": "1"}, "finalizers": ["x", "y"]},
     "spec": {
         "replicas": 1,
@@ -126,7 +127,7 @@ LIVE: dict[str, Any] = {
         ({"$deleteFromPrimitiveList/containers": "x"}, "replicas", 1),
     ],
 )
-def test_directives(patch: dict[str, Any], field: str, result: Any) -> None:
+def test_directives(patch: JsonObject, field: str, result: Any) -> None:
     """Each directive does what its name says."""
     assert apply_strategic(LIVE, {"spec": patch}, WORK)["spec"].get(field) == result
 
@@ -140,7 +141,7 @@ def test_directives(patch: dict[str, Any], field: str, result: Any) -> None:
         ({"$setElementOrder/finalizers": ["y", "z", "x"], "finalizers": ["z"]}, ["y", "z", "x"]),
     ],
 )
-def test_lists_of_scalars(patch: dict[str, Any], result: list[str]) -> None:
+def test_lists_of_scalars(patch: JsonObject, result: list[str]) -> None:
     """Merging lists of scalars are sets with an order."""
     assert apply_strategic(LIVE, {"metadata": patch}, WORK)["metadata"]["finalizers"] == result
 
@@ -164,7 +165,7 @@ def test_lists_of_scalars(patch: dict[str, Any], result: list[str]) -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_told_as_the_server_tells_it(patch: dict[str, Any], message: str) -> None:
+def test_what_makes_no_sense_is_told_as_the_server_tells_it(patch: JsonObject, message: str) -> None:
     """Errors carry the server's message."""
     with pytest.raises(PatchError) as caught:
         apply_strategic(LIVE, {"spec": patch}, WORK)

@@ -6,6 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from opsdk.structured_merge.value import JsonObject
+
 NAMES = st.sampled_from(["a", "b", "c", "d/e", "f~g", ""])
 
 SCALARS = (
@@ -23,6 +25,6 @@ def trees(scalars: st.SearchStrategy[Any] = SCALARS) -> st.SearchStrategy[Any]:
 NULL_FREE = st.booleans() | st.integers(-3, 3) | st.text(max_size=3)
 
 
-def objects(scalars: st.SearchStrategy[Any] = NULL_FREE) -> st.SearchStrategy[dict[str, Any]]:
+def objects(scalars: st.SearchStrategy[Any] = NULL_FREE) -> st.SearchStrategy[JsonObject]:
     """Objects without nulls."""
     return st.dictionaries(NAMES, trees(scalars), max_size=4)

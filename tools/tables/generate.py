@@ -22,10 +22,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from opsdk.structured_merge.value import JsonObject
+
 _REF = "#/components/schemas/"
 
 
-def type_text(schema: dict[str, Any]) -> str:
+def type_text(schema: JsonObject) -> str:
     """A schema as a type expression."""
     if "allOf" in schema:
         return str(schema["allOf"][0]["$ref"]).removeprefix(_REF)
@@ -43,7 +45,7 @@ def type_text(schema: dict[str, Any]) -> str:
             return f"{text}({'|'.join(schema['enum'])})" if "enum" in schema else text
 
 
-def marks(schema: dict[str, Any], *, required: bool) -> Iterator[str]:
+def marks(schema: JsonObject, *, required: bool) -> Iterator[str]:
     """What a field says besides its type."""
     if required:
         yield "required"
@@ -58,7 +60,7 @@ def marks(schema: dict[str, Any], *, required: bool) -> Iterator[str]:
         yield f"default={json.dumps(schema['default'])}"
 
 
-def type_lines(name: str, schema: dict[str, Any]) -> Iterator[str]:
+def type_lines(name: str, schema: JsonObject) -> Iterator[str]:
     """One type: a head and its fields."""
     head = ["type", name]
     if "properties" not in schema:
@@ -76,7 +78,7 @@ def type_lines(name: str, schema: dict[str, Any]) -> Iterator[str]:
         yield " ".join([f"  {field}", type_text(inner), *marks(inner, required=field in required)])
 
 
-def resource_rows(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def resource_rows(document: JsonObject) -> Iterator[JsonObject]:
     """One row for each resource and subresource."""
     for group in document["items"]:
         for version in group["versions"]:
@@ -89,7 +91,7 @@ def resource_rows(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     yield {**place, **subresource_row(resource, sub), "namespaced": namespaced}
 
 
-def subresource_row(resource: dict[str, Any], sub: dict[str, Any]) -> dict[str, Any]:
+def subresource_row(resource: JsonObject, sub: JsonObject) -> JsonObject:
     """A subresource; its kind may be of another group."""
     kind = sub["responseKind"]
     row = {

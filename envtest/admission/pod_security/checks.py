@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from envtest.admission.pod_security.levels import Demand
 from opsdk.apiserver.api_errors import quoted
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _ORDER: Final = ("initContainers", "containers", "ephemeralContainers")
 _CAPABILITIES: Final = frozenset(
@@ -48,13 +48,13 @@ _HOSTS: Final = frozenset({"", "127.0.0.1", "::1"})
 class Pod:
     """A pod, or a template of pods, under a demand of some version."""
 
-    def __init__(self, meta: Tree, spec: Tree, minor: int) -> None:
-        self.annotations: Tree = meta.get("annotations") or {}
+    def __init__(self, meta: JsonObject, spec: JsonObject, minor: int) -> None:
+        self.annotations: JsonObject = meta.get("annotations") or {}
         self.spec = spec
         self.minor = minor
 
     @cached_property
-    def containers(self) -> Sequence[Tree]:
+    def containers(self) -> Sequence[JsonObject]:
         """All of them, those that run first at the front."""
         return [container for key in _ORDER for container in self.spec.get(key) or ()]
 
@@ -63,7 +63,7 @@ class Pod:
         """Whether checks of Linux features are left out."""
         return self.minor >= 25 and (self.spec.get("os") or {}).get("name") == "windows"
 
-    def named(self, bad: Callable[[Tree], bool]) -> list[str]:
+    def named(self, bad: Callable[[JsonObject], bool]) -> list[str]:
         """The names of the containers that are bad."""
         return [str(c.get("name", "")) for c in self.containers if bad(c)]
 
@@ -77,7 +77,7 @@ class Pod:
         return [*said, *([_many("container", found)] if found else [])], values
 
 
-def _get(owner: Tree, path: Iterable[str]) -> Any:
+def _get(owner: JsonObject, path: Iterable[str]) -> Any:
     value: Any = owner.get("securityContext") or {}
     for key in path:
         value = (value or {}).get(key)
@@ -118,7 +118,7 @@ def _old(value: str) -> bool:
     return value in ("", "runtime/default") or value.startswith("localhost/")
 
 
-def _added(container: Tree) -> list[str]:
+def _added(container: JsonObject) -> list[str]:
     return list(_get(container, ("capabilities", "add")) or ())
 
 
@@ -145,7 +145,7 @@ def _host_paths(pod: Pod) -> str:
     return _many("volume", found) if found else ""
 
 
-def _ports(container: Tree) -> list[str]:
+def _ports(container: JsonObject) -> list[str]:
     return [str(p["hostPort"]) for p in container.get("ports") or () if p.get("hostPort")]
 
 
@@ -155,7 +155,7 @@ def _host_ports(pod: Pod) -> str:
     return f"{_many('container', bad)} {_use(bad)} {_word('hostPort', found)} {', '.join(found)}" if bad else ""
 
 
-def _probed(container: Tree) -> Iterator[str]:
+def _probed(container: JsonObject) -> Iterator[str]:
     handlers = [container.get(key) for key in ("livenessProbe", "readinessProbe", "startupProbe")]
     handlers.extend((container.get("lifecycle") or {}).values())
     for handler in handlers:
@@ -333,7 +333,7 @@ class Violation:
         return f"{self.reason} ({self.detail})"
 
 
-def violations(demand: Demand, meta: Tree, spec: Tree) -> list[Violation]:
+def violations(demand: Demand, meta: JsonObject, spec: JsonObject) -> list[Violation]:
     """What of a pod a demand does not allow."""
     pod = Pod(meta, spec, demand.minor)
     return [Violation(c.reason, detail) for c in _applying(demand) if (detail := c.find(pod))]

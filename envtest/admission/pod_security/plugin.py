@@ -10,7 +10,7 @@ from envtest.admission.pod_security.levels import PREFIX, Demand, Policy, policy
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _MOST_PODS: Final = 3000
 """How many pods are looked at when the labels of their namespace change."""
@@ -36,7 +36,9 @@ class PodSecurity(Plugin):
         pods: gives the pods of a namespace.
     """
 
-    def __init__(self, namespace: Callable[[str], Tree | None], pods: Callable[[str], Sequence[Tree]]) -> None:
+    def __init__(
+        self, namespace: Callable[[str], JsonObject | None], pods: Callable[[str], Sequence[JsonObject]]
+    ) -> None:
         self._namespace = namespace
         self._pods = pods
 
@@ -57,7 +59,7 @@ class PodSecurity(Plugin):
                 self._check_pod(review, template, enforce=False)
 
     # -------------------------------------------------------------- pods
-    def _check_pod(self, review: Review, pod: Tree, *, enforce: bool) -> None:
+    def _check_pod(self, review: Review, pod: JsonObject, *, enforce: bool) -> None:
         policy = self._policy(review.namespace)
         if enforce:
             review.call.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
@@ -104,7 +106,7 @@ def _stricter(new: Demand, old: Demand) -> bool:
     return new.minor != old.minor or new.strictness > old.strictness
 
 
-def pod_warnings(namespace: str, demand: Demand, pods: Sequence[Tree]) -> Iterator[str]:
+def pod_warnings(namespace: str, demand: Demand, pods: Sequence[JsonObject]) -> Iterator[str]:
     """Which pods would not be let in any more; those that break the same are told together."""
     chosen = prioritized(pods)
     broken: dict[str, list[str]] = {}
@@ -124,10 +126,10 @@ def _others(count: int) -> str:
     return "" if not count else f" (and {count} other pod{'s' if count > 1 else ''})"
 
 
-def prioritized(pods: Sequence[Tree]) -> list[Tree]:
+def prioritized(pods: Sequence[JsonObject]) -> list[JsonObject]:
     """One pod of each controller first."""
     seen: set[str] = set()
-    first, later = list[Tree](), list[Tree]()
+    first, later = list[JsonObject](), list[JsonObject]()
     for pod in pods:
         owner = next((o["uid"] for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), None)
         (later if owner in seen else first).append(pod)
@@ -136,19 +138,19 @@ def prioritized(pods: Sequence[Tree]) -> list[Tree]:
     return [*first, *later]
 
 
-def _significant(pod: Tree, old: Tree) -> bool:
+def _significant(pod: JsonObject, old: JsonObject) -> bool:
     """Whether an update changes what could be judged."""
     return bool(_judged(pod) != _judged(old))
 
 
-def _judged(pod: Tree) -> Any:
+def _judged(pod: JsonObject) -> Any:
     spec = pod.get("spec") or {}
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     images = [[(c.get("name"), c.get("image")) for c in spec.get(key) or ()] for key in _CONTAINERS]
     return images, {key: value for key, value in annotations.items() if _SECCOMP in key}
 
 
-def _at(obj: Tree, path: Sequence[str]) -> Tree | None:
+def _at(obj: JsonObject, path: Sequence[str]) -> JsonObject | None:
     found: Any = obj
     for key in path:
         found = (found or {}).get(key)

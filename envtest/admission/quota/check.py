@@ -9,7 +9,7 @@ from datetime import datetime
 from envtest.admission.pod_amounts import ZERO, Amounts, add, read
 from envtest.admission.quota.evaluators import Evaluator
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 class QuotaError(Exception):
@@ -21,12 +21,12 @@ class Asked:
     """A request to be measured; `old` is the object before an update."""
 
     evaluator: Evaluator
-    obj: Tree
-    old: Tree | None
+    obj: JsonObject
+    old: JsonObject | None
     now: datetime
 
 
-def fit(quotas: Sequence[Tree], asked: Asked) -> list[tuple[Tree, Amounts]]:
+def fit(quotas: Sequence[JsonObject], asked: Asked) -> list[tuple[JsonObject, Amounts]]:
     """The quotas whose usage changes, with what is used then; `QuotaError` where one of them is exceeded."""
     interesting = [quota for quota in quotas if _interesting(quota, asked)]
     more = _more(asked)
@@ -36,7 +36,7 @@ def fit(quotas: Sequence[Tree], asked: Asked) -> list[tuple[Tree, Amounts]]:
     return [(quota, used) for quota, used in found if used != _of(quota, "used")]
 
 
-def _interesting(quota: Tree, asked: Asked) -> bool:
+def _interesting(quota: JsonObject, asked: Asked) -> bool:
     """Whether a quota is about the object; it must know what is used, and the object what it needs."""
     hard, name = _of(quota, "hard"), quota["metadata"]["name"]
     if not asked.evaluator.matches(quota, hard, asked.obj):
@@ -62,7 +62,7 @@ def _more(asked: Asked) -> Amounts:
     return {name: amount for name, amount in usage.items() if amount > ZERO}
 
 
-def _charged(quota: Tree, more: Amounts) -> Amounts:
+def _charged(quota: JsonObject, more: Amounts) -> Amounts:
     hard, used = _of(quota, "hard"), _of(quota, "used")
     requested = {name: amount for name, amount in more.items() if name in hard}
     after = add(used, requested)
@@ -78,7 +78,7 @@ def _listed(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
     return ",".join(f"{name}={amounts[name]}" for name in names if name in amounts)
 
 
-def _of(quota: Tree, key: str) -> Amounts:
+def _of(quota: JsonObject, key: str) -> Amounts:
     return read((quota.get("status") or {}).get(key))
 
 
@@ -87,7 +87,7 @@ def written(amounts: Mapping[str, Quantity]) -> dict[str, str]:
     return {name: str(amounts[name]) for name in sorted(amounts)}
 
 
-def recount(quota: Tree, objects: Iterable[tuple[Evaluator, Iterable[Tree]]], now: datetime) -> Amounts:
+def recount(quota: JsonObject, objects: Iterable[tuple[Evaluator, Iterable[JsonObject]]], now: datetime) -> Amounts:
     """What is used of each resource that the quota limits."""
     hard = read((quota.get("spec") or {}).get("hard"))
     total: Amounts = dict.fromkeys(hard, ZERO)

@@ -12,7 +12,7 @@ from envtest.admission.volumes import class_of
 from envtest.kinds.qos import qos_class
 from envtest.kinds.resource_names import COMPUTE, extended, native
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _ONE: Final = Quantity("1")
 _HUGE: Final = "hugepages-"
@@ -39,7 +39,7 @@ def counter_of(group: str, resource: str) -> str:
     return f"count/{resource}.{group}" if group else f"count/{resource}"
 
 
-def scopes_of(quota: Tree) -> Iterator[Tree]:
+def scopes_of(quota: JsonObject) -> Iterator[JsonObject]:
     """The requirements of a quota on objects."""
     spec = quota.get("spec") or {}
     for scope in spec.get("scopes") or ():
@@ -72,19 +72,19 @@ class Evaluator:
         """Those of the names that the objects count for."""
         return frozenset(name for name in names if name in self.names)
 
-    def in_scope(self, requirement: Tree, obj: Tree) -> bool:
+    def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
         """Whether an object is in a scope; most kinds know none."""
         return False
 
-    def usage(self, obj: Tree, now: datetime) -> Amounts:
+    def usage(self, obj: JsonObject, now: datetime) -> Amounts:
         """What an object counts for."""
         return dict.fromkeys(self.names, _ONE)
 
-    def missing(self, names: frozenset[str], obj: Tree) -> str:
+    def missing(self, names: frozenset[str], obj: JsonObject) -> str:
         """What an object must say so that it can be measured; empty where it says enough."""
         return ""
 
-    def matches(self, quota: Tree, names: Iterable[str], obj: Tree) -> bool:
+    def matches(self, quota: JsonObject, names: Iterable[str], obj: JsonObject) -> bool:
         """Whether a quota with these resources is about an object."""
         return bool(self.matching(names)) and all(self.in_scope(scope, obj) for scope in scopes_of(quota))
 
@@ -106,9 +106,9 @@ class PodEvaluator(Evaluator):
         """Also huge pages and what somebody else named."""
         return frozenset(name for name in names if name in self.names or _huge(name) or _foreign(name))
 
-    def in_scope(self, requirement: Tree, obj: Tree) -> bool:
+    def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
         """See `Evaluator`."""
-        spec: Tree = obj.get("spec") or {}
+        spec: JsonObject = obj.get("spec") or {}
         deadline = spec.get("activeDeadlineSeconds")
         match requirement.get("scopeName"):
             case "Terminating":
@@ -126,18 +126,18 @@ class PodEvaluator(Evaluator):
             case _:
                 return False
 
-    def usage(self, obj: Tree, now: datetime) -> Amounts:
+    def usage(self, obj: JsonObject, now: datetime) -> Amounts:
         """See `Evaluator`."""
         counted: Amounts = {"count/pods": _ONE}
         if _ended(obj, now):
             return counted
-        spec: Tree = obj.get("spec") or {}
+        spec: JsonObject = obj.get("spec") or {}
         requests, limits = (with_overhead(spec, k, of_pod(spec, k)) for k in ("requests", "limits"))
         return {**counted, **_compute(requests, limits)}
 
-    def missing(self, names: frozenset[str], obj: Tree) -> str:
+    def missing(self, names: frozenset[str], obj: JsonObject) -> str:
         """Each container says what it needs of each measured resource."""
-        spec: Tree = obj.get("spec") or {}
+        spec: JsonObject = obj.get("spec") or {}
         wanted = sorted(n for n in names if n.removeprefix("requests.").removeprefix("limits.") in ("cpu", "memory"))
         whole = _named(spec)
         silent: dict[str, set[str]] = {}
@@ -158,7 +158,7 @@ def _foreign(name: str) -> bool:
     return not native(name) and name.startswith("requests.")
 
 
-def _named(owner: Tree) -> frozenset[str]:
+def _named(owner: JsonObject) -> frozenset[str]:
     resources = owner.get("resources") or {}
     return frozenset(_compute(read(resources.get("requests")), read(resources.get("limits"))))
 
@@ -173,7 +173,7 @@ def _compute(requests: Amounts, limits: Amounts) -> Amounts:
     return {**found, **{f"limits.{name}": amount for name, amount in limits.items() if name in COMPUTE}}
 
 
-def _ended(pod: Tree, now: datetime) -> bool:
+def _ended(pod: JsonObject, now: datetime) -> bool:
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return True
     meta = pod.get("metadata") or {}
@@ -183,7 +183,7 @@ def _ended(pod: Tree, now: datetime) -> bool:
     return now > datetime.fromisoformat(marked) + timedelta(seconds=grace)
 
 
-def _selected(requirement: Tree, *values: str) -> bool:
+def _selected(requirement: JsonObject, *values: str) -> bool:
     """Whether one of the values, where there are any, is as a requirement wants it."""
     wanted, given = requirement.get("values") or (), [value for value in values if value]
     match requirement.get("operator"):
@@ -199,7 +199,7 @@ def _selected(requirement: Tree, *values: str) -> bool:
             return False
 
 
-def _terms(affinity: Tree) -> Iterator[Tree]:
+def _terms(affinity: JsonObject) -> Iterator[JsonObject]:
     for kind in ("podAffinity", "podAntiAffinity"):
         found = affinity.get(kind) or {}
         yield from found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
@@ -207,7 +207,7 @@ def _terms(affinity: Tree) -> Iterator[Tree]:
             yield weighted.get("podAffinityTerm") or {}
 
 
-def _looks_elsewhere(term: Tree) -> bool:
+def _looks_elsewhere(term: JsonObject) -> bool:
     return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
 
 
@@ -221,10 +221,10 @@ class ServiceEvaluator(Evaluator):
         super().__init__("", "services")
         self.names = frozenset({*self.names, "services", "services.nodeports", "services.loadbalancers"})
 
-    def usage(self, obj: Tree, now: datetime) -> Amounts:
+    def usage(self, obj: JsonObject, now: datetime) -> Amounts:
         """See `Evaluator`."""
-        spec: Tree = obj.get("spec") or {}
-        ports: Sequence[Tree] = spec.get("ports") or ()
+        spec: JsonObject = obj.get("spec") or {}
+        ports: Sequence[JsonObject] = spec.get("ports") or ()
         kind, count = spec.get("type"), 0
         if kind == "NodePort":
             count = len(ports)
@@ -252,7 +252,7 @@ class ClaimEvaluator(Evaluator):
         """Also those of single storage classes."""
         return frozenset(name for name in names if name in self.names or name.endswith(_BY_CLASS))
 
-    def in_scope(self, requirement: Tree, obj: Tree) -> bool:
+    def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
         """See `Evaluator`."""
         if requirement.get("scopeName") != "VolumeAttributesClass":
             return False
@@ -261,7 +261,7 @@ class ClaimEvaluator(Evaluator):
         names = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target)
         return _selected(requirement, *(name or "" for name in names))
 
-    def usage(self, obj: Tree, now: datetime) -> Amounts:
+    def usage(self, obj: JsonObject, now: datetime) -> Amounts:
         """See `Evaluator`."""
         found: Amounts = {"count/persistentvolumeclaims": _ONE, "persistentvolumeclaims": _ONE}
         name, size = class_of(obj), _size(obj)
@@ -274,7 +274,7 @@ class ClaimEvaluator(Evaluator):
         return found
 
 
-def _size(claim: Tree) -> Quantity | None:
+def _size(claim: JsonObject) -> Quantity | None:
     """The higher one of what is asked for and what was given, in whole bytes."""
     asked: Any = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
     given: Any = (claim.get("status") or {}).get("allocatedResources") or {}

@@ -13,7 +13,7 @@ from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _MANAGER = "kube-apiserver"
 
@@ -60,11 +60,11 @@ class ResourceQuota(Plugin):
                 continue
             return
 
-    async def _book(self, review: Review, quota: Tree, used: Amounts) -> None:
+    async def _book(self, review: Review, quota: JsonObject, used: Amounts) -> None:
         meta = quota["metadata"]
         now = review.call.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
 
-        async def update(current: Tree | None) -> Tree:
+        async def update(current: JsonObject | None) -> JsonObject:
             if current is None or current["metadata"]["resourceVersion"] != meta["resourceVersion"]:
                 raise _ChangedError
             wanted = {**current, "status": {**(current.get("status") or {}), "used": written(used)}}

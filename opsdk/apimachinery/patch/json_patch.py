@@ -16,6 +16,7 @@ from typing import Any, Final
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import format_pointer, unescape_part
+from opsdk.structured_merge.value import JsonObject
 
 _INDEX: Final = re.compile(r"[+-]?[0-9]+\Z")
 
@@ -35,13 +36,13 @@ def apply_json_patch(doc: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     return result
 
 
-def create_json_patch(old: Any, new: Any) -> list[dict[str, Any]]:
+def create_json_patch(old: Any, new: Any) -> list[JsonObject]:
     """Operations that make `new` of `old`: object members one by one, lists element by element, surplus at the end.
 
     >>> create_json_patch({"a": 1}, {"b": [2]})
     [{'op': 'remove', 'path': '/a'}, {'op': 'add', 'path': '/b', 'value': [2]}]
     """
-    operations: list[dict[str, Any]] = []
+    operations: list[JsonObject] = []
     _diff(old, new, (), operations)
     return operations
 
@@ -166,7 +167,7 @@ _ACTIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], None]]] = {
 }
 
 
-def _diff(old: Any, new: Any, at: tuple[str | int, ...], out: list[dict[str, Any]]) -> None:
+def _diff(old: Any, new: Any, at: tuple[str | int, ...], out: list[JsonObject]) -> None:
     if deep_equal(old, new):
         return
     if isinstance(old, dict) and isinstance(new, dict):
@@ -177,9 +178,7 @@ def _diff(old: Any, new: Any, at: tuple[str | int, ...], out: list[dict[str, Any
         out.append({"op": "replace", "path": format_pointer(at), "value": new})
 
 
-def _diff_objects(
-    old: dict[str, Any], new: dict[str, Any], at: tuple[str | int, ...], out: list[dict[str, Any]]
-) -> None:
+def _diff_objects(old: JsonObject, new: JsonObject, at: tuple[str | int, ...], out: list[JsonObject]) -> None:
     out.extend({"op": "remove", "path": format_pointer((*at, key))} for key in old if key not in new)
     for key, value in new.items():
         if key in old:
@@ -188,7 +187,7 @@ def _diff_objects(
             out.append({"op": "add", "path": format_pointer((*at, key)), "value": value})
 
 
-def _diff_lists(old: list[Any], new: list[Any], at: tuple[str | int, ...], out: list[dict[str, Any]]) -> None:
+def _diff_lists(old: list[Any], new: list[Any], at: tuple[str | int, ...], out: list[JsonObject]) -> None:
     for index, (before, after) in enumerate(zip(old, new, strict=False)):
         _diff(before, after, (*at, index), out)
     surplus = reversed(range(len(new), len(old)))

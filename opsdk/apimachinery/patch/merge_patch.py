@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.value import JsonObject
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
@@ -34,7 +35,7 @@ def create_merge_patch(old: Any, new: Any) -> Any:
     """
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return {} if deep_equal(old, new) else new
-    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    patch: JsonObject = {key: None for key in old if key not in new}
     for key, value in new.items():
         if key not in old:
             patch[key] = value

@@ -14,6 +14,7 @@ from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.go_format import go_scalar, go_string, go_value
 from opsdk.structured_merge.schema import Shape, Topology
+from opsdk.structured_merge.value import JsonObject
 
 PATCH: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
@@ -23,10 +24,8 @@ _DELETE_FROM: Final = DELETE_FROM + "/"
 _SET_ORDER: Final = SET_ORDER + "/"
 _MAPS: Final = frozenset({Topology.MAP, Topology.MAP_ATOMIC})
 
-Tree = dict[str, Any]
 
-
-def apply_strategic(original: Mapping[str, Any] | None, patch: Mapping[str, Any], shape: Shape) -> Tree:
+def apply_strategic(original: Mapping[str, Any] | None, patch: Mapping[str, Any], shape: Shape) -> JsonObject:
     """`original` with `patch` merged in, as `shape` says.
 
     Raises:
@@ -36,7 +35,7 @@ def apply_strategic(original: Mapping[str, Any] | None, patch: Mapping[str, Any]
 
 
 # ------------------------------------------------------------------ maps
-def _merge_map(original: Tree, patch: Tree, shape: Shape) -> Tree:
+def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObject:
     """Merge `patch` into `original`; both are this function's own to change at their first level."""
     if PATCH in patch:
         return _directed(patch)
@@ -58,7 +57,7 @@ def _merge_map(original: Tree, patch: Tree, shape: Shape) -> Tree:
     return original
 
 
-def _directed(patch: Tree) -> Tree:
+def _directed(patch: JsonObject) -> JsonObject:
     directive = patch[PATCH]
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != PATCH}
@@ -71,7 +70,7 @@ def _bad_directive(patch: Mapping[str, Any]) -> PatchError:
     return PatchError(f"unknown patch type: {go_string(patch[PATCH])} in map: {go_value(patch)}")
 
 
-def _take(original: Tree, key: str, value: Any) -> None:
+def _take(original: JsonObject, key: str, value: Any) -> None:
     """There is nothing to merge with: the patch's value it is, without its nulls and deletions."""
     kept = _without_directives(value)
     if kept is _DROPPED:
@@ -125,7 +124,7 @@ def _json_type(value: Any) -> str:
     return "<nil>"
 
 
-def _retain_keys(original: Tree, patch: Tree) -> None:
+def _retain_keys(original: JsonObject, patch: JsonObject) -> None:
     if RETAIN_KEYS not in patch:
         return
     kept = patch.pop(RETAIN_KEYS)
@@ -139,7 +138,7 @@ def _retain_keys(original: Tree, patch: Tree) -> None:
         del original[key]
 
 
-def _delete_from(original: Tree, key: str, value: Any) -> None:
+def _delete_from(original: JsonObject, key: str, value: Any) -> None:
     if isinstance(value, list) and isinstance(original.get(key), list):
         _of_maps(original[key], value)
         original[key] = [item for item in original[key] if not _contains(value, item)]
@@ -150,7 +149,7 @@ def _contains(items: Sequence[Any], wanted: Any) -> bool:
 
 
 # ------------------------------------------------------------------ lists
-def _merge_ordered_lists(original: Tree, patch: Tree, shape: Shape) -> None:
+def _merge_ordered_lists(original: JsonObject, patch: JsonObject, shape: Shape) -> None:
     """Do the lists that come with a `$setElementOrder`, and take them out of the patch."""
     for directive in [key for key in patch if key.startswith(_SET_ORDER)]:
         order = patch.pop(directive)
@@ -321,7 +320,7 @@ def _keyed(item: Any) -> Mapping[str, Any]:
 class _Elements:
     """A keyed list, by merge key."""
 
-    by_key: Mapping[str, Tree]
+    by_key: Mapping[str, JsonObject]
 
     @classmethod
     def of(cls, items: Sequence[Any], key: str) -> _Elements:
@@ -333,13 +332,13 @@ def _key_text(value: Any) -> str:
     return f"{_json_type(value)}:{go_scalar(value)}"
 
 
-def create_strategic(old: Mapping[str, Any], new: Mapping[str, Any], shape: Shape) -> Tree:
+def create_strategic(old: Mapping[str, Any], new: Mapping[str, Any], shape: Shape) -> JsonObject:
     """The patch that makes `new` of `old`; ``{}`` when they are equal.
 
     Raises:
         PatchError: an element of a keyed list has no key.
     """
-    patch: Tree = {key: None for key in old if key not in new}
+    patch: JsonObject = {key: None for key in old if key not in new}
     for key, value in new.items():
         if key not in old:
             patch[key] = value
@@ -348,7 +347,7 @@ def create_strategic(old: Mapping[str, Any], new: Mapping[str, Any], shape: Shap
     return patch
 
 
-def _diff_field(patch: Tree, key: str, old: Any, new: Any, shape: Shape) -> None:
+def _diff_field(patch: JsonObject, key: str, old: Any, new: Any, shape: Shape) -> None:
     merge_list = isinstance(new, list) and isinstance(old, list) and "merge" in shape.patch_strategies
     if isinstance(old, dict) and isinstance(new, dict) and "replace" not in shape.patch_strategies:
         patch[key] = _diff_map(old, new, shape, retain="retainKeys" in shape.patch_strategies)
@@ -360,12 +359,12 @@ def _diff_field(patch: Tree, key: str, old: Any, new: Any, shape: Shape) -> None
         patch[key] = new
 
 
-def _diff_map(old: Tree, new: Tree, shape: Shape, *, retain: bool) -> Tree:
+def _diff_map(old: JsonObject, new: JsonObject, shape: Shape, *, retain: bool) -> JsonObject:
     found = create_strategic(old, new, shape)
     return {**found, RETAIN_KEYS: sorted(new)} if retain else found
 
 
-def _diff_scalars(patch: Tree, key: str, old: list[Any], new: list[Any]) -> None:
+def _diff_scalars(patch: JsonObject, key: str, old: list[Any], new: list[Any]) -> None:
     gone = [item for item in old if not _contains(new, item)]
     added = [item for item in new if not _contains(old, item)]
     if gone:
@@ -376,7 +375,7 @@ def _diff_scalars(patch: Tree, key: str, old: list[Any], new: list[Any]) -> None
         patch[_SET_ORDER + key] = list(new)
 
 
-def _diff_elements(patch: Tree, key: str, old: list[Any], new: list[Any], shape: Shape) -> None:
+def _diff_elements(patch: JsonObject, key: str, old: list[Any], new: list[Any], shape: Shape) -> None:
     merge_key = shape.patch_merge_key
     before, after = _Elements.of(old, merge_key).by_key, _Elements.of(new, merge_key).by_key
     retain = "retainKeys" in shape.patch_strategies

@@ -6,13 +6,12 @@ Upstream: k8s.io/apiserver/pkg/admission/attributes.go (v1.36).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,14 +35,14 @@ class Review:
     operation: str
     namespace: str
     name: str
-    obj: Tree | None = None
-    old: Tree | None = None
-    options: Tree = field(default_factory=dict)
+    obj: JsonObject | None = None
+    old: JsonObject | None = None
+    options: JsonObject = field(default_factory=dict)
     dry_run: bool = False
     connected: str = ""
     again: bool = False
     reinvoke: bool = False
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: JsonObject = field(default_factory=dict)
 
     @property
     def user(self) -> User:
@@ -75,7 +74,7 @@ class Review:
         """What refusals call the object: before it has a name, by what its name will be made of."""
         if self.name:
             return self.name
-        meta: Tree = (self.obj or {}).get("metadata") or {}
+        meta: JsonObject = (self.obj or {}).get("metadata") or {}
         return str(meta.get("name") or meta.get("generateName") or "Unknown")
 
     def warn(self, text: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.versioned_attributes import Invocation
 from opsdk.apiserver.admission.webhooks.admission_review import question
@@ -11,14 +9,19 @@ from opsdk.apiserver.auth.authorization import Attributes
 from opsdk.apiserver.expressions.admission import request_variable
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue, ResourceCheck
 from opsdk.apiserver.expressions.authorizer_checks import Asking
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _HIDDEN = frozenset({"ownerReferences", "managedFields", "selfLink"})
 
 
 def inputs(
-    review: Review, seen: Invocation, asking: Asking, *, params: Tree | None = None, namespace: Tree | None = None
-) -> dict[str, Any]:
+    review: Review,
+    seen: Invocation,
+    asking: Asking,
+    *,
+    params: JsonObject | None = None,
+    namespace: JsonObject | None = None,
+) -> JsonObject:
     """The variables; `namespace` is the object of the namespace that the request is in."""
     return {
         "object": seen.obj,
@@ -31,12 +34,12 @@ def inputs(
     }
 
 
-def without_authorizer(values: dict[str, Any]) -> dict[str, Any]:
+def without_authorizer(values: JsonObject) -> JsonObject:
     """The same for messages and annotations, which may not ask."""
     return {name: value for name, value in values.items() if not name.startswith("authorizer")}
 
 
-def _shown(namespace: Tree) -> Tree:
+def _shown(namespace: JsonObject) -> JsonObject:
     """Labels and the like, not who owns it."""
     meta = {key: value for key, value in namespace["metadata"].items() if key not in _HIDDEN}
     return {"metadata": meta, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}

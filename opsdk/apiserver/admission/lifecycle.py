@@ -7,14 +7,14 @@ from collections.abc import Callable
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 
 class NamespaceLifecycle:
     """Args: `find` gives a namespace, or None where there is none."""
 
-    def __init__(self, find: Callable[[str], Tree | None], namespaces: ResourceInfo) -> None:
+    def __init__(self, find: Callable[[str], JsonObject | None], namespaces: ResourceInfo) -> None:
         self._find = find
         self._info = namespaces
 

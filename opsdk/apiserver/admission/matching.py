@@ -12,7 +12,7 @@ from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.attributes import Review
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _GROUP = "admissionregistration.k8s.io"
 _POLICIES = frozenset(
@@ -89,7 +89,7 @@ class Rule:
     names: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, tree: Tree) -> Self:
+    def of(cls, tree: JsonObject) -> Self:
         """Read a rule."""
         split = (text.partition("/") for text in tree.get("resources") or ())
         return cls(
@@ -129,13 +129,13 @@ def _listed(value: str, allowed: frozenset[str]) -> bool:
     return "*" in allowed or value in allowed
 
 
-def rules_of(trees: Sequence[Tree] | None) -> tuple[Rule, ...]:
+def rules_of(trees: Sequence[JsonObject] | None) -> tuple[Rule, ...]:
     """Read a list of rules."""
     return tuple(Rule.of(tree) for tree in trees or ())
 
 
 # ------------------------------------------------------------------ selectors
-def selector_of(tree: Tree | None) -> Selector:
+def selector_of(tree: JsonObject | None) -> Selector:
     """A label selector that passed validation; none at all selects everything."""
     given = {key: value for key, value in (tree or {}).items() if value is not None}
     return Selector.of(msgspec.convert(given, LabelSelector))
@@ -149,13 +149,13 @@ def selects_object(selector: Selector, review: Review) -> bool:
     )
 
 
-def selected_labels(review: Review) -> Tree | None:
+def selected_labels(review: Review) -> JsonObject | None:
     """The labels that a namespace selector looks at where the request brings them itself: it writes a namespace."""
     if review.resource.resource != "namespaces" or review.resource.group or review.subresource:
         return None
     if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
         return None
-    labels: Tree = review.obj["metadata"].get("labels") or {}
+    labels: JsonObject = review.obj["metadata"].get("labels") or {}
     return labels
 
 

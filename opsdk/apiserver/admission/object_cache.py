@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.apiserver.storage.ports import Change, Kind, Storage, Tree
+from opsdk.apiserver.storage.ports import Change, Kind, Storage
+from opsdk.structured_merge.value import JsonObject
 
 
 class Kept:
@@ -17,14 +18,14 @@ class Kept:
     def __init__(self, storage: Storage, prefix: str) -> None:
         self._storage = storage
         self._prefix = prefix
-        self._found: dict[str, dict[str, Tree]] | None = None
-        self._sorted: dict[str, tuple[Tree, ...]] = {}
+        self._found: dict[str, dict[str, JsonObject]] | None = None
+        self._sorted: dict[str, tuple[JsonObject, ...]] = {}
         storage.subscribe(self._changed)
 
     def __repr__(self) -> str:
         return f"<Kept objects under {self._prefix}>"
 
-    def of(self, namespace: str = "") -> Sequence[Tree]:
+    def of(self, namespace: str = "") -> Sequence[JsonObject]:
         """Those of a namespace (or the cluster's), by name."""
         found = self._all().get(namespace)
         if found is None:
@@ -34,18 +35,18 @@ class Kept:
             listed = self._sorted[namespace] = tuple(found[name] for name in sorted(found))
         return listed
 
-    def get(self, name: str, namespace: str = "") -> Tree | None:
+    def get(self, name: str, namespace: str = "") -> JsonObject | None:
         """One of them."""
         return self._all().get(namespace, {}).get(name)
 
-    def _all(self) -> dict[str, dict[str, Tree]]:
+    def _all(self) -> dict[str, dict[str, JsonObject]]:
         if self._found is None:
             self._found = {}
             for key, value in self._storage.list(self._prefix).items:
                 self._put(key, value)
         return self._found
 
-    def _put(self, key: str, value: Tree | None) -> None:
+    def _put(self, key: str, value: JsonObject | None) -> None:
         assert self._found is not None
         namespace, _, name = key.removeprefix(self._prefix).rpartition("/")
         self._sorted.pop(namespace, None)

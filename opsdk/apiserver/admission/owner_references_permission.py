@@ -9,7 +9,7 @@ from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.plugin import Plugin
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 Mapping = Callable[[str, str], Sequence[GroupVersionResource]]
 """From an apiVersion and a kind to the resources that this may mean; empty where nobody knows it."""
@@ -40,7 +40,7 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         for owner in _blocking(review):
             await self._check_owner(review, owner)
 
-    async def _check_owner(self, review: Review, owner: Tree) -> None:
+    async def _check_owner(self, review: Review, owner: JsonObject) -> None:
         version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
         found = self._resources(version, kind)
         if not found:
@@ -70,12 +70,12 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         return None if decision.allowed else decision.reason
 
 
-def _owners(obj: Tree | None) -> Sequence[Tree]:
-    found: Sequence[Tree] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
+def _owners(obj: JsonObject | None) -> Sequence[JsonObject]:
+    found: Sequence[JsonObject] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
     return found
 
 
-def _blocking(review: Review) -> list[Tree]:
+def _blocking(review: Review) -> list[JsonObject]:
     """References that block the deletion of the owner, and did not before."""
     before = {o.get("uid") for o in _owners(review.old) if o.get("blockOwnerDeletion")}
     return [o for o in _owners(review.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]

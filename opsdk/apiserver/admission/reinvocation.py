@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from opsdk.apiserver.admission.attributes import Review
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Rounds:
         again: the keys of those that are asked in the second round.
     """
 
-    last: Tree | None = None
+    last: JsonObject | None = None
     invoked: set[str] = field(default_factory=set)
     again: set[str] = field(default_factory=set)
 

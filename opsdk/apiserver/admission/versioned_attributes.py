@@ -11,7 +11,7 @@ from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.matching import Asked, Rule, in_some_namespace, selected_labels
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 class Equivalents(Protocol):
@@ -21,7 +21,7 @@ class Equivalents(Protocol):
         """The same resource or subresource in other versions and groups."""
         ...
 
-    async def convert(self, obj: Tree, source: Installed, target: Installed) -> Tree:
+    async def convert(self, obj: JsonObject, source: Installed, target: Installed) -> JsonObject:
         """The same object in another of them."""
         ...
 
@@ -29,7 +29,7 @@ class Equivalents(Protocol):
 class Namespaces(Protocol):
     """Where namespaces are found."""
 
-    def __call__(self, name: str) -> Tree:
+    def __call__(self, name: str) -> JsonObject:
         """A namespace, else `NotFoundError`."""
         ...
 
@@ -40,8 +40,8 @@ class Invocation:
 
     kind: GroupVersionKind
     resource: GroupVersionResource
-    obj: Tree | None
-    old: Tree | None
+    obj: JsonObject | None
+    old: JsonObject | None
 
 
 class Views:
@@ -53,7 +53,7 @@ class Views:
         self._namespace = namespace
         self._asked = Asked.of(review)
         self._others: Sequence[Installed] | None = None
-        self._old: dict[int, Tree | None] = {}
+        self._old: dict[int, JsonObject | None] = {}
 
     def served(self, rules: Sequence[Rule], *, equivalent: bool) -> Installed | None:
         """The version by which a rule means this request; None if none does."""
@@ -98,12 +98,12 @@ class Views:
             old=self._old[id(served)],
         )
 
-    async def _converted(self, obj: Tree | None, served: Installed) -> Tree | None:
+    async def _converted(self, obj: JsonObject | None, served: Installed) -> JsonObject | None:
         if obj is None:
             return None
         return await self._equivalents.convert(obj, self._review.served, served)
 
-    async def put(self, obj: Tree, served: Installed) -> None:
+    async def put(self, obj: JsonObject, served: Installed) -> None:
         """Make this, which is of the version of `served`, the object of the review."""
         if served is not self._review.served:
             obj = await self._equivalents.convert(obj, served, self._review.served)

@@ -6,7 +6,7 @@ import base64
 import binascii
 from dataclasses import dataclass, field
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 GROUP = "apiregistration.k8s.io"
 AVAILABLE = "Available"
@@ -47,7 +47,7 @@ class Remote:
         return f"{self.service}.{self.namespace}.svc"
 
 
-def remote_of(obj: Tree) -> Remote | None:
+def remote_of(obj: JsonObject) -> Remote | None:
     """The remote server that an ``APIService`` names; None where the group version is served here."""
     spec = obj.get("spec") or {}
     service = spec.get("service")
@@ -77,7 +77,7 @@ def _decoded(bundle: str) -> bytes:
         return bundle.encode()
 
 
-def available(obj: Tree) -> Tree | None:
+def available(obj: JsonObject) -> JsonObject | None:
     """The condition of that type."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return next((found for found in conditions if found.get("type") == AVAILABLE), None)
@@ -101,7 +101,7 @@ LOCAL = Verdict("True", "Local", "Local APIServices are always available")
 PASSED = Verdict("True", "Passed", "all checks passed")
 
 
-def judged(status: Tree, verdict: Verdict, now: str) -> Tree:
+def judged(status: JsonObject, verdict: Verdict, now: str) -> JsonObject:
     """The status with this condition; the time of the last transition stays where nothing turned."""
     new = {
         "type": AVAILABLE,
@@ -121,6 +121,6 @@ def judged(status: Tree, verdict: Verdict, now: str) -> Tree:
     return {**status, "conditions": conditions if placed else [*conditions, new]}
 
 
-def local_status(now: str) -> Tree:
+def local_status(now: str) -> JsonObject:
     """The status of what is served here."""
     return judged({}, LOCAL, now)

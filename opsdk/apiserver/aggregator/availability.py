@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opsdk.apiserver.aggregator.api_services import Remote, Verdict
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 SLICE_OF = "kubernetes.io/service-name"
 
@@ -15,9 +15,9 @@ SLICE_OF = "kubernetes.io/service-name"
 class Network:
     """What is known of a Service: the object (None: there is none), its slices, and its Endpoints."""
 
-    service: Tree | None
-    slices: Sequence[Tree] = ()
-    endpoints: Tree | None = None
+    service: JsonObject | None
+    slices: Sequence[JsonObject] = ()
+    endpoints: JsonObject | None = None
 
 
 def obstacle(remote: Remote, network: Network) -> Verdict | None:
@@ -52,5 +52,5 @@ def _addresses(network: Network, port: str) -> Iterator[str]:
             yield from (address["ip"] for address in subset.get("addresses") or ())
 
 
-def _has(ports: Sequence[Tree] | None, name: str) -> bool:
+def _has(ports: Sequence[JsonObject] | None, name: str) -> bool:
     return any((port.get("name") or "") == name for port in ports or ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from opsdk.apiserver.endpoints.discovery import ServedVersion
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _FIRST = 1 << 20
 
@@ -20,7 +20,7 @@ class Ranks:
     def __repr__(self) -> str:
         return f"<Ranks of {len(self._numbers)} groups>"
 
-    def put(self, name: str, obj: Tree | None) -> None:
+    def put(self, name: str, obj: JsonObject | None) -> None:
         """Take in an ``APIService`` as it is now; None where it is gone."""
         before = self._by_name.pop(name, None)
         if before is not None:

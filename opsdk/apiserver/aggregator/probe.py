@@ -12,11 +12,11 @@ from opsdk.apiserver.aggregator.proxy import Proxy, UnreachableError, user_heade
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.discovery import Elsewhere
 from opsdk.apiserver.endpoints.openapi.merge import below
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.webhook_client.client import CallError
 from opsdk.apiserver.webhook_client.connection_pools import Place
 from opsdk.apiserver.webhook_client.endpoint import TargetError
 from opsdk.errors import OpsdkError
+from opsdk.structured_merge.value import JsonObject
 
 TIMEOUT: Final = 5.0
 """Seconds for one answer: what kube-aggregator gives a server before it counts as gone."""
@@ -67,7 +67,7 @@ class Probe:
         except (OpsdkError, TargetError) as error:
             raise UnreachableError(str(error)) from error
 
-    async def _document(self, place: Place, path: str, accept: str) -> Tree:
+    async def _document(self, place: Place, path: str, accept: str) -> JsonObject:
         """A document, empty where there is none."""
         try:
             status, raw = await self._get(place, path, accept)
@@ -75,7 +75,7 @@ class Probe:
             return {}
         return _tree(raw) if status == 200 else {}
 
-    async def _documents(self, place: Place, remote: Remote, resources: Tree) -> Elsewhere:
+    async def _documents(self, place: Place, remote: Remote, resources: JsonObject) -> Elsewhere:
         groups = await self._document(place, "/apis", _AGGREGATED)
         index = await self._document(place, "/openapi/v3", "application/json")
         swagger = await self._document(place, "/openapi/v2", "application/json")
@@ -92,7 +92,7 @@ def _failed(why: str) -> Verdict:
     return Verdict("False", "FailedDiscoveryCheck", why)
 
 
-def _tree(raw: bytes) -> Tree:
+def _tree(raw: bytes) -> JsonObject:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
@@ -107,7 +107,7 @@ def stale(version: str, known: Elsewhere | None) -> Elsewhere:
     return Elsewhere(document=made) if known is None else replace(known, document=made)
 
 
-def _found(groups: Tree, remote: Remote) -> Tree | None:
+def _found(groups: JsonObject, remote: Remote) -> JsonObject | None:
     """The version's part of aggregated discovery."""
     for group in groups.get("items") or ():
         if (group.get("metadata") or {}).get("name", "") == remote.group:
@@ -117,9 +117,9 @@ def _found(groups: Tree, remote: Remote) -> Tree | None:
     return None
 
 
-def _converted(resources: Tree, remote: Remote) -> Tree:
+def _converted(resources: JsonObject, remote: Remote) -> JsonObject:
     """The same from the older document."""
-    main: dict[str, Tree] = {}
+    main: dict[str, JsonObject] = {}
     for found in resources.get("resources") or ():
         name, _, subresource = str(found.get("name", "")).partition("/")
         kind = {

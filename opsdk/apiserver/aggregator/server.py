@@ -22,10 +22,11 @@ from opsdk.apiserver.registry.store import Store
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
-from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Kind, Remove, Tree
+from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Kind, Remove
 from opsdk.apiserver.webhook_client.client import Resolve
 from opsdk.apiserver.webhook_client.connection_pools import Lines
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("opsdk.apiserver")
 _OPENAPI = "/openapi/v3"
@@ -156,14 +157,14 @@ class Aggregator(Closing):
         now = Context(clock=self._clock).timestamp()
         owners = FieldManager(shape=self._model.shape, api_version=self._store.info.api_version, subresource="status")
 
-        async def put(current: Tree | None) -> Tree | Remove:
+        async def put(current: JsonObject | None) -> JsonObject | Remove:
             if current is None:
                 raise KeyNotFoundError(remote.name)
             old = current.get("status") or {}
             status = judged(old, verdict, now)
             if status == old:
                 return current
-            wanted: Tree = copy_tree({**current, "status": status})
+            wanted: JsonObject = copy_tree({**current, "status": status})
             return owners.update(current, wanted, manager="kube-apiserver", now=now)
 
         try:

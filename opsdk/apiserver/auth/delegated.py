@@ -11,10 +11,10 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import Authenticated
 from opsdk.apiserver.auth.authorization import Attributes, Decision, is_public
 from opsdk.apiserver.auth.user import MASTERS, User
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import OpsdkError, UnauthorizedError
+from opsdk.structured_merge.value import JsonObject
 
-Ask = Callable[[Tree], Awaitable[Tree]]
+Ask = Callable[[JsonObject], Awaitable[JsonObject]]
 """Creates a review; the object that the server answers with, or an `OpsdkError`."""
 
 REMEMBERED: Final = 10.0
@@ -46,7 +46,7 @@ class DelegatedTokens:
 
     def __init__(self, ask: Ask, *, clock: Clock = LOOP_CLOCK) -> None:
         self._ask = ask
-        self._memory = _Memory[Tree](clock)
+        self._memory = _Memory[JsonObject](clock)
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
         """See `TokenChecker`."""
@@ -61,17 +61,17 @@ class DelegatedTokens:
             return None
         return Authenticated(user_of(status.get("user") or {}), tuple(status.get("audiences") or ()))
 
-    async def _review(self, token: str, audiences: Sequence[str]) -> Tree:
-        spec: Tree = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+    async def _review(self, token: str, audiences: Sequence[str]) -> JsonObject:
+        spec: JsonObject = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
         try:
             answer = await self._ask({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec})
         except OpsdkError as error:
             raise UnauthorizedError(f"the token cannot be checked: {error}") from error
-        found: Tree = answer.get("status") or {}
+        found: JsonObject = answer.get("status") or {}
         return found
 
 
-def user_of(found: Tree) -> User:
+def user_of(found: JsonObject) -> User:
     """The user that a review names."""
     extra = {key: tuple(values) for key, values in (found.get("extra") or {}).items()}
     return User(
@@ -100,7 +100,7 @@ class DelegatedAuthorizer:
             return found
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
-            status: Tree = (await self._ask(review)).get("status") or {}
+            status: JsonObject = (await self._ask(review)).get("status") or {}
         except OpsdkError as error:
             return Decision(allowed=False, error=str(error))
         decision = Decision(
@@ -113,10 +113,10 @@ class DelegatedAuthorizer:
         return decision
 
 
-def access_of(asked: Attributes) -> Tree:
+def access_of(asked: Attributes) -> JsonObject:
     """The ``spec`` of a review."""
     user = asked.user
-    who: Tree = {
+    who: JsonObject = {
         "user": user.name,
         "uid": user.uid,
         "groups": list(user.groups),
@@ -136,7 +136,7 @@ def access_of(asked: Attributes) -> Tree:
     return {**_said(who), "nonResourceAttributes": {"path": asked.path, "verb": asked.verb}}
 
 
-def _said(tree: Tree) -> Tree:
+def _said(tree: JsonObject) -> JsonObject:
     return {key: value for key, value in tree.items() if value}
 
 

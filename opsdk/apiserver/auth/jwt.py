@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from opsdk.apiserver.auth.signing_keys import RSA, PrivateKey, PublicKey, encode_part, read_private, read_public
 from opsdk.errors import UnauthorizedError
+from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -33,7 +34,7 @@ def decode_part(text: str) -> bytes:
     return raw
 
 
-def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def unverified(token: str) -> tuple[JsonObject, JsonObject] | None:
     """Header and claims, whoever signed them; None where it is no such token."""
     parts = token.split(".") if len(token) <= _MAX_TOKEN else []
     if len(parts) != 3:
@@ -105,7 +106,7 @@ class SigningKey:
         text = f"{head}.{encode_part(_json(claims))}"
         return f"{text}.{encode_part(self._key.sign(text.encode()))}"
 
-    def verify(self, token: str) -> dict[str, Any]:
+    def verify(self, token: str) -> JsonObject:
         """The claims of a token that one of these keys signed; `UnauthorizedError` for any other."""
         found = unverified(token)
         if found is None:

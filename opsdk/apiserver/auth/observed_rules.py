@@ -13,10 +13,10 @@ from typing import Any
 from opsdk.apiserver.auth.authorization import Attributes, Authorizer, Decision, RuleResolver, Rules
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, Rule
 from opsdk.apiserver.auth.user import User
+from opsdk.structured_merge.value import JsonObject
 
 _LIMIT = 10_000
 _GROUP = "rbac.authorization.k8s.io"
-Tree = dict[str, Any]
 _PATHS = (
     "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version",
     "/version/",
@@ -89,19 +89,19 @@ class UserUsage:
         """Where; the empty name stands for everywhere."""
         return sorted({use.namespace for use in self.allowed})
 
-    def role(self, name: str, namespace: str) -> Tree:
+    def role(self, name: str, namespace: str) -> JsonObject:
         """The smallest Role for what was done in a namespace."""
         rules = minimal_rules(u for u in self.allowed if u.namespace == namespace)
         return _object("Role", name, namespace, rules=[r.wire() for r in rules])
 
-    def cluster_role(self, name: str) -> Tree:
+    def cluster_role(self, name: str) -> JsonObject:
         """The smallest ClusterRole for what was done outside of namespaces, or in all of them at once."""
         rules = minimal_rules(u for u in self.allowed if not u.namespace)
         return _object("ClusterRole", name, rules=[r.wire() for r in rules])
 
-    def manifests(self, name: str) -> list[Tree]:
+    def manifests(self, name: str) -> list[JsonObject]:
         """Roles and their bindings for all that was done, to be applied as they are."""
-        made: list[Tree] = []
+        made: list[JsonObject] = []
         for namespace in self.namespaces:
             role = self.role(name, namespace) if namespace else self.cluster_role(name)
             ref = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
@@ -129,12 +129,12 @@ def _attributes(use: Use, user: User) -> Attributes:
     )
 
 
-def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Tree:
+def _object(kind: str, name: str, namespace: str = "", **content: Any) -> JsonObject:
     meta = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": meta, **content}
 
 
-def _subject(user: str) -> Tree:
+def _subject(user: str) -> JsonObject:
     if not user.startswith(SERVICE_ACCOUNT):
         return {"apiGroup": _GROUP, "kind": "User", "name": user}
     namespace, _, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")

@@ -9,6 +9,7 @@ from typing import Any
 
 from opsdk.apiserver.auth.authorization import Attributes
 from opsdk.apiserver.auth.user import User
+from opsdk.structured_merge.value import JsonObject
 
 ALL = "*"
 SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -35,7 +36,7 @@ class Rule:
             paths=tuple(tree.get("nonResourceURLs") or ()),
         )
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> JsonObject:
         """The form that roles have it in."""
         found = {
             "verbs": self.verbs,

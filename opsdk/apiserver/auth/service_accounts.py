@@ -12,8 +12,8 @@ from opsdk.apiserver.auth.authentication import Authenticated
 from opsdk.apiserver.auth.jwt import SigningKey, unverified
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, quoted
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import UnauthorizedError
+from opsdk.structured_merge.value import JsonObject
 
 ISSUER = "https://kubernetes.default.svc"
 KEPT_ISSUER = "kubernetes/serviceaccount"
@@ -25,7 +25,7 @@ _EXTRA = "authentication.kubernetes.io/"
 _PRIVATE = "kubernetes.io"
 _KEPT = "kubernetes.io/serviceaccount/"
 
-Find = Callable[[str, str, str], Tree | None]
+Find = Callable[[str, str, str], JsonObject | None]
 """The present object by resource, namespace and name."""
 
 
@@ -59,13 +59,13 @@ class Names:
 class Bound:
     """Objects that a token lives as long as; a node beside a pod only tells where the pod runs."""
 
-    pod: Tree | None = None
-    secret: Tree | None = None
-    node: Tree | None = None
+    pod: JsonObject | None = None
+    secret: JsonObject | None = None
+    node: JsonObject | None = None
 
 
 def claims_of(
-    account: Tree,
+    account: JsonObject,
     bound: Bound,
     *,
     issuer: str = ISSUER,
@@ -74,10 +74,10 @@ def claims_of(
     seconds: int,
     warn_after: int = 0,
     token_id: str,
-) -> dict[str, Any]:
+) -> JsonObject:
     """What a new token says; `warn_after` is when its holder should have fetched another one."""
     meta = account["metadata"]
-    private: dict[str, Any] = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
+    private: JsonObject = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
     for key, obj in (("pod", bound.pod), ("secret", bound.secret), ("node", bound.node)):
         if obj is not None:
             private[key] = _reference(obj)
@@ -95,7 +95,7 @@ def claims_of(
     }
 
 
-def _reference(obj: Tree) -> dict[str, str]:
+def _reference(obj: JsonObject) -> dict[str, str]:
     meta = obj["metadata"]
     found = {"name": meta["name"], "uid": meta.get("uid", "")}
     return {key: value for key, value in found.items() if value}
@@ -143,7 +143,7 @@ def user_of(claims: Mapping[str, Any], find: Find) -> User:
     return User(name=username, uid=found["metadata"].get("uid", ""), groups=account_groups(namespace), extra=extra)
 
 
-def kept_claims(account: Tree, secret: Tree) -> dict[str, Any]:
+def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
     """What a token says that is kept in a secret."""
     meta = account["metadata"]
     return {
@@ -178,13 +178,13 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _still_there(found: Tree | None, ref: Mapping[str, Any], word: str, claim: str) -> None:
+def _still_there(found: JsonObject | None, ref: Mapping[str, Any], word: str, claim: str) -> None:
     if found is None:
         raise UnauthorizedError("service account token has been invalidated")
     _same_uid(found, ref, f"{word} UID ({{}}) does not match service account {claim} ref claim ({{}})")
 
 
-def _same_uid(found: Tree, ref: Mapping[str, Any], text: str) -> None:
+def _same_uid(found: JsonObject, ref: Mapping[str, Any], text: str) -> None:
     uid = found["metadata"].get("uid", "")
     if uid != ref.get("uid"):
         raise UnauthorizedError(text.format(uid, ref.get("uid", "")))

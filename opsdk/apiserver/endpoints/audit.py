@@ -6,14 +6,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.http.server.response import Response
-
-Tree = dict[str, Any]
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +53,9 @@ class Record:
         info = self.info
         return f"{info.resource}/{info.subresource}" if info.subresource else info.resource
 
-    def event(self) -> Tree:
+    def event(self) -> JsonObject:
         """An ``Event`` of ``audit.k8s.io/v1``, of level Metadata."""
-        made: Tree = {
+        made: JsonObject = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
             "level": "Metadata",
@@ -87,13 +85,13 @@ def _stamp(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _user(user: User) -> Tree:
+def _user(user: User) -> JsonObject:
     extra = {key: list(values) for key, values in user.extra.items()}
     found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
     return {key: value for key, value in found.items() if value}
 
 
-def _object_ref(info: RequestInfo) -> Tree:
+def _object_ref(info: RequestInfo) -> JsonObject:
     found = {
         "resource": info.resource,
         "namespace": info.namespace,

@@ -19,8 +19,8 @@ from opsdk.apiserver.serializer.documents import (
     parse_yaml,
 )
 from opsdk.apiserver.serializer.raw import keep_text
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
+from opsdk.structured_merge.value import JsonObject
 
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 _SCHEMES = {"apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55"}
@@ -107,7 +107,7 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
     return replace(parsed, tree=tree, raw=raw)
 
 
-def read_protobuf(served: Installed, raw: bytes) -> Tree:
+def read_protobuf(served: Installed, raw: bytes) -> JsonObject:
     """A protobuf body as a tree."""
     try:
         return served.model.from_protobuf(raw)
@@ -177,7 +177,7 @@ def unregistered(served: Installed, version: str, kind: str) -> str:
     return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
 
 
-def decode(call: Call, served: Installed, parsed: Parsed, *, validation: str) -> Tree:
+def decode(call: Call, served: Installed, parsed: Parsed, *, validation: str) -> JsonObject:
     """The object as its model reads it; problems refuse (Strict), warn (Warn) or are dropped (Ignore)."""
     info = served.info
     try:

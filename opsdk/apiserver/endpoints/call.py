@@ -10,9 +10,9 @@ from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.http.server.request import Request
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Call:
     user: User = ANONYMOUS
     impersonator: User | None = None
     authorizer: Authorizer | None = None
-    protobuf: Callable[[Tree], bytes] | None = None
+    protobuf: Callable[[JsonObject], bytes] | None = None
     audit_id: str = ""
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)

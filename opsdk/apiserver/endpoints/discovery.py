@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from opsdk.apiserver.endpoints.negotiation import JSON, Accepted, clauses
 from opsdk.apiserver.resources import Installed, group_version
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 """What may be asked for with ``as=``."""
@@ -25,9 +25,9 @@ class Elsewhere:
         swagger: its OpenAPI v2 document.
     """
 
-    document: Tree
+    document: JsonObject
     digest: str = ""
-    swagger: Tree | None = None
+    swagger: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def _hash(group: str, version: str, kind: str) -> str:
 
 
 # ------------------------------------------------------------------ legacy
-def api_versions(address: str) -> Tree:
+def api_versions(address: str) -> JsonObject:
     """The document at ``/api``."""
     return {
         "kind": "APIVersions",
@@ -62,19 +62,19 @@ def api_versions(address: str) -> Tree:
     }
 
 
-def api_group(served: ServedGroup, *, alone: bool = True) -> Tree:
+def api_group(served: ServedGroup, *, alone: bool = True) -> JsonObject:
     """The document at ``/apis/<group>``; inside a list it has no kind."""
     versions = [{"groupVersion": group_version(served.group, v.version), "version": v.version} for v in served.versions]
-    head: Tree = {"kind": "APIGroup", "apiVersion": "v1"} if alone else {}
+    head: JsonObject = {"kind": "APIGroup", "apiVersion": "v1"} if alone else {}
     return {**head, "name": served.group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def api_group_list(groups: Iterable[ServedGroup]) -> Tree:
+def api_group_list(groups: Iterable[ServedGroup]) -> JsonObject:
     """The document at ``/apis``."""
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [api_group(g, alone=False) for g in groups]}
 
 
-def api_resource_list(group: str, served: ServedVersion) -> Tree:
+def api_resource_list(group: str, served: ServedVersion) -> JsonObject:
     """The document at ``/apis/<group>/<version>``."""
     resources = sorted(served.resources, key=_places(served.resources))
     made = [_api_resource(r) for r in resources]
@@ -102,9 +102,9 @@ def _places(resources: Sequence[Installed]) -> Callable[[Installed], tuple[str, 
     return place
 
 
-def _api_resource(served: Installed) -> Tree:
+def _api_resource(served: Installed) -> JsonObject:
     info = served.info
-    found: Tree = {
+    found: JsonObject = {
         "name": info.path,
         "singularName": "" if info.subresource else info.singular,
         "namespaced": info.namespaced,
@@ -131,7 +131,7 @@ def aggregated_clause(header: str) -> Accepted | None:
     return None
 
 
-def aggregated(groups: Iterable[ServedGroup]) -> Tree:
+def aggregated(groups: Iterable[ServedGroup]) -> JsonObject:
     """The document at ``/api`` and ``/apis`` for those who ask for it."""
     return {
         "kind": "APIGroupDiscoveryList",
@@ -141,12 +141,12 @@ def aggregated(groups: Iterable[ServedGroup]) -> Tree:
     }
 
 
-def _group(served: ServedGroup) -> Tree:
+def _group(served: ServedGroup) -> JsonObject:
     meta = {"name": served.group} if served.group else {}
     return {"metadata": meta, "versions": [_version(served.group, v) for v in served.versions]}
 
 
-def _version(group: str, served: ServedVersion) -> Tree:
+def _version(group: str, served: ServedVersion) -> JsonObject:
     if served.elsewhere is not None:
         return served.elsewhere.document
     main = sorted((r for r in served.resources if not r.info.subresource), key=lambda r: r.info.resource)
@@ -158,7 +158,7 @@ def _version(group: str, served: ServedVersion) -> Tree:
     return {"version": served.version, "resources": resources, "freshness": "Current"}
 
 
-def _response_kind(served: Installed, group: str) -> Tree:
+def _response_kind(served: Installed, group: str) -> JsonObject:
     info = served.info
     if info.kind_group is not None:
         return {"group": info.kind_group, "version": info.kind_version or info.version, "kind": info.kind}
@@ -168,9 +168,9 @@ def _response_kind(served: Installed, group: str) -> Tree:
     return {"group": group, "version": info.version, "kind": info.kind}
 
 
-def _resource(group: str, served: Installed, subresources: Sequence[Installed]) -> Tree:
+def _resource(group: str, served: Installed, subresources: Sequence[Installed]) -> JsonObject:
     info = served.info
-    found: Tree = {
+    found: JsonObject = {
         "resource": info.resource,
         "responseKind": _response_kind(served, group),
         "scope": "Namespaced" if info.namespaced else "Cluster",

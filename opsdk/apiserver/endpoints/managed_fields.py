@@ -10,10 +10,10 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.fieldmanager.version_converter import Convert
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.fieldpath import FieldSet, field_element
+from opsdk.structured_merge.value import JsonObject
 
 
 def manager_name(call: Call, asked: str) -> str:
@@ -61,7 +61,7 @@ def _fields_named(names: tuple[str, ...]) -> FieldSet:
     return FieldSet.of(*(tuple(map(field_element, name.split("."))) for name in names))
 
 
-async def owned(served: Installed, write: Callable[[FieldManager], Tree]) -> Tree:
+async def owned(served: Installed, write: Callable[[FieldManager], JsonObject]) -> JsonObject:
     """What `write` makes of a field manager.
 
     `write` runs again for each conversion that it turns out to need and that takes waiting.
@@ -69,7 +69,7 @@ async def owned(served: Installed, write: Callable[[FieldManager], Tree]) -> Tre
     versions = served.versions
     if versions is None or not versions.remote:
         return write(field_manager(served))
-    known: dict[tuple[bytes, str], Tree | ApiError] = {}
+    known: dict[tuple[bytes, str], JsonObject | ApiError] = {}
 
     def convert(obj: Mapping[str, Any], wanted: str) -> Mapping[str, Any]:
         key = (encode_json(obj), wanted)
@@ -94,12 +94,14 @@ async def owned(served: Installed, write: Callable[[FieldManager], Tree]) -> Tre
 class _NeededError(Exception):
     """A conversion that nobody has done yet."""
 
-    def __init__(self, key: tuple[bytes, str], obj: Tree) -> None:
+    def __init__(self, key: tuple[bytes, str], obj: JsonObject) -> None:
         self.key = key
         self.obj = obj
 
 
-async def record_update(call: Call, served: Installed, live: Tree | None, new: Tree, asked: str) -> Tree:
+async def record_update(
+    call: Call, served: Installed, live: JsonObject | None, new: JsonObject, asked: str
+) -> JsonObject:
     """The new object with its managedFields brought up to date."""
     who, now = manager_name(call, asked), stamp(call)
     return await owned(served, lambda manager: manager.update(live, new, manager=who, now=now))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from opsdk.apiserver.api_errors import EMPTY
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotAcceptableError
+from opsdk.structured_merge.value import JsonObject
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -25,7 +25,7 @@ class Accepted:
     media: str
     params: Mapping[str, str] = field(default_factory=dict)
     quality: float = 1.0
-    write: Callable[[Tree], bytes] | None = field(default=None, compare=False)
+    write: Callable[[JsonObject], bytes] | None = field(default=None, compare=False)
     """How a body is written, where it is neither JSON nor YAML."""
 
     @property

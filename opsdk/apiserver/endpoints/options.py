@@ -15,9 +15,9 @@ from opsdk.apiserver.endpoints.selectors import parse_fields, parse_labels
 from opsdk.apiserver.registry.rest import Selection
 from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.serializer.json_errors import first_fault
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.request import Query
+from opsdk.structured_merge.value import JsonObject
 
 _DIGITS = 1000
 """Nobody writes longer numbers, and reading them takes long."""
@@ -163,7 +163,7 @@ class Continue:
         return cls._checked(_members({} if found is None else found))
 
     @classmethod
-    def _checked(cls, found: Tree) -> Continue:
+    def _checked(cls, found: JsonObject) -> Continue:
         if found["v"] != "meta.k8s.io/v1":
             raise _bad_token(f"server does not recognize this encoded version {found['v']}")
         if not found["rv"]:
@@ -180,11 +180,11 @@ _DIGITS_64 = re.compile(r"[A-Za-z0-9_-]*")
 _MEMBERS = {"v": ("string", str, ""), "rv": ("int64", int, 0), "start": ("string", str, "")}
 
 
-def _members(found: object) -> Tree:
+def _members(found: object) -> JsonObject:
     """The members of a token, as the server's decoder reads them."""
     if not isinstance(found, dict):
         raise _bad_token(f"json: cannot unmarshal {json_kind(found)} into Go value of type storage.continueToken")
-    made: Tree = {}
+    made: JsonObject = {}
     for key, (go_type, wanted, zero) in _MEMBERS.items():
         value = found.get(key)
         if value is not None and type(value) is not wanted:
@@ -207,7 +207,7 @@ class WriteOptions:
     field_manager: str = ""
     validation: str = "Warn"
     force: bool | None = None
-    tree: Tree = field(default_factory=dict)
+    tree: JsonObject = field(default_factory=dict)
     """The options object, as admission sees it."""
 
 
@@ -239,8 +239,8 @@ def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> Wr
     )
 
 
-def _options_tree(query: Query, kind: str) -> Tree:
-    found: Tree = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+def _options_tree(query: Query, kind: str) -> JsonObject:
+    found: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
     if query.get("dryRun"):
         found["dryRun"] = query.all("dryRun")
     if kind == "PatchOptions" and query.get("force"):

@@ -31,9 +31,9 @@ from opsdk.apiserver.endpoints.negotiation import (
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.serializer.documents import AMBIGUOUS
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import Response, encode_json
+from opsdk.structured_merge.value import JsonObject
 
 
 class _Dumper(yaml.SafeDumper):
@@ -78,12 +78,12 @@ def _spelt(raw: bytes) -> bytes:
     return raw
 
 
-def compact(value: Tree, *, ordered: bool = False) -> bytes:
+def compact(value: JsonObject, *, ordered: bool = False) -> bytes:
     """JSON without white space; `ordered` sorts the keys of all objects, as custom resources have them."""
     return _spelt(_SORTED.encode(value) if ordered else encode_json(value))
 
 
-def encode(value: Tree, accepted: Accepted, *, pretty: bool = False, ordered: bool = False) -> bytes:
+def encode(value: JsonObject, accepted: Accepted, *, pretty: bool = False, ordered: bool = False) -> bytes:
     """A body in the accepted encoding; JSON for machines ends its line."""
     if accepted.write is not None:
         return accepted.write(value)
@@ -98,7 +98,7 @@ def encode(value: Tree, accepted: Accepted, *, pretty: bool = False, ordered: bo
 
 
 def body_response(
-    value: Tree, accepted: Accepted, *, status: int = 200, pretty: bool = False, ordered: bool = False
+    value: JsonObject, accepted: Accepted, *, status: int = 200, pretty: bool = False, ordered: bool = False
 ) -> Response:
     """A whole answer; the content type repeats what was negotiated."""
     return Response(status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty, ordered=ordered))
@@ -166,14 +166,16 @@ def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
     raise NotAcceptableError(f"you requested {wrong}, but the requested object is not a list (*{kind})")
 
 
-def object_response(call: Call, served: Installed, obj: Tree, accepted: Accepted, *, status: int = 200) -> Response:
+def object_response(
+    call: Call, served: Installed, obj: JsonObject, accepted: Accepted, *, status: int = 200
+) -> Response:
     """One stored object."""
     visible = served.model.from_storage(obj)
     shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
     return body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
 
 
-def shape_object(call: Call, served: Installed, visible: Tree, accepted: Accepted) -> Tree:
+def shape_object(call: Call, served: Installed, visible: JsonObject, accepted: Accepted) -> JsonObject:
     """One object of the served version, transformed as asked."""
     check_number(accepted, served, many=False)
     if accepted.kind == "Table":
@@ -184,14 +186,18 @@ def shape_object(call: Call, served: Installed, visible: Tree, accepted: Accepte
     return visible
 
 
-def list_response(call: Call, served: Installed, items: Sequence[Tree], meta: Tree, accepted: Accepted) -> Response:
+def list_response(
+    call: Call, served: Installed, items: Sequence[JsonObject], meta: JsonObject, accepted: Accepted
+) -> Response:
     """A list of stored objects."""
     visible = [served.model.from_storage(obj) for obj in items]
     shaped, ordered = shape_list(call, served, visible, meta, accepted), in_order(served, accepted)
     return body_response(shaped, accepted, pretty=wants_pretty(call), ordered=ordered)
 
 
-def shape_list(call: Call, served: Installed, visible: Sequence[Tree], meta: Tree, accepted: Accepted) -> Tree:
+def shape_list(
+    call: Call, served: Installed, visible: Sequence[JsonObject], meta: JsonObject, accepted: Accepted
+) -> JsonObject:
     """A list of objects of the served version, transformed as asked."""
     check_number(accepted, served, many=True)
     if accepted.kind == "Table":
@@ -212,11 +218,11 @@ def shape_list(call: Call, served: Installed, visible: Sequence[Tree], meta: Tre
     return {"kind": kind, "apiVersion": info.api_version, "metadata": meta, "items": items}
 
 
-def _without_kind(obj: Tree) -> Tree:
+def _without_kind(obj: JsonObject) -> JsonObject:
     return {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
 
 
-def partial(obj: Tree, *, version: str = "v1") -> Tree:
+def partial(obj: JsonObject, *, version: str = "v1") -> JsonObject:
     """The metadata of an object."""
     return {
         "kind": "PartialObjectMetadata",
@@ -243,21 +249,27 @@ _ORDER: Final = (
 )
 
 
-def _arranged(meta: Tree) -> Tree:
+def _arranged(meta: JsonObject) -> JsonObject:
     """Metadata in the order of its type."""
     return {key: meta[key] for key in _ORDER if key in meta}
 
 
 def table(
-    call: Call, served: Installed, objects: Sequence[Tree], meta: Tree, *, version: str = "v1", headless: bool = False
-) -> Tree:
+    call: Call,
+    served: Installed,
+    objects: Sequence[JsonObject],
+    meta: JsonObject,
+    *,
+    version: str = "v1",
+    headless: bool = False,
+) -> JsonObject:
     """Rows and, unless `headless`, the columns."""
     printer = served.model.printer
     include = call.http.query.get("includeObject") or "Metadata"
     now = call.clock.wall().timestamp()
     rows = []
     for obj in printer.arranged(objects):
-        row: Tree = {"cells": printer.cells(obj, now)}
+        row: JsonObject = {"cells": printer.cells(obj, now)}
         if conditions := printer.conditions(obj):
             row["conditions"] = list(conditions)
         rows.append({**row, "object": _row_object(obj, include, version)})
@@ -270,7 +282,7 @@ def table(
     }
 
 
-def _row_object(obj: Tree, include: str, version: str) -> Any:
+def _row_object(obj: JsonObject, include: str, version: str) -> Any:
     match include:
         case "None":
             return None
@@ -280,7 +292,7 @@ def _row_object(obj: Tree, include: str, version: str) -> Any:
             return partial(obj, version=version)
 
 
-def negotiated_error(call: Call, error: ApiError, status: Tree | None = None) -> Response:
+def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = None) -> Response:
     """An error in the form that the client prefers; in JSON where that would be a transformation.
 
     Who takes no form that there is gets JSON to be read by people.

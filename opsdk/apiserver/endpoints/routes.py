@@ -12,8 +12,8 @@ from opsdk.apiserver.endpoints.etag import cached
 from opsdk.apiserver.endpoints.negotiation import JSON, Accepted, clauses, negotiate, not_acceptable
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
 from opsdk.apiserver.endpoints.response import PLAIN, encode, wants_pretty
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.http.server.response import Response, json_response, text_response
+from opsdk.structured_merge.value import JsonObject
 
 HEALTH_CHECKS = dict.fromkeys(("healthz", "livez", "readyz"), ("ping", "log"))
 """Names of the checks that each health path tells of."""
@@ -46,7 +46,7 @@ class WellKnown:
         self.stopping = False
         self._pages = dict(pages or {})
         self._groups = groups
-        self._version: Tree = dict(version or {})
+        self._version: JsonObject = dict(version or {})
         self._openapi = openapi
         self._checks = checks
 
@@ -122,7 +122,7 @@ class WellKnown:
         return None
 
     @staticmethod
-    def _legacy(call: Call, document: Tree) -> Response:
+    def _legacy(call: Call, document: JsonObject) -> Response:
         accepted = negotiate(call.http.header("accept"))
         raw = encode(document, accepted, pretty=wants_pretty(call))
         return Response(200, [("content-type", accepted.media)], raw)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from opsdk.apiserver.api_errors import EMPTY, NONE
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, Details
 from opsdk.http.server.response import Response, json_response
+from opsdk.structured_merge.value import JsonObject
 
 
-def status_of(error: ApiError) -> Tree:
+def status_of(error: ApiError) -> JsonObject:
     """The object that tells of an error."""
-    status: Tree = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    status: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     if error.message:
         status["message"] = error.message
     if error.reason:
@@ -22,8 +22,8 @@ def status_of(error: ApiError) -> Tree:
     return status
 
 
-def _details(details: Details) -> Tree:
-    found: Tree = {}
+def _details(details: Details) -> JsonObject:
+    found: JsonObject = {}
     for key, value in (
         ("name", details.name),
         ("group", details.group),
@@ -37,12 +37,12 @@ def _details(details: Details) -> Tree:
     return found
 
 
-def _cause(cause: Cause) -> Tree:
+def _cause(cause: Cause) -> JsonObject:
     found = {"reason": cause.reason, "message": cause.message, "field": cause.field}
     return {k: v for k, v in found.items() if v}
 
 
-def success(group: str, resource: str, name: str, uid: str) -> Tree:
+def success(group: str, resource: str, name: str, uid: str) -> JsonObject:
     """What a DELETE answers where it does not return the object."""
     details = {"name": name, "group": group, "kind": resource, "uid": uid}
     return {

@@ -14,6 +14,7 @@ from opsdk.cel.environment import Environment, Program
 from opsdk.cel.types import DYN, Kind, Type, list_of, map_of, object_of
 from opsdk.cel.values import ObjectView, Optional
 from opsdk.errors import CelEvaluationError
+from opsdk.structured_merge.value import JsonObject
 
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 
@@ -105,7 +106,7 @@ class _Variables(ObjectView):
     def __init__(self, owner: Activation, variables: Mapping[str, Compiled]) -> None:
         self._owner = owner
         self._variables = variables
-        self._known: dict[str, Any] = {}
+        self._known: JsonObject = {}
 
     @property
     def cel_type(self) -> Type:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK
 from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, construct
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.cel.environment import Environment, Program
 from opsdk.cel.library.texts import JSON_PATCH_LIBRARY
 from opsdk.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, object_of
 from opsdk.errors import CelCompileError
+from opsdk.structured_merge.value import JsonObject
 
 _KIND: Final = object_of("kubernetes.GroupVersionKind", {"group": STRING, "version": STRING, "kind": STRING})
 _RESOURCE: Final = object_of(
@@ -119,6 +119,6 @@ def compile_condition(expression: str, *, params: bool = False) -> Program | str
     return compile_typed(admission_environment(params=params), expression, (BOOL,))
 
 
-def request_variable(request: Tree) -> dict[str, Any]:
+def request_variable(request: JsonObject) -> JsonObject:
     """``request``, from the request of an AdmissionReview."""
     return {key: value for key, value in request.items() if key not in ("uid", "object", "oldObject")}

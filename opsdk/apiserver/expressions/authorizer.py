@@ -14,6 +14,7 @@ from opsdk.cel.library.costs import estimate_unit, unit
 from opsdk.cel.types import BOOL, STRING, Type, opaque
 from opsdk.cel.values import Opaque
 from opsdk.errors import CelEvaluationError
+from opsdk.structured_merge.value import JsonObject
 
 _NAME: Final = "kubernetes.authorization"
 AUTHORIZER: Final = opaque(f"{_NAME}.Authorizer")
@@ -122,7 +123,7 @@ def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
 
 def _setting(name: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
     def refine(check: ResourceCheck, text: str) -> ResourceCheck:
-        changes: dict[str, Any] = {name: text}
+        changes: JsonObject = {name: text}
         return ResourceCheck(check.ask, replace(check.attributes, **changes))
 
     return refine

@@ -11,6 +11,7 @@ from opsdk.cel.times import show_timestamp
 from opsdk.cel.types import DYN, STRING, Type, object_of, opaque
 from opsdk.cel.values import Duration, Listed, Mapped, ObjectView, Opaque, Optional, Timestamp, equal, type_of
 from opsdk.errors import CelEvaluationError, PatchError
+from opsdk.structured_merge.value import JsonObject
 
 _OBJECT: Final = "Object"
 
@@ -91,7 +92,7 @@ class Made(ObjectView):
         return all(equal(value, other.fields[name]) for name, value in self.fields.items())
 
 
-def construct(type_: Type, fields: dict[str, Any]) -> Made:
+def construct(type_: Type, fields: JsonObject) -> Made:
     """Make an object; see `opsdk.cel.evaluate.Construct`."""
     if type_.name == JSON_PATCH.name:
         for name in ("op", "path", "from"):

@@ -25,6 +25,7 @@ from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.schema import Shape
 from opsdk.structured_merge.typed import check_typed
+from opsdk.structured_merge.value import JsonObject
 
 MAX_UPDATE_MANAGERS: Final = 10
 """More updaters than this are folded: an object must not grow with the number of its writers."""
@@ -38,7 +39,6 @@ ANCIENT_CHANGES: Final = "ancient-changes"
 _SMD: Final = " to smd typed"
 
 Object = Mapping[str, Any]
-Tree = dict[str, Any]
 
 
 class FieldManager:
@@ -79,7 +79,7 @@ class FieldManager:
         versions = Versions(shape, api_version, convert=convert, shapes=shapes)
         self._updater = Updater(versions, ignored=reset_fields, ignored_in=reset_in)
 
-    def update(self, live: Object | None, new: Object, *, manager: str, now: str) -> Tree:
+    def update(self, live: Object | None, new: Object, *, manager: str, now: str) -> JsonObject:
         """`new` with the owners it has after `manager` wrote it over `live` (None: created it).
 
         Owners are taken from `new`, so that a client may edit them, or from `live` if `new` has none that can be read.
@@ -99,7 +99,7 @@ class FieldManager:
         result = with_entries(bare, owners)
         return keep_times(live, result) if live is not None else result
 
-    def apply(self, live: Object | None, config: Object, *, manager: str, force: bool, now: str) -> Tree:
+    def apply(self, live: Object | None, config: Object, *, manager: str, force: bool, now: str) -> JsonObject:
         """`live` (None: there is none yet) after `manager` applied `config`.
 
         Raises:
@@ -157,7 +157,7 @@ class FieldManager:
         key = ManagerKey.of(manager, UPDATE, self._api_version, self._subresource)
         return fold_updaters(self._updater.update(before, after, managed, key, now=now))
 
-    def _zero(self, like: Object) -> Tree:
+    def _zero(self, like: Object) -> JsonObject:
         """The object before anybody set anything."""
         zero = self._shape.zero(like)
         names = {name: like[name] for name in ("apiVersion", "kind") if name in like}

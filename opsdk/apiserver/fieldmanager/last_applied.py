@@ -14,6 +14,7 @@ from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.schema import Shape
 from opsdk.structured_merge.typed import compare, fields_of
+from opsdk.structured_merge.value import JsonObject
 
 MANAGER = "kubectl"
 """The only manager for which this is done."""
@@ -21,7 +22,7 @@ MANAGER = "kubectl"
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def last_applied(obj: Mapping[str, Any]) -> dict[str, Any] | None:
+def last_applied(obj: Mapping[str, Any]) -> JsonObject | None:
     """The configuration in the annotation, or None."""
     text = get_path(obj, ["metadata", "annotations", ANNOTATION], None)
     try:
@@ -40,7 +41,7 @@ def own_fields(live: Mapping[str, Any], shape: Shape, api_version: str) -> Field
     return fields_of(config, shape).difference(change.modified).difference(change.removed)
 
 
-def renew(obj: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+def renew(obj: Mapping[str, Any], config: Mapping[str, Any]) -> JsonObject:
     """`obj` with `config` in the annotation, if it has the annotation."""
     annotations = get_path(obj, ["metadata", "annotations"], None)
     if not isinstance(annotations, dict) or ANNOTATION not in annotations:
@@ -49,7 +50,7 @@ def renew(obj: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "annotations": {**annotations, ANNOTATION: text}}}
 
 
-def _bare(config: Mapping[str, Any]) -> dict[str, Any]:
+def _bare(config: Mapping[str, Any]) -> JsonObject:
     """What was applied, without the annotation that would contain itself."""
     metadata = dict(config.get("metadata") or {})
     annotations = metadata.get("annotations")

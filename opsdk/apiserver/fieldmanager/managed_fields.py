@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.fieldpath import FieldSet
+from opsdk.structured_merge.value import JsonObject
 
 APPLY = "Apply"
 UPDATE = "Update"
@@ -76,7 +77,7 @@ def _decode(entry: Any) -> tuple[ManagerKey, Owner]:
     return key, Owner(fields=fields, api_version=api_version, time=entry.get("time") or "")
 
 
-def encode_entries(managed: Managed) -> list[dict[str, Any]]:
+def encode_entries(managed: Managed) -> list[JsonObject]:
     """The ``managedFields`` list: appliers before updaters, then by time, then by name."""
     return [_encode(key, managed[key]) for key in sorted(managed, key=lambda key: _order(key, managed[key]))]
 
@@ -85,8 +86,8 @@ def _order(key: ManagerKey, owner: Owner) -> tuple[str, ...]:
     return key.operation, owner.time, key.manager, owner.api_version, key.subresource
 
 
-def _encode(key: ManagerKey, owner: Owner) -> dict[str, Any]:
-    entry: dict[str, Any] = {"manager": key.manager, "operation": key.operation, "apiVersion": owner.api_version}
+def _encode(key: ManagerKey, owner: Owner) -> JsonObject:
+    entry: JsonObject = {"manager": key.manager, "operation": key.operation, "apiVersion": owner.api_version}
     if owner.time:
         entry["time"] = owner.time
     entry |= {"fieldsType": "FieldsV1", "fieldsV1": owner.fields.to_fields_v1()}
@@ -101,7 +102,7 @@ def entries_of(obj: Mapping[str, Any]) -> list[Any] | None:
     return entries if isinstance(entries, list) else None
 
 
-def without_entries(obj: Mapping[str, Any]) -> dict[str, Any]:
+def without_entries(obj: Mapping[str, Any]) -> JsonObject:
     """The object without ``managedFields``."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
@@ -109,7 +110,7 @@ def without_entries(obj: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
 
 
-def with_entries(obj: Mapping[str, Any], managed: Managed) -> dict[str, Any]:
+def with_entries(obj: Mapping[str, Any], managed: Managed) -> JsonObject:
     """The object with these owners, or without ``managedFields`` when there are none."""
     bare = without_entries(obj)
     if not managed:
@@ -122,7 +123,7 @@ _SERVER_SET = frozenset(
 )
 
 
-def keep_times(live: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def keep_times(live: Mapping[str, Any], new: Mapping[str, Any]) -> JsonObject:
     """`new`, with the times of `live` when nothing but times would change.
 
     Otherwise a write that changes nothing would still be a new revision, and wake every watcher.
@@ -138,7 +139,7 @@ def _same_entry(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return deep_equal({**a, "time": ""}, {**b, "time": ""})
 
 
-def _content(obj: Mapping[str, Any]) -> dict[str, Any]:
+def _content(obj: Mapping[str, Any]) -> JsonObject:
     """The object without what the server sets and what no client could mean."""
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _SERVER_SET}
     return {**obj, "metadata": metadata}

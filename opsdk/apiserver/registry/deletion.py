@@ -9,7 +9,8 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import DeleteOptions
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Remove, Tree
+from opsdk.apiserver.storage.ports import Remove
+from opsdk.structured_merge.value import JsonObject
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -21,7 +22,7 @@ def in_namespace(context: Context, namespace: str) -> Context:
     return replace(context, namespace=namespace)
 
 
-def finished(obj: Tree, strategy: Strategy) -> bool:
+def finished(obj: JsonObject, strategy: Strategy) -> bool:
     """Whether nothing holds a marked object any more."""
     meta = obj["metadata"]
     return (
@@ -38,10 +39,10 @@ def _finalizers(current: list[str], propagation: str) -> list[str]:
     return [*kept, wanted] if wanted else kept
 
 
-def mark(context: Context, strategy: Strategy, current: Tree, options: DeleteOptions) -> Tree | Remove:
+def mark(context: Context, strategy: Strategy, current: JsonObject, options: DeleteOptions) -> JsonObject | Remove:
     """The object marked as deleted, or its removal where nothing holds it."""
     grace = strategy.grace(current, options)
-    obj: Tree = copy_tree(current)
+    obj: JsonObject = copy_tree(current)
     meta = obj["metadata"]
     propagation = strategy.propagation(context, current, options.propagation)
     finalizers = _finalizers(meta.get("finalizers") or [], propagation)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 _RANDOM = "bcdfghjklmnpqrstvwxz2456789"
@@ -22,24 +22,24 @@ def generated_name(prefix: str, rng: random.Random) -> str:
     return prefix[:58] + "".join(rng.choice(_RANDOM) for _ in range(5))
 
 
-def wipe(meta: Tree) -> None:
+def wipe(meta: JsonObject) -> None:
     """Drop what only the server sets."""
     for key in _SERVER_SET:
         meta.pop(key, None)
 
 
-def validate(strategy: Strategy, meta: Tree, namespace: str) -> list[Cause]:
+def validate(strategy: Strategy, meta: JsonObject, namespace: str) -> list[Cause]:
     """What is wrong with the metadata of a new object."""
     return [*_validate_names(strategy, meta, namespace), *_validate_common(strategy, meta)]
 
 
-def _validate_common(strategy: Strategy, meta: Tree) -> list[Cause]:
+def _validate_common(strategy: Strategy, meta: JsonObject) -> list[Cause]:
     finalizers: list[str] = meta.get("finalizers") or []
     known = _known_finalizers(finalizers) if strategy.core_metadata else ()
     return [*_validate_shared(meta), *_finalizers(finalizers), *known]
 
 
-def validate_embedded(meta: Tree) -> list[Cause]:
+def validate_embedded(meta: JsonObject) -> list[Cause]:
     """What is wrong with the metadata of an object inside of another, whose name may be anything in a path."""
     found: list[Cause] = []
     for key in ("generateName", "name"):
@@ -54,7 +54,7 @@ def validate_embedded(meta: Tree) -> list[Cause]:
     return [*found, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or []), *_managers(meta)]
 
 
-def _managers(meta: Tree) -> Iterator[Cause]:
+def _managers(meta: JsonObject) -> Iterator[Cause]:
     for index, entry in enumerate(meta.get("managedFields") or []):
         field = f"metadata.managedFields[{index}]"
         if (found := entry.get("operation") or "") not in ("Apply", "Update"):
@@ -63,7 +63,7 @@ def _managers(meta: Tree) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{field}.fieldsType", found, "must be `FieldsV1`")
 
 
-def _validate_shared(meta: Tree) -> list[Cause]:
+def _validate_shared(meta: JsonObject) -> list[Cause]:
     return [
         *_labels(meta.get("labels") or {}, "metadata.labels"),
         *annotation_causes(meta.get("annotations") or {}, "metadata.annotations"),
@@ -71,7 +71,7 @@ def _validate_shared(meta: Tree) -> list[Cause]:
     ]
 
 
-def _validate_names(strategy: Strategy, meta: Tree, namespace: str) -> Iterator[Cause]:
+def _validate_names(strategy: Strategy, meta: JsonObject, namespace: str) -> Iterator[Cause]:
     prefix, name = meta.get("generateName", ""), meta.get("name", "")
     if prefix:
         for text in strategy.name_rule(prefix, prefix=True):
@@ -112,8 +112,8 @@ def annotation_causes(found: Mapping[str, str], field: str) -> Iterator[Cause]:
         yield api_errors.too_long(field, _ANNOTATIONS_LIMIT)
 
 
-def _owners(owners: list[Tree]) -> Iterator[Cause]:
-    controllers: list[Tree] = []
+def _owners(owners: list[JsonObject]) -> Iterator[Cause]:
+    controllers: list[JsonObject] = []
     for owner in owners:
         field = "metadata.ownerReferences"
         version = owner.get("apiVersion") or ""
@@ -149,7 +149,7 @@ def _known_finalizers(finalizers: list[str]) -> Iterator[Cause]:
             yield api_errors.invalid_value(field, name, text)
 
 
-def restore(meta: Tree, old: Tree) -> None:
+def restore(meta: JsonObject, old: JsonObject) -> None:
     """Put back what an update cannot change, before it is compared and validated."""
     for key in ("generation", "selfLink", "creationTimestamp"):
         meta.pop(key, None)
@@ -162,7 +162,7 @@ def restore(meta: Tree, old: Tree) -> None:
         meta["generateName"] = old["generateName"]
 
 
-def validate_update(strategy: Strategy, meta: Tree, old: Tree) -> list[Cause]:
+def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> list[Cause]:
     """What an update may not change.
 
     The server checks metadata once for all kinds and once or twice for each kind, and tells of all.
@@ -186,12 +186,12 @@ def validate_update(strategy: Strategy, meta: Tree, old: Tree) -> list[Cause]:
     return [*found, *_validate_shared(meta)] * 2 + _validate_common(strategy, meta)
 
 
-def duplicate_owners(meta: Tree, *, admitted: bool) -> list[str]:
+def duplicate_owners(meta: JsonObject, *, admitted: bool) -> list[str]:
     """Drop owner references that are there twice, before or after admission; returns the warnings for it."""
     owners = meta.get("ownerReferences")
     if not owners:
         return []
-    unique: list[Tree] = []
+    unique: list[JsonObject] = []
     twice: dict[str, None] = {}
     for owner in owners:
         if owner in unique:

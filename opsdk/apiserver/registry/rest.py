@@ -8,9 +8,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Preconditions, Tree, Watch
+from opsdk.apiserver.storage.ports import Preconditions, Watch
 from opsdk.http.server.request import Request
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,20 +44,20 @@ class ListQuery:
 class Listed:
     """Objects of one snapshot; `next_key` (see `ListQuery`) where more follow, `remaining` if it is known how many."""
 
-    items: Sequence[Tree]
+    items: Sequence[JsonObject]
     revision: int
     next_key: str = ""
     remaining: int | None = None
 
 
-Validate = Callable[[Tree, Tree | None], Awaitable[None]]
+Validate = Callable[[JsonObject, JsonObject | None], Awaitable[None]]
 """Admission's last word on a new object and the old one; raises to refuse."""
 
-Transform = Callable[[Tree | None], Awaitable[Tree]]
+Transform = Callable[[JsonObject | None], Awaitable[JsonObject]]
 """From the stored object (None: absent) to the wanted one."""
 
 
-async def accept(obj: Tree, old: Tree | None) -> None:
+async def accept(obj: JsonObject, old: JsonObject | None) -> None:
     """No objection."""
 
 
@@ -78,7 +79,7 @@ class DeleteOptions:
 class Deleted:
     """The object's last state, and whether it is gone (or only marked)."""
 
-    obj: Tree
+    obj: JsonObject
     gone: bool
 
 
@@ -86,7 +87,7 @@ class Deleted:
 class Getter(Protocol):
     """Reads one object."""
 
-    async def get(self, context: Context, name: str) -> Tree:
+    async def get(self, context: Context, name: str) -> JsonObject:
         """The object, else `NotFoundError`."""
         ...
 
@@ -104,7 +105,7 @@ class Lister(Protocol):
 class Creater(Protocol):
     """Makes objects. `name` is that of the path for subresources such as ``pods/binding``, else empty."""
 
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """The created object."""
         ...
 
@@ -122,7 +123,7 @@ class Updater(Protocol):
         *,
         force_create: bool = False,
         uid: str = "",
-    ) -> tuple[Tree, bool]:
+    ) -> tuple[JsonObject, bool]:
         """The stored object, and whether it was created (where the kind, or `force_create`, allows that).
 
         A `uid` that is not the stored object's is a conflict.
@@ -158,7 +159,7 @@ class Watcher(Protocol):
         """Raw changes after `revision` (None: from now); `name` restricts them to one object."""
         ...
 
-    def matches(self, selection: Selection, obj: Tree) -> bool:
+    def matches(self, selection: Selection, obj: JsonObject) -> bool:
         """Whether an object is selected."""
         ...
 
@@ -186,7 +187,7 @@ class Connecter(Protocol):
 class Connected(Protocol):
     """A `Connecter` whose connections admission is asked about."""
 
-    def connect_options(self, path: str, request: Request) -> Tree:
+    def connect_options(self, path: str, request: Request) -> JsonObject:
         """The options object of a request; `path` is what follows the subresource, with its slashes."""
         ...
 

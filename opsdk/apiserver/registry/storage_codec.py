@@ -7,24 +7,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from opsdk.apiserver.storage.ports import Change, Tree, Watch
+from opsdk.apiserver.storage.ports import Change, Watch
 from opsdk.errors import ApiError
 from opsdk.structured_merge.identity_cache import IdentityCache
+from opsdk.structured_merge.value import JsonObject
 
 
 class Codec(Protocol):
     """Converts; `ApiError` where it cannot. Arguments stay as they are."""
 
-    async def read(self, objects: Sequence[Tree]) -> Sequence[Tree]:
+    async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
         """Kept objects, each of the version it was written in, in the store's version."""
         ...
 
-    async def write(self, obj: Tree) -> Tree:
+    async def write(self, obj: JsonObject) -> JsonObject:
         """An object of the store's version, in the version that is kept."""
         ...
 
     @property
-    def seen(self) -> IdentityCache[asyncio.Future[Tree]]:
+    def seen(self) -> IdentityCache[asyncio.Future[JsonObject]]:
         """What `read` made of objects, for `recall`."""
         ...
 
@@ -33,7 +34,7 @@ class UnreadableError(Exception):
     """An object that a watcher should hear of cannot be converted; it comes again with the next try."""
 
 
-async def recall(codec: Codec, objects: Sequence[Tree]) -> Sequence[Tree]:
+async def recall(codec: Codec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
     """As `Codec.read`, but what was converted before is not converted again; the rest takes one call.
 
     Who comes while another converts an object waits for that.
@@ -49,9 +50,9 @@ async def recall(codec: Codec, objects: Sequence[Tree]) -> Sequence[Tree]:
         return [next(made) if known is None or known.cancelled() else known.result() for known in found]
 
 
-async def _read(codec: Codec, objects: Sequence[Tree]) -> Sequence[Tree]:
+async def _read(codec: Codec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
     loop = asyncio.get_running_loop()
-    mine: list[asyncio.Future[Tree]] = [loop.create_future() for _ in objects]
+    mine: list[asyncio.Future[JsonObject]] = [loop.create_future() for _ in objects]
     for obj, pending in zip(objects, mine, strict=True):
         codec.seen.put(obj, pending)
     try:

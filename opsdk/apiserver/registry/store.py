@@ -33,25 +33,25 @@ from opsdk.apiserver.storage.ports import (
     PreconditionError,
     Remove,
     Storage,
-    Tree,
     Update,
     Watch,
 )
 from opsdk.errors import Cause, NotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 _NAME_TRIES = 8
 _CHUNK = 500
 
 
 class _DryRunStop(Exception):  # noqa: N818 - no error: carries the outcome past the write
-    def __init__(self, outcome: Tree) -> None:
+    def __init__(self, outcome: JsonObject) -> None:
         self.outcome = outcome
 
 
-def remember(step: Update, removed: list[Tree]) -> Update:
+def remember(step: Update, removed: list[JsonObject]) -> Update:
     """The same step; the final states that it decides on are put into `removed`, without a revision of their own."""
 
-    async def remembering(current: Tree | None) -> Tree | Remove:
+    async def remembering(current: JsonObject | None) -> JsonObject | Remove:
         outcome = await step(current)
         removed.clear()
         if isinstance(outcome, Remove):
@@ -95,18 +95,18 @@ class Store:
         return f"{self.prefix}{namespace}/" if self.strategy.namespaced and namespace else self.prefix
 
     # -------------------------------------------------------------- versions
-    async def _read(self, obj: Tree) -> Tree:
+    async def _read(self, obj: JsonObject) -> JsonObject:
         return obj if self.codec is None else (await self.codec.read([obj]))[0]
 
-    async def _recall(self, obj: Tree) -> Tree:
+    async def _recall(self, obj: JsonObject) -> JsonObject:
         return obj if self.codec is None else (await recall(self.codec, [obj]))[0]
 
-    async def _write(self, obj: Tree) -> Tree:
+    async def _write(self, obj: JsonObject) -> JsonObject:
         arranged = self.strategy.arrange(obj)
         return arranged if self.codec is None else await self.codec.write(arranged)
 
     # -------------------------------------------------------------- reading
-    async def get(self, context: Context, name: str) -> Tree:
+    async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""
         try:
             found = self.storage.get(self.key(context.namespace, name))
@@ -119,7 +119,7 @@ class Store:
         if self.codec is None:
             return self.list_now(context.namespace, query)
         self.check_fields(query.selection)
-        found: list[Tree] = []
+        found: list[JsonObject] = []
         revision, prefix = query.revision, self.key_prefix(context.namespace)
         start = _start(prefix, query)
         while True:
@@ -146,7 +146,7 @@ class Store:
         return self._filtered(prefix, query)
 
     def _filtered(self, prefix: str, query: ListQuery) -> Listed:
-        found: list[Tree] = []
+        found: list[JsonObject] = []
         start, revision = _start(prefix, query), query.revision
         while True:
             page = self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
@@ -174,7 +174,7 @@ class Store:
             return strategy.namespaced or not (strategy.selectable or strategy.custom)
         return key == "metadata.name" or key in strategy.selectable
 
-    def matches(self, selection: Selection, obj: Tree) -> bool:
+    def matches(self, selection: Selection, obj: JsonObject) -> bool:
         """See `Watcher`."""
         meta = obj.get("metadata") or {}
 
@@ -192,7 +192,7 @@ class Store:
         return inner if self.codec is None else DecodingWatch(inner, self.codec)
 
     # -------------------------------------------------------------- creating
-    async def create(self, context: Context, name: str, obj: Tree, validate: Validate = accept) -> Tree:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
         """See `Creater`; `obj` is the caller's to give away."""
         meta = obj.setdefault("metadata", {})
         generate = not meta.get("name") and meta.get("generateName")
@@ -220,7 +220,7 @@ class Store:
             error.message = f"object is being deleted: {error.message}"
         return error
 
-    def _begin_create(self, context: Context, obj: Tree) -> None:
+    def _begin_create(self, context: Context, obj: JsonObject) -> None:
         meta = obj["metadata"]
         metadata.wipe(meta)
         if self.strategy.namespaced:
@@ -242,26 +242,26 @@ class Store:
         for warning in self.strategy.warnings(context, obj, None):
             context.warn(warning)
 
-    def _wrong(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def _wrong(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """What is wrong with a new object."""
         return [
             *metadata.validate(self.strategy, obj["metadata"], context.namespace),
             *self.strategy.validate(context, obj),
         ]
 
-    def _wrong_change(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def _wrong_change(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """What is wrong with an object that replaces another one."""
         return [
             *metadata.validate_update(self.strategy, obj["metadata"], old["metadata"]),
             *self.strategy.validate_update(context, obj, old),
         ]
 
-    def _refuse(self, obj: Tree, causes: Sequence[Cause]) -> None:
+    def _refuse(self, obj: JsonObject, causes: Sequence[Cause]) -> None:
         if causes:
             name = obj["metadata"].get("name", "")
             raise api_errors.invalid(self.info.kind, self.strategy.error_group(self.info.group), name, causes)
 
-    async def _insert(self, context: Context, obj: Tree) -> Tree:
+    async def _insert(self, context: Context, obj: JsonObject) -> JsonObject:
         meta = obj["metadata"]
         version = meta.get("resourceVersion") or "0"
         if version.isdecimal() and int(version):
@@ -294,12 +294,12 @@ class Store:
         *,
         force_create: bool = False,
         uid: str = "",
-    ) -> tuple[Tree, bool]:
+    ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
         created = False
-        before: Tree | None = None
+        before: JsonObject | None = None
 
-        async def step(current: Tree | None) -> Tree | Remove:
+        async def step(current: JsonObject | None) -> JsonObject | Remove:
             nonlocal created, before
             before, created = current, current is None
             if current is None and not (force_create or self.strategy.allow_create_on_update):
@@ -317,7 +317,7 @@ class Store:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
             return outcome if isinstance(outcome, Remove) else await self._write(outcome)
 
-        removed: list[Tree] = []
+        removed: list[JsonObject] = []
         try:
             stored = await self.storage.guaranteed_update(self.key(context.namespace, name), remember(step, removed))
         except _DryRunStop as stop:
@@ -325,7 +325,7 @@ class Store:
         await self._after_update(context, stored, before)
         return (removed[-1] if removed else await self._recall(stored)), created
 
-    async def _after_update(self, context: Context, stored: Tree, before: Tree | None) -> None:
+    async def _after_update(self, context: Context, stored: JsonObject, before: JsonObject | None) -> None:
         if before is None:
             await self.strategy.after_create(context, stored)
             return
@@ -336,14 +336,14 @@ class Store:
         else:
             await self.strategy.after_update(context, stored, before)
 
-    def _exists(self, context: Context, obj: Tree) -> bool:
+    def _exists(self, context: Context, obj: JsonObject) -> bool:
         try:
             found = self.storage.get(self.key(context.namespace, obj["metadata"]["name"]))
         except KeyNotFoundError:
             return False
         return bool(found["metadata"].get("uid") == obj["metadata"].get("uid"))
 
-    async def _step_create(self, context: Context, name: str, obj: Tree, validate: Validate) -> Tree:
+    async def _step_create(self, context: Context, name: str, obj: JsonObject, validate: Validate) -> JsonObject:
         meta = obj.setdefault("metadata", {})
         meta.setdefault("name", name)
         if meta.get("uid"):
@@ -360,8 +360,8 @@ class Store:
         return obj
 
     async def _step_update(
-        self, context: Context, name: str, obj: Tree, current: Tree, validate: Validate
-    ) -> Tree | Remove:
+        self, context: Context, name: str, obj: JsonObject, current: JsonObject, validate: Validate
+    ) -> JsonObject | Remove:
         self._check_version(name, obj, current)
         meta, old_meta = obj["metadata"], current["metadata"]
         metadata.restore(meta, old_meta)
@@ -381,7 +381,7 @@ class Store:
             return Remove(obj)
         return obj
 
-    def _check_uid(self, name: str, uid: str, current: Tree) -> None:
+    def _check_uid(self, name: str, uid: str, current: JsonObject) -> None:
         old_meta = current["metadata"]
         shown = shown_prefix(self.info.group, self.info.resource, custom=self.strategy.custom)
         where = f"/registry/{shown}{self.key(old_meta.get('namespace', ''), name).removeprefix(self.prefix)}"
@@ -393,7 +393,7 @@ class Store:
             )
             raise api_errors.conflict(self.info, name, why)
 
-    def _check_version(self, name: str, obj: Tree, current: Tree) -> None:
+    def _check_version(self, name: str, obj: JsonObject, current: JsonObject) -> None:
         meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
         version = meta.get("resourceVersion", "")
         if version in ("", "0"):
@@ -415,9 +415,9 @@ class Store:
     async def delete(self, context: Context, name: str, options: DeleteOptions, validate: Validate = accept) -> Deleted:
         """See `Deleter`."""
         gone = False
-        before: Tree | None = None
+        before: JsonObject | None = None
 
-        async def step(current: Tree | None) -> Tree | Remove:
+        async def step(current: JsonObject | None) -> JsonObject | Remove:
             nonlocal gone, before
             before = current
             if current is None:
@@ -457,7 +457,7 @@ class Store:
         Objects that vanish meanwhile are passed over.
         """
         found = await self.list(context, query)
-        deleted: list[Tree] = []
+        deleted: list[JsonObject] = []
         for obj in found.items:
             meta = obj["metadata"]
             inner = deletion.in_namespace(context, meta.get("namespace", ""))
@@ -498,7 +498,7 @@ class StatusStore:
         """The rules of this subresource."""
         return self._store.strategy
 
-    async def get(self, context: Context, name: str) -> Tree:
+    async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""
         return await self.main.get(context, name)
 
@@ -511,7 +511,7 @@ class StatusStore:
         *,
         force_create: bool = False,
         uid: str = "",
-    ) -> tuple[Tree, bool]:
+    ) -> tuple[JsonObject, bool]:
         """See `Updater`; never creates."""
         if force_create:
             await self.main.get(context, name)

@@ -9,10 +9,10 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import DeleteOptions
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause
+from opsdk.structured_merge.value import JsonObject
 
-FieldGetter = Callable[[Tree], str]
+FieldGetter = Callable[[JsonObject], str]
 
 
 class Strategy:
@@ -67,75 +67,75 @@ class Strategy:
         )
 
     # -------------------------------------------------------------- writing
-    def arrange(self, obj: Tree) -> Tree:
+    def arrange(self, obj: JsonObject) -> JsonObject:
         """The object with its fields in the order in which they are to be shown, before it is kept."""
         return obj
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Set what the server decides."""
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Restore what this write may not change."""
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """What is wrong with a new object."""
         return ()
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """What is wrong with a changed one."""
         return self.validate(context, obj)
 
-    def as_read(self, obj: Tree) -> Tree:
+    def as_read(self, obj: JsonObject) -> JsonObject:
         """What is compared with a change of a stored object, if that is not how the object was stored."""
         return obj
 
-    def canonicalize(self, obj: Tree) -> None:
+    def canonicalize(self, obj: JsonObject) -> None:
         """Give a valid object the form in which it is kept."""
 
-    def warnings(self, context: Context, obj: Tree, old: Tree | None) -> Sequence[str]:
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """What the client should know though it is no error."""
         return ()
 
-    def generation_changed(self, obj: Tree, old: Tree) -> bool:
+    def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
         """Whether an update counts as a change of the wish."""
         skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
         keys = (obj.keys() | old.keys()) - skip
         return any(obj.get(k) != old.get(k) for k in keys)
 
     # -------------------------------------------------------------- deleting
-    def check_delete(self, context: Context, obj: Tree) -> None:
+    def check_delete(self, context: Context, obj: JsonObject) -> None:
         """Raise where this object must stay."""
 
-    def propagation(self, context: Context, obj: Tree, asked: str) -> str:
+    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
         """What becomes of dependents: as asked, or the default of the kind where nothing was asked."""
         return asked
 
-    def grace(self, obj: Tree, options: DeleteOptions) -> int:
+    def grace(self, obj: JsonObject, options: DeleteOptions) -> int:
         """Seconds between the mark and the removal; 0 removes at once."""
         return 0
 
-    def finalizers_on_delete(self, obj: Tree) -> Sequence[str]:
+    def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
         """Finalizers that a deletion adds."""
         return ()
 
-    def mark_deleted(self, context: Context, obj: Tree) -> None:
+    def mark_deleted(self, context: Context, obj: JsonObject) -> None:
         """Change what follows from being marked, e.g. a phase."""
 
-    def removable(self, obj: Tree) -> bool:
+    def removable(self, obj: JsonObject) -> bool:
         """Whether a marked object may go, as far as the kind is concerned."""
         return True
 
     # -------------------------------------------------------------- side effects
-    async def after_create(self, context: Context, obj: Tree) -> None:
+    async def after_create(self, context: Context, obj: JsonObject) -> None:
         """The object is stored."""
 
-    def before_create(self, context: Context, obj: Tree) -> None:
+    def before_create(self, context: Context, obj: JsonObject) -> None:
         """The object is valid and about to be stored: allocate."""
 
-    async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """The object was replaced."""
 
-    async def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """The object is gone: release."""
 
 
@@ -168,7 +168,7 @@ class StatusStrategy(Strategy):
         """As for the main resource."""
         return self.main.name_rule(name, prefix=prefix)
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Only the status counts."""
         for key in [k for k in obj if k not in (self.field, "metadata", "apiVersion", "kind")]:
             del obj[key]
@@ -185,35 +185,35 @@ class StatusStrategy(Strategy):
         if isinstance(self.main, HasStatusRules):
             self.main.prepare_status(context, obj, old)
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The kind's rules for a status."""
         return self.main.validate_status(context, obj, old) if isinstance(self.main, HasStatusRules) else ()
 
-    def as_read(self, obj: Tree) -> Tree:
+    def as_read(self, obj: JsonObject) -> JsonObject:
         """As the main resource."""
         return self.main.as_read(obj)
 
-    def canonicalize(self, obj: Tree) -> None:
+    def canonicalize(self, obj: JsonObject) -> None:
         """As the main resource."""
         self.main.canonicalize(obj)
 
-    def arrange(self, obj: Tree) -> Tree:
+    def arrange(self, obj: JsonObject) -> JsonObject:
         """As for the main resource."""
         return self.main.arrange(obj)
 
-    def mark_deleted(self, context: Context, obj: Tree) -> None:
+    def mark_deleted(self, context: Context, obj: JsonObject) -> None:
         """As for the main resource."""
         self.main.mark_deleted(context, obj)
 
-    def removable(self, obj: Tree) -> bool:
+    def removable(self, obj: JsonObject) -> bool:
         """As for the main resource."""
         return self.main.removable(obj)
 
-    async def after_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """As for the main resource."""
         await self.main.after_update(context, obj, old)
 
-    async def after_delete(self, context: Context, obj: Tree) -> None:
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """As for the main resource."""
         await self.main.after_delete(context, obj)
 
@@ -221,9 +221,9 @@ class StatusStrategy(Strategy):
 class HasStatusRules(Strategy):
     """A strategy that checks the status too."""
 
-    def prepare_status(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Restore what an update of the status may not take away."""
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """What is wrong with a changed status."""
         return ()

@@ -18,8 +18,8 @@ import yaml
 
 from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.apiserver.serializer.yaml_errors import utf8_words, yaml_words
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, whole_numbers
+from opsdk.structured_merge.value import JsonObject
 
 MAX_DEPTH: Final = 200
 """Objects and lists inside one another. The real server goes deeper; no API has such objects."""
@@ -82,9 +82,9 @@ def parse_json(raw: bytes) -> Parsed:
     _check_depth(raw)
     repeated = False
 
-    def pairs(found: list[tuple[str, Any]]) -> Tree:
+    def pairs(found: list[tuple[str, Any]]) -> JsonObject:
         nonlocal repeated
-        made: Tree = dict(found)
+        made: JsonObject = dict(found)
         repeated = repeated or len(made) != len(found)
         return made
 

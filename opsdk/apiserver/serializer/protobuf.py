@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from opsdk.errors import DecodeError
+from opsdk.structured_merge.value import JsonObject
 
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -190,7 +191,7 @@ class Reader:
         self._messages = messages
         self._is_plain = is_plain
 
-    def read(self, data: bytes, message: str) -> dict[str, Any]:
+    def read(self, data: bytes, message: str) -> JsonObject:
         """One message as a tree; fields that the table does not know are passed over.
 
         Raises:
@@ -201,11 +202,11 @@ class Reader:
         except RecursionError as error:
             raise DecodeError("proto: messages are nested too deeply") from error
 
-    def _read(self, data: bytes, message: str) -> dict[str, Any]:
+    def _read(self, data: bytes, message: str) -> JsonObject:
         fields = self._messages(message)
         if fields is None:
             raise DecodeError(f"proto: unknown message {message}")
-        made: dict[str, Any] = {}
+        made: JsonObject = {}
         for number, wire, raw in _parts(data):
             known = fields.get(number)
             if known is None:

@@ -10,6 +10,8 @@ import re
 from json.decoder import JSONDecoder
 from typing import Any
 
+from opsdk.structured_merge.value import JsonObject
+
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = JSONDecoder()
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
@@ -18,7 +20,7 @@ _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028":
 class RawTree(dict[str, Any]):
     """An object that knows its text. Nobody changes it in place; copies may share it."""
 
-    def __init__(self, value: dict[str, Any], text: str) -> None:
+    def __init__(self, value: JsonObject, text: str) -> None:
         super().__init__(value)
         self.text = text
 
@@ -51,7 +53,7 @@ def _after_space(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def keep_text(tree: dict[str, Any], key: str, body: bytes) -> None:
+def keep_text(tree: JsonObject, key: str, body: bytes) -> None:
     """Let the member `key` of a JSON body know its text."""
     value = tree.get(key)
     if isinstance(value, dict):
@@ -60,7 +62,7 @@ def keep_text(tree: dict[str, Any], key: str, body: bytes) -> None:
             tree[key] = RawTree(value, text)
 
 
-def forget_text(tree: dict[str, Any], key: str, before: dict[str, Any] | None) -> None:
+def forget_text(tree: JsonObject, key: str, before: JsonObject | None) -> None:
     """What a patch makes of the member `key`: written anew, with its keys in order where the patch changed it."""
     value = tree.get(key)
     if not isinstance(value, dict):

@@ -10,7 +10,8 @@ import bisect
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from opsdk.apiserver.storage.ports import Change, CompactedError, FutureRevisionError, Kind, Tree
+from opsdk.apiserver.storage.ports import Change, CompactedError, FutureRevisionError, Kind
+from opsdk.structured_merge.value import JsonObject
 
 
 class History:
@@ -52,7 +53,7 @@ class History:
         for index in range(start, len(self._changes)):
             yield self._changes[index]
 
-    def undo(self, state: Mapping[str, Tree], revision: int) -> dict[str, Tree]:
+    def undo(self, state: Mapping[str, JsonObject], revision: int) -> dict[str, JsonObject]:
         """The bucket as it was at `revision`, given its present `state`."""
         past = dict(state)
         for change in reversed(self._changes):
@@ -65,11 +66,11 @@ class History:
         return past
 
 
-def put(key: str, revision: int, value: Tree, previous: Tree | None) -> Change:
+def put(key: str, revision: int, value: JsonObject, previous: JsonObject | None) -> Change:
     """A creation or replacement."""
     return Change(Kind.PUT, key, revision, value, previous)
 
 
-def removal(key: str, revision: int, last: Tree, previous: Tree) -> Change:
+def removal(key: str, revision: int, last: JsonObject, previous: JsonObject) -> Change:
     """A removal; `last` is the state it is reported with."""
     return Change(Kind.DELETE, key, revision, last, previous)

@@ -18,11 +18,11 @@ from opsdk.apiserver.storage.ports import (
     Page,
     Preconditions,
     Remove,
-    Tree,
     Update,
 )
 from opsdk.apiserver.storage.snapshots import NOTHING, Held, Snapshot
 from opsdk.apiserver.storage.watch import QueueWatch
+from opsdk.structured_merge.value import JsonObject
 
 Journal = Callable[[Sequence[Change], int], None]
 """Makes changes and the revision after them durable, all or none, before they are visible; raises if it cannot."""
@@ -33,7 +33,7 @@ class _Bucket:
     """One resource: its objects, their keys in order, what happened lately, and who watches."""
 
     history: History
-    objects: dict[str, Tree] = field(default_factory=dict)
+    objects: dict[str, JsonObject] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     watches: set[QueueWatch] = field(default_factory=set)
     shared: bool = False
@@ -56,12 +56,12 @@ def bucket_of(key: str) -> str:
     return f"{group}/{resource}"
 
 
-def with_revision(value: Tree, revision: int) -> Tree:
+def with_revision(value: JsonObject, revision: int) -> JsonObject:
     """A copy whose ``metadata.resourceVersion`` is `revision`; the rest is shared."""
     old = value.get("metadata") or {}
     if "resourceVersion" in old:
         return {**value, "metadata": {**old, "resourceVersion": str(revision)}}
-    meta: Tree = {}
+    meta: JsonObject = {}
     for key, part in old.items():
         meta[key] = part
         if key == "uid":
@@ -71,7 +71,7 @@ def with_revision(value: Tree, revision: int) -> Tree:
     return {**value, "metadata": meta}
 
 
-def same_but_revision(a: Tree, b: Tree) -> bool:
+def same_but_revision(a: JsonObject, b: JsonObject) -> bool:
     """Whether two objects differ in nothing but their resourceVersion."""
     meta_b = b.get("metadata") or {}
     probe = {**b, "metadata": {**meta_b, "resourceVersion": (a.get("metadata") or {}).get("resourceVersion", "")}}
@@ -120,7 +120,7 @@ class MemoryStorage:
         """The revision of the last write."""
         return self._revision
 
-    def load(self, key: str, value: Tree, *, floor: int) -> None:
+    def load(self, key: str, value: JsonObject, *, floor: int) -> None:
         """Put an object that an earlier process stored; watches may start at `floor` at the earliest."""
         self._floor = max(self._floor, floor)
         bucket = self._bucket(key)
@@ -137,7 +137,7 @@ class MemoryStorage:
         return found
 
     # -------------------------------------------------------------- reads
-    def get(self, key: str) -> Tree:
+    def get(self, key: str) -> JsonObject:
         """See `Storage.get`."""
         try:
             return self._bucket(key).objects[key]
@@ -160,13 +160,13 @@ class MemoryStorage:
         return Page(items, at, keys[last] if last < end else "", max(end - last, 0))
 
     # -------------------------------------------------------------- writes
-    def create(self, key: str, value: Tree) -> Tree:
+    def create(self, key: str, value: JsonObject) -> JsonObject:
         """See `Storage.create`."""
         if key in self._bucket(key).objects:
             raise KeyExistsError(key)
         return self._put(key, value, None)
 
-    async def guaranteed_update(self, key: str, update: Update) -> Tree:
+    async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
         """See `Storage.guaranteed_update`."""
         while True:
             current = self._bucket(key).objects.get(key)
@@ -181,20 +181,20 @@ class MemoryStorage:
                 return current
             return self._put(key, wanted, current)
 
-    def delete(self, key: str, preconditions: Preconditions | None = None) -> Tree:
+    def delete(self, key: str, preconditions: Preconditions | None = None) -> JsonObject:
         """See `Storage.delete`."""
         current = self.get(key)
         if preconditions is not None:
             preconditions.check(current)
         return self._remove(key, current)
 
-    def _put(self, key: str, value: Tree, previous: Tree | None) -> Tree:
+    def _put(self, key: str, value: JsonObject, previous: JsonObject | None) -> JsonObject:
         revision = self._revision + 1
         stored = with_revision(value, revision)
         self._commit(put(key, revision, stored, previous))
         return stored
 
-    def _remove(self, key: str, last: Tree) -> Tree:
+    def _remove(self, key: str, last: JsonObject) -> JsonObject:
         revision = self._revision + 1
         final = with_revision(last, revision)
         self._commit(removal(key, revision, final, self._bucket(key).objects[key]))

@@ -10,10 +10,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-Tree = dict[str, Any]
-"""A JSON object."""
+from opsdk.structured_merge.value import JsonObject
 
 
 class StorageError(Exception):
@@ -68,11 +67,11 @@ class Change:
     kind: Kind
     key: str
     revision: int
-    value: Tree | None = None
-    previous: Tree | None = None
+    value: JsonObject | None = None
+    previous: JsonObject | None = None
 
     @classmethod
-    def of(cls, key: str, value: Tree) -> Change:
+    def of(cls, key: str, value: JsonObject) -> Change:
         """The change that a present object stands for."""
         return cls(Kind.PUT, key, int(value["metadata"].get("resourceVersion", "0")), value)
 
@@ -81,7 +80,7 @@ class Change:
 class Page:
     """Part of a snapshot: `next_key` starts the next page ("" at the end), `remaining` counts what follows."""
 
-    items: Sequence[tuple[str, Tree]]
+    items: Sequence[tuple[str, JsonObject]]
     revision: int
     next_key: str = ""
     remaining: int = 0
@@ -94,7 +93,7 @@ class Preconditions:
     uid: str | None = None
     resource_version: str | None = None
 
-    def check(self, value: Tree) -> None:
+    def check(self, value: JsonObject) -> None:
         """Raise `PreconditionError` where `value` is another object or another version."""
         meta = value.get("metadata") or {}
         uid, version = meta.get("uid", ""), meta.get("resourceVersion", "")
@@ -117,10 +116,10 @@ class Remove:
     Watchers see the state before; `last` is what the update would have made of it, for the one who asked.
     """
 
-    last: Tree
+    last: JsonObject
 
 
-Update = Callable[[Tree | None], Awaitable["Tree | Remove"]]
+Update = Callable[[JsonObject | None], Awaitable["JsonObject | Remove"]]
 """Current value (None: absent) to the new one. May run again when someone else was faster."""
 
 
@@ -161,7 +160,7 @@ class Storage(Protocol):
         """The revision of the last write."""
         ...
 
-    def get(self, key: str) -> Tree:
+    def get(self, key: str) -> JsonObject:
         """The object; `KeyNotFoundError` where there is none."""
         ...
 
@@ -172,11 +171,11 @@ class Storage(Protocol):
         """
         ...
 
-    def create(self, key: str, value: Tree) -> Tree:
+    def create(self, key: str, value: JsonObject) -> JsonObject:
         """Store a new object; `KeyExistsError` where the key is taken."""
         ...
 
-    async def guaranteed_update(self, key: str, update: Update) -> Tree:
+    async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
         """Replace the object by what `update` makes of it, as one step.
 
         `update` runs again when the object changed meanwhile. An equal result writes nothing and keeps the revision.
@@ -184,7 +183,7 @@ class Storage(Protocol):
         """
         ...
 
-    def delete(self, key: str, preconditions: Preconditions | None = None) -> Tree:
+    def delete(self, key: str, preconditions: Preconditions | None = None) -> JsonObject:
         """Remove; returns the last state with the revision of the removal."""
         ...
 

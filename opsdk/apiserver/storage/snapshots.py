@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from opsdk.apiserver.storage.ports import Change, Tree
+from opsdk.apiserver.storage.ports import Change
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """The objects of one bucket and their keys in order; nobody changes them any more."""
 
-    objects: dict[str, Tree] = field(default_factory=dict)
+    objects: dict[str, JsonObject] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
 
 

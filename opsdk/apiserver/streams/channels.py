@@ -10,7 +10,8 @@ import base64
 import json
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+
+from opsdk.structured_merge.value import JsonObject
 
 _CLOSE = 255
 """The channel on which a client names another one that has ended."""
@@ -89,7 +90,7 @@ PORTS = {
 """By subprotocol, for forwarded ports."""
 
 
-def outcome(code: int) -> dict[str, Any]:
+def outcome(code: int) -> JsonObject:
     """The Status of a command that has ended by itself."""
     if not code:
         return {"metadata": {}, "status": "Success"}
@@ -102,14 +103,14 @@ def outcome(code: int) -> dict[str, Any]:
     }
 
 
-def failure(text: str) -> dict[str, Any]:
+def failure(text: str) -> JsonObject:
     """The Status of a command that could not be run to its end."""
     message = f"Internal error occurred: {text}"
     status = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError"}
     return {**status, "details": {"causes": [{"message": text}]}, "code": 500}
 
 
-def told(status: dict[str, Any], *, whole: bool) -> bytes:
+def told(status: JsonObject, *, whole: bool) -> bytes:
     """What is said on the error channel; old versions have no `whole` Status, and say nothing when all is well."""
     if whole:
         return json.dumps(status, separators=(",", ":")).encode()

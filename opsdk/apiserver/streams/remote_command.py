@@ -14,6 +14,7 @@ from opsdk.apiserver.streams.channels import Channel, Dialect, Piece, failure, o
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.errors import ConnectionLostError
 from opsdk.http.server.websocket import WebSocket
+from opsdk.structured_merge.value import JsonObject
 
 
 class Line(Protocol):
@@ -97,7 +98,7 @@ async def command(
     await _until_done(line, work(), take, pipe.end)
 
 
-async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> dict[str, Any]:
+async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> JsonObject:
     try:
         return outcome(await run(pipe) or 0)
     except ConnectionLostError:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.embedded import change_embedded, check_types, check_values
 from opsdk.apiserver.structural.node import Node
 from opsdk.apiserver.structural.pruning import Pruner
@@ -14,6 +13,7 @@ from opsdk.apiserver.structural.rule_locations import has_rules
 from opsdk.apiserver.structural.validation import Validator
 from opsdk.errors import Cause
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonObject
 
 Schema = Mapping[str, Any]
 _OWNED = frozenset({"apiVersion", "kind", "metadata"})
@@ -70,7 +70,7 @@ def _check_part(schema: Schema, path: FieldPath, around: Callable[[Any], Any]) -
 def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterator[FieldError]:
     default = schema["default"]
     node = Node({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
-    objects: dict[str, Any] = {}
+    objects: JsonObject = {}
     shown = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
     pruner = Pruner()
     pruner.prune(shown, node, resource=resource)
@@ -94,9 +94,9 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
         yield from RuleTree(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
 
 
-def _noted(obj: Tree, place: str, objects: dict[str, Any]) -> Tree:
+def _noted(obj: JsonObject, place: str, objects: JsonObject) -> JsonObject:
     """Note an object, as it is without what no metadata has."""
-    kept: Tree = obj
+    kept: JsonObject = obj
     if isinstance(obj.get("metadata"), dict):
         pruned = Pruner().prune({"metadata": obj["metadata"]}, None, resource=True)
         kept = {**obj, "metadata": pruned["metadata"]}

@@ -7,6 +7,7 @@ from operator import is_
 from typing import Any
 
 from opsdk.apiserver.structural.node import Node
+from opsdk.structured_merge.value import JsonObject
 
 
 def apply_defaults(value: Any, node: Node | None) -> Any:
@@ -21,7 +22,7 @@ def apply_defaults(value: Any, node: Node | None) -> Any:
     return value
 
 
-def _object(value: dict[str, Any], node: Node) -> dict[str, Any]:
+def _object(value: JsonObject, node: Node) -> JsonObject:
     missing = {
         name: copy.deepcopy(below.default)
         for name, below in node.properties.items()

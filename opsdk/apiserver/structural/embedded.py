@@ -11,11 +11,11 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.serializer.documents import json_kind
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.node import Node
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 
-Change = Callable[[Tree, str], Tree]
+Change = Callable[[JsonObject, str], JsonObject]
 """An object at a place, and what it becomes."""
 
 
@@ -43,7 +43,7 @@ def check_embedded(value: Any, node: Node) -> list[Cause]:
     """What is wrong with the types and the metadata of objects in `value`."""
     found: list[Cause] = []
 
-    def look(obj: Tree, place: str) -> Tree:
+    def look(obj: JsonObject, place: str) -> JsonObject:
         found.extend(check_values(obj, place))
         return obj
 
@@ -62,7 +62,7 @@ _MEMBERS: Final[dict[str, tuple[type, str]]] = {
 }
 
 
-def check_types(obj: Tree, place: str = "") -> Iterator[Cause]:
+def check_types(obj: JsonObject, place: str = "") -> Iterator[Cause]:
     """What of an object at `place` is not of the type that every object has it in."""
     at = f"{place}." if place else ""
     for key in ("apiVersion", "kind"):
@@ -87,7 +87,7 @@ def _misfit(meta: Any) -> str:
     return ""
 
 
-def check_values(obj: Tree, place: str = "") -> Iterator[Cause]:
+def check_values(obj: JsonObject, place: str = "") -> Iterator[Cause]:
     """What is wrong with what an object at `place`, whose types are right, says of itself."""
     at = f"{place}." if place else ""
     for key, rule in (("apiVersion", _version), ("kind", _kind)):

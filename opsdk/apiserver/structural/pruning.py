@@ -8,6 +8,7 @@ from typing import Any, Final
 from opsdk.apiserver.structural.node import META_FIELDS, Node
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.schema import OBJECT_META_SCHEMA
+from opsdk.structured_merge.value import JsonObject
 
 _METADATA: Final = Node(
     {
@@ -56,10 +57,8 @@ class Pruner:
         kept = [self.prune(item, items, (place, at), resource=False) for at, item in enumerate(value)]
         return value if all(map(is_, kept, value)) else kept
 
-    def _object(
-        self, value: dict[str, Any], node: Node | None, place: _Place | None, *, resource: bool
-    ) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
+    def _object(self, value: JsonObject, node: Node | None, place: _Place | None, *, resource: bool) -> JsonObject:
+        kept: JsonObject = {}
         for name, item in value.items():
             if resource and name in META_FIELDS:
                 kept[name] = self.prune(item, _METADATA, (place, name), resource=False) if name == "metadata" else item

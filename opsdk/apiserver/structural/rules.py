@@ -21,6 +21,7 @@ from opsdk.cel.values import Optional
 from opsdk.errors import CelBudgetError, CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonObject
 
 _LONGEST_MESSAGE: Final = 5 * 1024
 """How many bytes a message that an expression made may have."""
@@ -172,7 +173,7 @@ class RuleTree:
         elif isinstance(value, dict):
             self._visit_entries(value, old, path, before, run)
 
-    def _visit_entries(self, value: dict[str, Any], old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+    def _visit_entries(self, value: JsonObject, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
         known = old if isinstance(old, dict) else {}
         if self._additional is not None:
             for name, one in value.items():
@@ -186,7 +187,7 @@ class RuleTree:
         bound = self._bound(value)
         was = None if old is None else self._bound(old)
         for rule in self.rules:
-            variables: dict[str, Any] = {"self": bound}
+            variables: JsonObject = {"self": bound}
             if was is not None:
                 variables["oldSelf"] = was
             _Evaluation(rule, value, path, before, run).apply(variables)
@@ -239,7 +240,7 @@ class _Evaluation:
         found: str = self.rule.schema.get("type") or ""
         return found
 
-    def apply(self, variables: dict[str, Any]) -> None:
+    def apply(self, variables: JsonObject) -> None:
         """Evaluate; note what is broken."""
         rule = self.rule
         if rule.fault:
@@ -288,7 +289,7 @@ class _Evaluation:
             self._add(invalid(self._place, self._kind, f"{text} evaluating rule: {label}"))
 
     # -------------------------------------------------------------- what to say
-    def _broken(self, variables: dict[str, Any]) -> None:
+    def _broken(self, variables: JsonObject) -> None:
         path = str(self.rule.at(self.path)) or NO_PATH
         detail = self._message(variables, path) or self.rule.message
         shown = OMITTED if isinstance(self.value, dict | list) else self.value
@@ -302,7 +303,7 @@ class _Evaluation:
         else:
             self._add(error)
 
-    def _message(self, variables: dict[str, Any], path: str) -> str | None:
+    def _message(self, variables: JsonObject, path: str) -> str | None:
         """What the rule's own expression says; None if it says nothing that can be shown."""
         program = self.rule.message_program
         if program is None or (self.rule.optional_old and "oldSelf" in program.variables):

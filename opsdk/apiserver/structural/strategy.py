@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from opsdk.apiserver.field_errors import FieldError
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import HasStatusRules
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.errors import Cause
 from opsdk.structured_merge.equality import written_alike
+from opsdk.structured_merge.value import JsonObject
 
 
 class SchemaStrategy(HasStatusRules):
@@ -23,38 +23,38 @@ class SchemaStrategy(HasStatusRules):
         self.has_status = has_status
         self._schema = schema
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:  # noqa: ARG002 - the shape of the hook
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:  # noqa: ARG002 - the shape of the hook
         """The status is not the creator's."""
         if self.has_status:
             obj.pop("status", None)
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:  # noqa: ARG002 - the shape of the hook
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:  # noqa: ARG002 - the shape of the hook
         """The status stays."""
         if self.has_status:
             obj.pop("status", None)
             if "status" in old:
                 obj["status"] = old["status"]
 
-    def generation_changed(self, obj: Tree, old: Tree) -> bool:
+    def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
         """``1.0`` over ``1`` is a change too, though it is stored as it was."""
         skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
         return not written_alike(*({k: v for k, v in tree.items() if k not in skip} for tree in (obj, old)))
 
-    def validate(self, context: Context, obj: Tree) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
         """By the schema."""
         errors = self._schema.validate(obj, beside=self.beside(obj))
         return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
 
-    def validate_update(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """By the schema; what was wrong before may stay wrong."""
         errors = self._schema.validate(obj, old, warn=context.warn, beside=self.beside(obj))
         return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
 
-    def validate_status(self, context: Context, obj: Tree, old: Tree) -> Sequence[Cause]:
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """By the schema of the status, and the rules of all."""
         beside = self.beside(obj, status_only=True)
         return [error.cause for error in self._schema.validate_status(obj, old, warn=context.warn, beside=beside)]
 
-    def beside(self, obj: Tree, *, status_only: bool = False) -> Sequence[FieldError]:  # noqa: ARG002 - a hook
+    def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:  # noqa: ARG002 - a hook
         """What else is wrong with the fields of an object; `status_only`: with those of its status."""
         return ()

@@ -23,6 +23,7 @@ from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
 from opsdk.structured_merge.equality import deep_equal, written_alike
 from opsdk.structured_merge.go_format import go_json, go_quote
 from opsdk.structured_merge.typed import ABSENT
+from opsdk.structured_merge.value import JsonObject
 
 
 class Result:
@@ -191,7 +192,7 @@ class Validator:
             texts = [allowed if isinstance(allowed, str) else go_json(allowed) for allowed in node.enum]
             result.add(not_supported(self._at(name), value, texts))
 
-    def _object(self, value: dict[str, Any], node: Node, name: str, old: Any, result: Result) -> None:
+    def _object(self, value: JsonObject, node: Node, name: str, old: Any, result: Result) -> None:
         least, most = node.limit("minProperties"), node.limit("maxProperties")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} properties"

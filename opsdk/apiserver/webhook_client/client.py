@@ -11,7 +11,6 @@ from typing import Any
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.serializer import documents
 from opsdk.apiserver.serializer.json_errors import first_fault
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.webhook_client.connection_pools import Lines, Place
 from opsdk.apiserver.webhook_client.endpoint import Target
 from opsdk.apiserver.webhook_client.go_errors import failure, go_type, media_fault, not_an_object, refusal, unreadable
@@ -20,6 +19,7 @@ from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.client.request import Exchange
 from opsdk.http.server.response import encode_json
+from opsdk.structured_merge.value import JsonObject
 
 MAX_ANSWER = 32 << 20
 """Bytes of an answer that are read; a conversion of ten thousand objects is about as large."""
@@ -67,7 +67,7 @@ class HookClient(Closing):
     def __repr__(self) -> str:
         return f"<HookClient by {self._lines!r}>"
 
-    async def post(self, target: Target, tree: Tree, *, timeout: int) -> Tree:  # noqa: ASYNC109 - it is sent along
+    async def post(self, target: Target, tree: JsonObject, *, timeout: int) -> JsonObject:  # noqa: ASYNC109 - it is sent along
         """The object that the webhook answers with; `timeout` is for all of it, in seconds."""
         hop = first_hop(target, timeout)
         try:
@@ -143,7 +143,7 @@ async def _read(exchange: Exchange) -> bytes:
         await exchange.aclose()
 
 
-def _object(answer: _Answer) -> Tree:
+def _object(answer: _Answer) -> JsonObject:
     kind = answer.header("content-type")
     if not answer.body:
         raise CallError(f"0-length response with status code: {answer.status} and content type: {kind}")

@@ -7,7 +7,7 @@ import binascii
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 class TargetError(Exception):
@@ -36,7 +36,7 @@ class Target:
         return f"{self.path}?timeout={timeout}s"
 
 
-def target_of(config: Tree) -> Target:
+def target_of(config: JsonObject) -> Target:
     """Read a ``clientConfig`` that passed validation.
 
     >>> target_of({"service": {"name": "hooks", "namespace": "ops", "path": "/check"}}).target(10)

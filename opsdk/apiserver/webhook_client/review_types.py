@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.webhook_client.go_errors import go_type
+from opsdk.structured_merge.value import JsonObject
 
 _SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
 """As the real server names what its webhooks' answers are read with."""
@@ -16,7 +16,7 @@ class ReviewError(Exception):
     """An answer of another type; the text is the server's."""
 
 
-def check_review(answer: Tree, group: str, version: str, kind: str) -> None:
+def check_review(answer: JsonObject, group: str, version: str, kind: str) -> None:
     """Refuse what is no review of the version asked for; what says nothing of itself is taken for one."""
     found, name = answer.get("apiVersion") or "", answer.get("kind") or ""
     if not name or not found:

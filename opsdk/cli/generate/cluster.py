@@ -15,6 +15,7 @@ from opsdk.rest.load import load_config
 from opsdk.rest.request import Request
 from opsdk.rest.response import raise_for
 from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JsonObject
 
 _ROOT = "/openapi/v3"
 
@@ -32,7 +33,7 @@ async def read_schemas(config: Config, groups: Sequence[str] = ()) -> Mapping[st
     async with Transport(config) as transport:
         root = await _document(transport, Request("GET", _ROOT, verb="get"))
         chosen = _choose(root.get("paths") or {}, groups)
-        found: dict[str, Any] = {}
+        found: JsonObject = {}
         # One after the other: a person waits for this once, the server's other clients do not.
         for url in chosen:
             path, _, query = url.partition("?")
@@ -56,10 +57,10 @@ def _choose(paths: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
     return [url for group in wanted for url in sorted(chosen[group])]
 
 
-async def _document(transport: Transport, request: Request) -> dict[str, Any]:
+async def _document(transport: Transport, request: Request) -> JsonObject:
     response = await transport.send(request)
     raise_for(response, request)
     try:
-        return msgspec.json.decode(response.body, type=dict[str, Any])
+        return msgspec.json.decode(response.body, type=JsonObject)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DecodeError(f"{request.described} is no OpenAPI document: {error}") from error

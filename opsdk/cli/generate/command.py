@@ -12,6 +12,7 @@ from typing import Any
 from opsdk.cli.generate.patches import render
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
 
 
 def add_parser(commands: Any) -> None:
@@ -62,7 +63,7 @@ def _schemas(arguments: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
         from opsdk.cli.generate.cluster import fetch_schemas  # noqa: PLC0415 - brings the whole HTTP stack
 
         return fetch_schemas(arguments.group), "a live server"
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for path in arguments.openapi:
         try:
             document = json.loads(path.read_text())

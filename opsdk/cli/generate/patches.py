@@ -6,13 +6,15 @@ import pprint
 from collections.abc import Mapping
 from typing import Any
 
+from opsdk.structured_merge.value import JsonObject
+
 Schema = Mapping[str, Any]
 
 _REF = "#/components/schemas/"
 _SITE = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
 
 
-def patch_schemas(schemas: Mapping[str, Schema]) -> dict[str, dict[str, Any]]:
+def patch_schemas(schemas: Mapping[str, Schema]) -> dict[str, JsonObject]:
     """The schemas cut down to the fields below which some list merges."""
     schemas = {name: schema for name, schema in schemas.items() if not _is_list(schema)}
     telling = {name for name, schema in schemas.items() if any(_site(p) for p in _properties(schema).values())}
@@ -45,7 +47,7 @@ def _is_list(schema: Schema) -> bool:
     return _target(_properties(schema).get("metadata", {})).endswith(".ListMeta")
 
 
-def _site(part: Schema) -> dict[str, Any]:
+def _site(part: Schema) -> JsonObject:
     return {key: part[key] for key in _SITE if key in part}
 
 
@@ -58,14 +60,14 @@ def _target(part: Schema) -> str:
     return str(inner.get("$ref") or wrapped.get("$ref", "")).removeprefix(_REF)
 
 
-def _cut(schema: Schema, telling: set[str]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _cut(schema: Schema, telling: set[str]) -> JsonObject:
+    made: JsonObject = {}
     for wire, part in _properties(schema).items():
         target = _target(part) if _target(part) in telling else ""
         site = _site(part)
         if not target and not site:
             continue
-        inner: dict[str, Any] = {"$ref": _REF + target} if target else {}
+        inner: JsonObject = {"$ref": _REF + target} if target else {}
         if part.get("type") == "array":
             made[wire] = {"type": "array", "items": inner, **site}
         elif "additionalProperties" in part:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.client.request import Pairs, encode_request
+from opsdk.structured_merge.value import JsonObject
 
 Message = MutableMapping[str, Any]
 App = Callable[
@@ -81,7 +82,7 @@ class AsgiBackend:
             raise
         return exchange
 
-    def _scope(self, method: str, target: str, headers: Pairs, body: bytes) -> dict[str, Any]:
+    def _scope(self, method: str, target: str, headers: Pairs, body: bytes) -> JsonObject:
         path, _, query = target.partition("?")
         pairs = [(name.lower().encode(), value.encode()) for name, value in headers]
         if body or method in {"POST", "PUT", "PATCH"}:
@@ -133,7 +134,7 @@ class AsgiExchange:
         self._drained = asyncio.Event()
 
     # -- the application's side
-    async def run(self, app: App, scope: dict[str, Any]) -> None:
+    async def run(self, app: App, scope: JsonObject) -> None:
         """Call the application; a failure of it is the server's failure, not this task's."""
         try:
             await app(scope, self._receive, self._send)

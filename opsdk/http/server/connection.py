@@ -24,6 +24,7 @@ from opsdk.http.server import request_rules
 from opsdk.http.server.exchange import Exchange
 from opsdk.http.server.request_rules import MALFORMED, Refusal
 from opsdk.http.server.upgrade import Tunnel
+from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("opsdk.http.server")
 HEAD_TIMEOUT: Final = 32.0
@@ -115,7 +116,7 @@ class Connection(asyncio.Protocol):
         self._service = service
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._scope: dict[str, Any] = {}
+        self._scope: JsonObject = {}
         self._parser = self._new_parser()
         self._begin = b""
         self._head: _Head | None = None
@@ -154,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._service.connections.add(self)
         tls = transport.get_extra_info("ssl_object")
         der = tls.getpeercert(binary_form=True) if tls is not None else None
-        extensions: dict[str, Any] = {CUT: transport.abort}
+        extensions: JsonObject = {CUT: transport.abort}
         if der:
             extensions[PEER_CERTIFICATE] = der
         self._scope = {

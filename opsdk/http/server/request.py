@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from opsdk.errors import BadRequestError, TooLargeError
 from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, Receive, Scope
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.upgrade import Upgrade
+from opsdk.structured_merge.value import JsonObject
 
 
 class Query:
@@ -57,7 +57,7 @@ class Request:
     repeated: Mapping[str, list[str]] = field(default_factory=dict)
     cut: Callable[[], None] | None = None
     upgrade: Upgrade | None = None
-    state: dict[str, Any] = field(default_factory=dict)
+    state: JsonObject = field(default_factory=dict)
     _body: bytes | None = field(default=None, repr=False)
 
     @classmethod

@@ -8,7 +8,6 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from bookshelf.server import make_server
 from opsdk import Client, Cluster, OpsdkError, Unstructured, load_config
@@ -19,6 +18,7 @@ from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.storage.sqlite import SqliteStorage
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
+from opsdk.structured_merge.value import JsonObject
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,7 +58,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         storage.close()
 
 
-async def ask(client: Client, review: dict[str, Any]) -> dict[str, Any]:
+async def ask(client: Client, review: JsonObject) -> JsonObject:
     """Have the server in front answer a review."""
     return to_tree(await client.create(Unstructured.from_tree(review)))
 

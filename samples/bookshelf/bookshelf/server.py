@@ -8,8 +8,9 @@ from opsdk.apiserver.auth.delegated import Ask
 from opsdk.apiserver.extension_server import extension_server
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import Storage, Tree
+from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.typed_resources import FieldPrinter, KindStrategy, resources_of
+from opsdk.structured_merge.value import JsonObject
 
 ADDED_BY = f"{GROUP}/added-by"
 _COLUMNS = FieldPrinter(("Title", "spec.title"), ("Author", "spec.author"), ("Pages", "spec.pages"))
@@ -18,12 +19,12 @@ _COLUMNS = FieldPrinter(("Title", "spec.title"), ("Author", "spec.author"), ("Pa
 class BookStrategy(KindStrategy):
     """What no definition could do: the server knows who asks."""
 
-    def prepare_for_create(self, context: Context, obj: Tree) -> None:
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Write down who added it, whatever they say themselves."""
         super().prepare_for_create(context, obj)
         obj["metadata"].setdefault("annotations", {})[ADDED_BY] = context.user.name
 
-    def prepare_for_update(self, context: Context, obj: Tree, old: Tree) -> None:
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """That stays."""
         super().prepare_for_update(context, obj, old)
         added = (old["metadata"].get("annotations") or {}).get(ADDED_BY)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apiserver.admission.matching import Asked, Rule, exempt, selector_of
+from opsdk.structured_merge.value import JsonObject
 
 GROUPS, VERSIONS = ["", "apps", "batch"], ["v1", "v2"]
 RESOURCES, SUBS = ["pods", "namespaces", "nodes"], ["", "status", "scale"]
@@ -46,7 +45,7 @@ ASKED = st.builds(
 )
 
 
-def expected(rule: dict[str, Any], asked: Asked) -> bool:
+def expected(rule: JsonObject, asked: Asked) -> bool:
     """One question after another, as the documentation puts them."""
     if not {"*", asked.operation} & set(rule["operations"]):
         return False
@@ -69,7 +68,7 @@ def expected(rule: dict[str, Any], asked: Asked) -> bool:
 
 
 @given(RULES, ASKED)
-def test_a_rule_matches_what_it_names_and_nothing_else(rule: dict[str, Any], asked: Asked) -> None:
+def test_a_rule_matches_what_it_names_and_nothing_else(rule: JsonObject, asked: Asked) -> None:
     """Operations, groups, versions, resources, subresources and scope must all fit."""
     assert Rule.of(rule).matches(asked) == expected(rule, asked)
 

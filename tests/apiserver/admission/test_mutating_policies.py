@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from hookkit import Hooks, configure, hook, patch
-from policykit import CM, PARAMS, RULE, Tree, applies, bind, bind_mutation, denied, patches, put, says
+from policykit import CM, PARAMS, RULE, applies, bind, bind_mutation, denied, patches, put, says
 from server_client import APPLY, MERGE, Answer, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 LABEL = applies("Object{metadata: Object.metadata{labels: {'by': 'policy'}}}")
 PODS = "/api/v1/namespaces/default/pods"
-OF_PODS: Tree = {"resourceRules": [{**RULE, "resources": ["pods"]}]}
+OF_PODS: JsonObject = {"resourceRules": [{**RULE, "resources": ["pods"]}]}
 UNFIT = "error applying patch: failed to convert patch object to typed object"
 ROOT = "which matches field name path from root Object type"
 MISNAMED = "type mismatch: unexpected type name"
@@ -98,7 +99,7 @@ async def test_changes_count_for_every_way_of_writing() -> None:
         ("object.data.size() > 5 ? [JSONPatch{op: 'remove', path: '/data'}] : []", {"k": "v"}),
     ],
 )
-async def test_patches_are_lists_of_operations(operations: str, data: Tree) -> None:
+async def test_patches_are_lists_of_operations(operations: str, data: JsonObject) -> None:
     """Every operation works; a failed test leaves everything as it was."""
     async with Environment() as env:
         call = Caller(env)
@@ -129,7 +130,7 @@ async def test_patches_are_lists_of_operations(operations: str, data: Tree) -> N
         ),
     ],
 )
-async def test_what_cannot_be_done_is_refused_unless_failures_are_ignored(mutation: Tree, why: str) -> None:
+async def test_what_cannot_be_done_is_refused_unless_failures_are_ignored(mutation: JsonObject, why: str) -> None:
     """Fail refuses and names the policy; Ignore leaves the object as it is."""
     async with Environment() as env:
         call = Caller(env)
@@ -171,7 +172,7 @@ async def test_all_failures_are_told() -> None:
 async def test_the_order_is_policies_then_webhooks_then_validation() -> None:
     """Mutating policies come before mutating webhooks; validating policies see the outcome of both."""
 
-    def answer(_: str, request: Tree) -> Tree:
+    def answer(_: str, request: JsonObject) -> JsonObject:
         assert request["object"]["metadata"]["labels"] == {"by": "policy"}
         return patch({"op": "add", "path": "/metadata/labels/also", "value": "webhook"})
 
@@ -190,7 +191,7 @@ async def test_a_policy_that_wants_to_is_followed_again_after_later_changes(rein
     count = "object.metadata.?labels.orValue({}).size()"
     note = applies(f"Object{{metadata: Object.metadata{{annotations: {{'labels': string({count})}}}}}}")
 
-    def answer(_: str, request: Tree) -> Tree:
+    def answer(_: str, request: JsonObject) -> JsonObject:
         labelled: Any = request["object"]["metadata"].get("labels")
         change = {"op": "add", "path": "/metadata/labels", "value": {"late": "yes"}}
         return {"allowed": True} if labelled else patch(change)
@@ -287,7 +288,7 @@ async def test_parameters_and_variables_say_what_to_set() -> None:
         call = Caller(env)
         for name, value in (("tier", "gold"), ("zone", "west")):
             await put(call, name, data={"value": value})
-        spec: Tree = {"paramKind": PARAMS, "variables": variables, "matchConditions": [condition]}
+        spec: JsonObject = {"paramKind": PARAMS, "variables": variables, "matchConditions": [condition]}
         await bind_mutation(call, applies(expression), bound=bound, failurePolicy="Ignore", **spec)
         made = await put(call, data={"k": "v"})
         assert made.json["metadata"]["labels"] == {"tier": "gold", "zone": "west"}

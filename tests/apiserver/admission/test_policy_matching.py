@@ -17,8 +17,8 @@ from opsdk.apiserver.admission.policies.matcher import matched
 from opsdk.apiserver.admission.policies.policy_source import Criteria
 from opsdk.apiserver.admission.versioned_attributes import Views
 from opsdk.apiserver.resources import Installed, ResourceInfo
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 RULES = st.fixed_dictionaries(
     {
         "operations": st.lists(st.sampled_from(["CREATE", "UPDATE", "*"]), min_size=1, max_size=2),
@@ -59,11 +59,11 @@ class Both:
     def equivalents(self, one: Installed) -> Sequence[Installed]:
         return [other for other in VERSIONS.values() if other is not one]
 
-    async def convert(self, obj: Tree, source: Installed, target: Installed) -> Tree:
+    async def convert(self, obj: JsonObject, source: Installed, target: Installed) -> JsonObject:
         return obj
 
 
-def namespace(name: str) -> Tree:
+def namespace(name: str) -> JsonObject:
     """Its labels say what it is called."""
     return {"metadata": {"name": name, "labels": {"l": name}}}
 
@@ -85,7 +85,7 @@ REVIEWS = st.builds(
 )
 
 
-def meant(rules: Sequence[Tree], review: Review, *, equivalent: bool) -> Installed | None:
+def meant(rules: Sequence[JsonObject], review: Review, *, equivalent: bool) -> Installed | None:
     """The first version, the request's own before others, that a rule means; one rule after another."""
     others = [one for one in VERSIONS.values() if one is not review.served] if equivalent else []
     for tier in ([review.served], others):
@@ -99,7 +99,7 @@ def meant(rules: Sequence[Tree], review: Review, *, equivalent: bool) -> Install
 
 
 @given(CRITERIA, REVIEWS)
-def test_criteria_mean_what_their_parts_mean_together(tree: Tree, review: Review) -> None:
+def test_criteria_mean_what_their_parts_mean_together(tree: JsonObject, review: Review) -> None:
     """No rule means all; exclusions win; a selector of namespaces says nothing about what is in none."""
     criteria, equivalent = Criteria.of(tree), tree.get("matchPolicy") != "Exact"
     rules, excluded = tree.get("resourceRules") or [], tree.get("excludeResourceRules") or []

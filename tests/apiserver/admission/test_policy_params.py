@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.policies.params import ConfigurationError, collect, source_of
 from opsdk.apiserver.admission.policies.policy_source import Binding, Policy
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 NAMES, SPACES, LABELS = ["a", "b", "c"], ["x", "y"], ["red", "blue"]
 
 
@@ -24,16 +23,16 @@ class Source:
     """Some objects."""
 
     namespaced: bool
-    objects: list[Tree]
+    objects: list[JsonObject]
 
-    def _in(self, namespace: str) -> list[Tree]:
+    def _in(self, namespace: str) -> list[JsonObject]:
         assert bool(namespace) is self.namespaced
         return [obj for obj in self.objects if obj["metadata"].get("namespace", "") == namespace]
 
-    async def get(self, namespace: str, name: str) -> Tree | None:
+    async def get(self, namespace: str, name: str) -> JsonObject | None:
         return next((obj for obj in self._in(namespace) if obj["metadata"]["name"] == name), None)
 
-    async def select(self, namespace: str, selector: Selector) -> Sequence[Tree]:
+    async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
         return [obj for obj in self._in(namespace) if selector.matches(obj["metadata"]["labels"])]
 
 
@@ -53,7 +52,7 @@ OBJECTS = st.lists(
 )
 
 
-def model(ref: Tree, objects: list[Tree], request: str, *, namespaced: bool) -> list[Tree] | str:
+def model(ref: JsonObject, objects: list[JsonObject], request: str, *, namespaced: bool) -> list[JsonObject] | str:
     """What the documentation says, one sentence after another; a word of the error instead."""
     if not namespaced and "namespace" in ref:
         return "cluster-scoped `paramKind`"
@@ -71,10 +70,10 @@ def model(ref: Tree, objects: list[Tree], request: str, *, namespaced: bool) -> 
 
 @given(REFS, OBJECTS, st.sampled_from(["", *SPACES]), st.booleans())
 def test_a_binding_means_what_the_model_says(
-    ref: Tree, places: list[tuple[str, str, str]], request: str, namespaced: bool
+    ref: JsonObject, places: list[tuple[str, str, str]], request: str, namespaced: bool
 ) -> None:
     """By name or labels, in the named namespace, else in that of the request, else nowhere."""
-    objects: list[Tree] = []
+    objects: list[JsonObject] = []
     for name, space, label in places:
         if namespaced or space == "x":
             where = {"namespace": space} if namespaced else {}

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from hookkit import HOOKS, Hooks, configure, hook
-from policykit import CM, PARAMS, RULE, Tree, bind, binding, denied, policy, put, says, write
+from policykit import CM, PARAMS, RULE, bind, binding, denied, policy, put, says, write
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 NO = says("false", message="no")
 
@@ -55,7 +56,7 @@ async def test_a_policy_is_in_force_with_the_next_request_as_long_as_it_is_bound
         ),
     ],
 )
-async def test_a_refusal_says_why(validation: Tree, said: str, code: int, reason: str) -> None:
+async def test_a_refusal_says_why(validation: JsonObject, said: str, code: int, reason: str) -> None:
     """The message expression, else the message, else the expression; the reason gives the code."""
     async with Environment() as env:
         call = Caller(env)
@@ -158,7 +159,7 @@ async def test_what_is_deleted_is_the_old_object() -> None:
     ],
 )
 @pytest.mark.parametrize("where", ["policy", "binding"])
-async def test_policies_and_bindings_match_alike(match: Tree, meant: set[str], where: str) -> None:
+async def test_policies_and_bindings_match_alike(match: JsonObject, meant: set[str], where: str) -> None:
     """Rules, names, exclusions and selectors; both must mean the request."""
     async with Environment() as env:
         call = Caller(env)
@@ -277,13 +278,16 @@ async def test_an_expression_that_costs_too_much_is_stopped() -> None:
 
 
 # ------------------------------------------------------------------ parameters
-def ref(**spec: Any) -> Tree:
+def ref(**spec: Any) -> JsonObject:
     """A reference to parameters."""
     return {"paramRef": {"parameterNotFoundAction": "Deny", **spec}}
 
 
 AT_MOST = says("object.data.size() <= int(params.data.max)", messageExpression="'max ' + params.metadata.name")
-FEW: Tree = {"matchConditions": [{"name": "not-params", "expression": "!has(object.data.max)"}], "paramKind": PARAMS}
+FEW: JsonObject = {
+    "matchConditions": [{"name": "not-params", "expression": "!has(object.data.max)"}],
+    "paramKind": PARAMS,
+}
 THREE = {"a": "1", "b": "2", "c": "3"}
 
 

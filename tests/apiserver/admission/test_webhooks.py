@@ -11,6 +11,7 @@ from hookkit import HOOKS, Hooks, configure, hook, patch
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 CM = "/api/v1/namespaces/default/configmaps"
 ALLOW = {"allowed": True}
@@ -34,7 +35,7 @@ async def test_a_configuration_is_in_force_with_the_next_request() -> None:
 async def test_mutating_webhooks_run_in_the_order_of_their_configurations() -> None:
     """Configurations by name, webhooks as listed; each sees what those before it did."""
 
-    def append(path: str, request: dict[str, Any]) -> dict[str, Any]:
+    def append(path: str, request: JsonObject) -> JsonObject:
         notes = request["object"]["metadata"].get("annotations") or {}
         return patch({"op": "add", "path": "/metadata/annotations", "value": {"seen": notes.get("seen", "") + path}})
 
@@ -50,7 +51,7 @@ async def test_mutating_webhooks_run_in_the_order_of_their_configurations() -> N
 async def test_a_webhook_that_wants_to_is_asked_again_once_others_changed_the_object() -> None:
     """IfNeeded: once more after a later change; Never, or without a change: not."""
 
-    def answer(path: str, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(path: str, request: JsonObject) -> JsonObject:
         changes = path == "/changes" and "data" not in request["object"]
         return patch({"op": "add", "path": "/data", "value": {"by": "hook"}}) if changes else ALLOW
 
@@ -69,7 +70,7 @@ async def test_a_webhook_that_wants_to_is_asked_again_once_others_changed_the_ob
 async def test_validating_webhooks_are_called_at_once_and_the_first_refusal_wins() -> None:
     """Three webhooks of one second take one second, and the quickest no is the answer."""
 
-    async def slow(path: str, _: dict[str, Any]) -> dict[str, Any]:
+    async def slow(path: str, _: JsonObject) -> JsonObject:
         await asyncio.sleep(2 if path == "/last" else 1)
         return {"allowed": False, "status": {"message": path}}
 
@@ -87,7 +88,7 @@ async def test_validating_webhooks_are_called_at_once_and_the_first_refusal_wins
 async def test_a_webhook_that_hangs_costs_its_timeout_and_no_more(policy: str, status: int) -> None:
     """After timeoutSeconds the failure policy decides."""
 
-    async def hang(_: str, __: dict[str, Any]) -> dict[str, Any]:
+    async def hang(_: str, __: JsonObject) -> JsonObject:
         await asyncio.sleep(3600)
         return ALLOW
 
@@ -169,7 +170,7 @@ async def test_refusals_carry_code_reason_and_message(status: Any, code: int, re
         ([{"op": "add", "path": "/data", "value": 7}], "cannot unmarshal"),
     ],
 )
-async def test_a_patch_that_does_not_fit_is_an_internal_error(operations: list[dict[str, Any]], why: str) -> None:
+async def test_a_patch_that_does_not_fit_is_an_internal_error(operations: list[JsonObject], why: str) -> None:
     """Nothing of the object changes, and the text is that of the real server's library."""
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: patch(*operations)), Caller(env)

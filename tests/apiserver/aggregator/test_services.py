@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +10,8 @@ from opsdk.apiserver.aggregator.api_services import LOCAL, PASSED, Remote, Verdi
 from opsdk.apiserver.aggregator.availability import Network, obstacle
 from opsdk.apiserver.aggregator.group_priorities import Ranks
 from opsdk.apiserver.endpoints.discovery import ServedVersion
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 VERDICTS = [LOCAL, PASSED, Verdict("False", "A", "a"), Verdict("False", "B", "b"), Verdict("Unknown", "C", "c")]
 
 
@@ -21,7 +19,7 @@ VERDICTS = [LOCAL, PASSED, Verdict("False", "A", "a"), Verdict("False", "B", "b"
 def test_the_condition_is_the_last_verdict_and_turns_when_its_status_does(verdicts: list[Verdict]) -> None:
     """There is one such condition; its time is when its status last became another; other conditions stay."""
     other = {"type": "Other", "status": "True"}
-    status: Tree = {"conditions": [other]}
+    status: JsonObject = {"conditions": [other]}
     turned, before = 0, ""
     for now, verdict in enumerate(verdicts):
         status = judged(status, verdict, str(now))
@@ -47,7 +45,7 @@ REMOTE = Remote(name="v1.g", group="g", version="v1", namespace="n", service="s"
 
 
 def network(
-    ready: bool | None = True, port: str = "", kind: str = "ClusterIP", endpoints: Tree | None = None
+    ready: bool | None = True, port: str = "", kind: str = "ClusterIP", endpoints: JsonObject | None = None
 ) -> Network:
     """A Service with a slice."""
     spec = {"type": "ClusterIP", "ports": [{"port": 443}]}

@@ -10,20 +10,20 @@ from opsdk.apiserver.auth.authorization import Attributes
 from opsdk.apiserver.auth.delegated import REMEMBERED, DelegatedAuthorizer, DelegatedTokens
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.errors import ServiceUnavailableError, UnauthorizedError
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 
-Tree = dict[str, Any]
 ALICE = User(name="alice", uid="u", groups=("devs",), extra={"k": ("a", "b")})
 
 
 class Front:
     """Answers every review with one status, or fails."""
 
-    def __init__(self, status: Tree | None) -> None:
+    def __init__(self, status: JsonObject | None) -> None:
         self.status = status
-        self.asked: list[Tree] = []
+        self.asked: list[JsonObject] = []
 
-    async def __call__(self, review: Tree) -> Tree:
+    async def __call__(self, review: JsonObject) -> JsonObject:
         self.asked.append(review)
         if self.status is None:
             raise ServiceUnavailableError("gone")
@@ -47,7 +47,7 @@ async def test_a_token_is_whose_the_review_says() -> None:
 
 
 @pytest.mark.parametrize("status", [{"error": "expired"}, None])
-async def test_a_token_that_is_wrong_or_cannot_be_checked_is_refused(status: Tree | None) -> None:
+async def test_a_token_that_is_wrong_or_cannot_be_checked_is_refused(status: JsonObject | None) -> None:
     """A reason from the server in front, or its silence, is a refusal."""
     with pytest.raises(UnauthorizedError):
         await DelegatedTokens(Front(status)).check("t", [])

@@ -13,6 +13,7 @@ from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import KeyNotFoundError
+from opsdk.structured_merge.value import JsonObject
 
 GROUP = "rbac.authorization.k8s.io"
 PLACES = ("", "n", "m")
@@ -23,14 +24,14 @@ ASKED = [
 ]
 
 
-def role(place: str, name: str, verbs: list[str]) -> tuple[str, dict[str, Any]]:
+def role(place: str, name: str, verbs: list[str]) -> tuple[str, JsonObject]:
     """Key and object of a role; cluster roles have no place."""
     prefix = f"{GROUP}/roles/{place}/" if place else f"{GROUP}/clusterroles/"
     rules = [{"verbs": verbs, "apiGroups": [""], "resources": ["pods"]}] if verbs else None
     return f"{prefix}{name}", {"metadata": {"name": name, "namespace": place}, "rules": rules}
 
 
-def binding(place: str, name: str, kind: str, to: str, who: str) -> tuple[str, dict[str, Any]]:
+def binding(place: str, name: str, kind: str, to: str, who: str) -> tuple[str, JsonObject]:
     """Key and object of a binding."""
     prefix = f"{GROUP}/rolebindings/{place}/" if place else f"{GROUP}/clusterrolebindings/"
     subjects = [{"kind": "User" if who == "u" else "Group", "name": who}]
@@ -49,7 +50,7 @@ writes = st.lists(st.tuples(objects, st.booleans()), max_size=25)
 
 
 @given(writes)
-def test_following_writes_is_reading_anew(history: list[tuple[tuple[str, dict[str, Any]], bool]]) -> None:
+def test_following_writes_is_reading_anew(history: list[tuple[tuple[str, JsonObject], bool]]) -> None:
     """After any creations, changes and removals it decides as one that reads the storage for the first time."""
     storage = MemoryStorage()
     follower = RbacAuthorizer(storage)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,6 +26,7 @@ from opsdk.apiserver.auth.service_accounts import (
 )
 from opsdk.apiserver.auth.signing_keys import encode_part
 from opsdk.errors import ConfigError, UnauthorizedError
+from opsdk.structured_merge.value import JsonObject
 
 KEY = SigningKey()
 ACCOUNT = {"metadata": {"name": "robot", "namespace": "ns", "uid": "u1"}}
@@ -35,7 +35,7 @@ NODE = {"metadata": {"name": "n", "uid": "n1"}}
 SECRET = {"metadata": {"name": "s", "namespace": "ns", "uid": "s1"}}
 
 
-def claims(bound: Bound = Bound(), *, seconds: int = 600, now: int = 1000) -> dict[str, Any]:  # noqa: B008 - frozen
+def claims(bound: Bound = Bound(), *, seconds: int = 600, now: int = 1000) -> JsonObject:  # noqa: B008 - frozen
     """What a token of the account says."""
     return claims_of(ACCOUNT, bound, audiences=[ISSUER], now=now, seconds=seconds, token_id="j")
 
@@ -44,14 +44,14 @@ class World:
     """Objects that tokens speak of."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[str, str, str], dict[str, Any]] = {
+        self.objects: dict[tuple[str, str, str], JsonObject] = {
             ("serviceaccounts", "ns", "robot"): ACCOUNT,
             ("pods", "ns", "p"): POD,
             ("secrets", "ns", "s"): SECRET,
             ("nodes", "", "n"): NODE,
         }
 
-    def find(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+    def find(self, resource: str, namespace: str, name: str) -> JsonObject | None:
         return self.objects.get((resource, namespace, name))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.http.server.request import Query, Request
+from opsdk.structured_merge.value import JsonObject
 
 DATA = {
     "client-ca-file": "C",
@@ -47,7 +47,7 @@ def test_what_cannot_be_used_is_told(change: dict[str, str]) -> None:
 def request(certificate: bytes | None, **headers: str) -> Request:
     """With this client certificate."""
 
-    async def receive() -> dict[str, Any]:
+    async def receive() -> JsonObject:
         return {"type": "http.request", "body": b""}
 
     named = {name.replace("_", "-"): value for name, value in headers.items()}

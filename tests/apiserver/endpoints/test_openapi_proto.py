@@ -14,6 +14,7 @@ from server_client import Caller
 import envtest
 from opsdk.apiserver.endpoints.openapi.protobuf import MEDIA, encode_document
 from opsdk.apiserver.serializer.protobuf_writer import varint
+from opsdk.structured_merge.value import JsonObject
 
 _TEXTS = {1: "$ref", 2: "format", 3: "title", 4: "description", 13: "pattern"}
 _DOUBLES = {6: "multipleOf", 7: "maximum", 9: "minimum"}
@@ -67,9 +68,9 @@ def value_of(raw: bytes) -> Any:
     return json.loads(one(raw, 2))
 
 
-def schema_of(raw: bytes) -> dict[str, Any]:
+def schema_of(raw: bytes) -> JsonObject:
     """A Schema read back."""
-    made: dict[str, Any] = {}
+    made: JsonObject = {}
     for number, value in fields(raw):
         if number in _TEXTS:
             made[_TEXTS[number]] = value.decode()
@@ -102,7 +103,7 @@ def schema_of(raw: bytes) -> dict[str, Any]:
     return made
 
 
-def definitions(raw: bytes) -> dict[str, dict[str, Any]]:
+def definitions(raw: bytes) -> dict[str, JsonObject]:
     """The schemas of a document by name."""
     return {k: schema_of(v) for k, v in (named(part) for _, part in fields(one(raw, 9)))}
 
@@ -147,7 +148,7 @@ _SCHEMAS = st.recursive(
 
 
 @given(st.dictionaries(_WORDS, _SCHEMAS, max_size=3))
-def test_schemas_can_be_read_back(schemas: dict[str, Any]) -> None:
+def test_schemas_can_be_read_back(schemas: JsonObject) -> None:
     """Nothing that a v2 schema may say is lost on the way."""
     document = {"swagger": "2.0", "info": {"title": "t"}, "paths": {}, "definitions": schemas}
     assert definitions(encode_document(document)) == schemas

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 from server_client import Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 CM = "/api/v1/namespaces/default/configmaps"
 
@@ -19,7 +19,7 @@ async def test_no_bookmark_overtakes_an_event(early: bool) -> None:
     """A change at the very moment of a bookmark is told first: who resumes from the bookmark has missed nothing."""
     async with Environment() as env:
         made = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}})).json
-        copy: dict[str, Any] = {**made, "metadata": {**made["metadata"], "name": "b"}}
+        copy: JsonObject = {**made, "metadata": {**made["metadata"], "name": "b"}}
         loop, storage = asyncio.get_running_loop(), env.plane.storage
         moment = loop.time() + 60
         write = storage.create, "core/configmaps/default/b", copy

@@ -13,18 +13,19 @@ from opsdk.apiserver.expressions.schema_types import MAX_REQUEST, Declared, decl
 from opsdk.apiserver.expressions.schema_values import converter
 from opsdk.cel.declarations import Range
 from opsdk.cel.values import Timestamp, contains, equal
+from opsdk.structured_merge.value import JsonObject
 
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 
 
-def declared(schema: dict[str, Any]) -> Declared:
+def declared(schema: JsonObject) -> Declared:
     """The type of a schema that has one."""
     found = declare(schema, "selfType")
     assert found is not None
     return found
 
 
-def bound(schema: dict[str, Any], tree: Any) -> Any:
+def bound(schema: JsonObject, tree: Any) -> Any:
     """A tree as expressions see it."""
     return converter(schema, declared(schema).type)(tree)
 
@@ -52,7 +53,7 @@ def bound(schema: dict[str, Any], tree: Any) -> Any:
         ({"type": "object", "properties": {"a": INTEGER}}, "selfType", 0),
     ],
 )
-def test_types_and_sizes(schema: dict[str, Any], type_: str, most: int) -> None:
+def test_types_and_sizes(schema: JsonObject, type_: str, most: int) -> None:
     """Each kind of schema has a type and a bound."""
     found = declared(schema)
     assert (str(found.type), found.most) == (type_, most)
@@ -68,7 +69,7 @@ def test_types_and_sizes(schema: dict[str, Any], type_: str, most: int) -> None:
         {"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}},
     ],
 )
-def test_what_has_no_type_is_not_seen(schema: dict[str, Any]) -> None:
+def test_what_has_no_type_is_not_seen(schema: JsonObject) -> None:
     """Expressions only see what a schema describes."""
     assert declare(schema, "selfType") is None
     assert list(declared({"type": "object", "properties": {"a": schema, "b": INTEGER}}).fields) == ["b"]

@@ -12,9 +12,9 @@ from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.errors import ApiError, BadRequestError, ConflictError
 from opsdk.structured_merge.fieldpath import FieldSet
 from opsdk.structured_merge.schema import Shape, shape_of_schema
+from opsdk.structured_merge.value import JsonObject
 from tests.tree.kinds import SCHEMAS, WIDGET_SCHEMA, WORK
 
-Tree = dict[str, Any]
 T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
 assert "Work" in SCHEMAS
 
@@ -24,29 +24,29 @@ def manager(shape: Shape = WORK, **options: Any) -> FieldManager:
     return FieldManager(shape=shape, api_version=options.pop("api_version", "v1"), **options)
 
 
-def work(uid: str = "u", **fields: Any) -> Tree:
+def work(uid: str = "u", **fields: Any) -> JsonObject:
     """An object, as stored if it has a uid."""
     return {"apiVersion": "v1", "kind": "Work", "metadata": {"name": "a", **({"uid": uid} if uid else {})}, **fields}
 
 
-def config(**fields: Any) -> Tree:
+def config(**fields: Any) -> JsonObject:
     """What a client applies."""
     return work(uid="", **fields)
 
 
-def owners(obj: Tree) -> list[tuple[str, str, Any]]:
+def owners(obj: JsonObject) -> list[tuple[str, str, Any]]:
     """Manager, operation and fields of each entry."""
     entries = obj["metadata"].get("managedFields", [])
     return [(entry["manager"], entry["operation"], entry["fieldsV1"]) for entry in entries]
 
 
-def apply(live: Tree | None, by: str, *, force: bool = False, now: str = T1, **fields: Any) -> Tree:
+def apply(live: JsonObject | None, by: str, *, force: bool = False, now: str = T1, **fields: Any) -> JsonObject:
     """Apply `fields` as `by`."""
     applied = manager().apply(live, config(**fields), manager=by, force=force, now=now)
     return {**applied, "metadata": {**applied["metadata"], "uid": "u"}}
 
 
-def update(live: Tree | None, by: str, *, now: str = T1, **fields: Any) -> Tree:
+def update(live: JsonObject | None, by: str, *, now: str = T1, **fields: Any) -> JsonObject:
     """Write an object with `fields` as `by`."""
     new = work(**fields)
     return manager().update(live, new, manager=by, now=now)
@@ -138,7 +138,7 @@ def test_owners_can_be_reset(reset: list[Any]) -> None:
 
 def test_many_updaters_are_folded() -> None:
     """The oldest updaters share one entry, so that there are never more than ten; nothing owned is lost."""
-    live: Tree = update(None, "m00", data={"k00": "x"})
+    live: JsonObject = update(None, "m00", data={"k00": "x"})
     for number in range(1, 15):
         data = {**live["data"], f"k{number:02}": "x"}
         live = update(live, f"m{number:02}", now=f"2026-01-01T00:00:{number + 1:02}Z", data=data)
@@ -282,7 +282,7 @@ DATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3
 @given(st.lists(st.tuples(st.sampled_from(["one", "two", "three"]), DATA, st.booleans()), max_size=6))
 def test_appliers_never_lose_track(steps: list[tuple[str, dict[str, str], bool]]) -> None:
     """After any applies each field has an owner, each owner's last value of it stands, and nothing else is there."""
-    live: Tree = work()
+    live: JsonObject = work()
     wanted: dict[str, dict[str, str]] = {}
     for by, data, force in steps:
         try:
@@ -337,7 +337,7 @@ V1 = shape_of_schema(
 )
 
 
-def widget(version: str, **spec: Any) -> Tree:
+def widget(version: str, **spec: Any) -> JsonObject:
     """A custom resource."""
     return {"apiVersion": version, "kind": "Widget", "metadata": {"name": "a", "uid": "u"}, "spec": spec}
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from opsdk.apiserver.fieldmanager.scale_handler import owners_of_scale, owners_of_scaled
+from opsdk.structured_merge.value import JsonObject
 
 PATH = ("f:spec", "f:replicas")
 REPLICAS = {"apps/v1": PATH}
 
 
-def entry(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
+def entry(manager: str, fields: JsonObject, **more: str) -> JsonObject:
     """An entry of ``managedFields``."""
     return {
         "manager": manager,

@@ -21,14 +21,14 @@ from opsdk.apiserver.storage.ports import (
     PreconditionError,
     Preconditions,
     Remove,
-    Tree,
 )
 from opsdk.apiserver.storage.sqlite import SqliteStorage
+from opsdk.structured_merge.value import JsonObject
 
 P = "core/configmaps/"
 
 
-def obj(name: str, **data: object) -> Tree:
+def obj(name: str, **data: object) -> JsonObject:
     """An object with some data."""
     return {"metadata": {"name": name, "uid": f"uid-{name}"}, "data": data}
 
@@ -41,15 +41,15 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemorySt
     made.close()
 
 
-def put(storage: MemoryStorage, name: str, **data: object) -> Tree:
+def put(storage: MemoryStorage, name: str, **data: object) -> JsonObject:
     """Create a config map."""
     return storage.create(f"{P}{name}", obj(name, **data))
 
 
-async def update(storage: MemoryStorage, name: str, **data: object) -> Tree:
+async def update(storage: MemoryStorage, name: str, **data: object) -> JsonObject:
     """Replace the data of a config map."""
 
-    async def step(current: Tree | None) -> Tree:
+    async def step(current: JsonObject | None) -> JsonObject:
         assert current is not None
         return {**current, "data": data}
 
@@ -91,7 +91,7 @@ async def test_concurrent_updates_are_all_applied(storage: MemoryStorage) -> Non
     """An update that was overtaken runs again on what the other one left."""
     put(storage, "a", n=0)
 
-    async def add(current: Tree | None) -> Tree:
+    async def add(current: JsonObject | None) -> JsonObject:
         await asyncio.sleep(0)
         assert current is not None
         return {**current, "data": {"n": current["data"]["n"] + 1}}
@@ -105,7 +105,7 @@ async def test_an_update_may_remove(storage: MemoryStorage) -> None:
     put(storage, "a", x=1)
     watch = storage.watch(P)
 
-    async def step(current: Tree | None) -> Remove:
+    async def step(current: JsonObject | None) -> Remove:
         return Remove({**current, "data": {"x": "final"}})
 
     await storage.guaranteed_update(f"{P}a", step)
@@ -241,8 +241,8 @@ async def _interleave(steps: list[tuple[str, int]]) -> None:
         assert seen == [r for r in log if r > start]
 
 
-def _replace(number: int, version: int) -> Callable[[Tree | None], object]:
-    async def step(current: Tree | None) -> Tree:
+def _replace(number: int, version: int) -> Callable[[JsonObject | None], object]:
+    async def step(current: JsonObject | None) -> JsonObject:
         return obj(str(number), version=version)
 
     return step

@@ -8,8 +8,8 @@ import pytest
 
 from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 STRING = {"type": "string"}
 P = "s.properties[spec]"
 PA = f"{P}.properties[a]"
@@ -19,17 +19,17 @@ KEYS = "x-kubernetes-list-map-keys"
 METADATA = "must not specify anything other than name and generateName, but metadata is implicitly specified"
 
 
-def root(**properties: Any) -> Tree:
+def root(**properties: Any) -> JsonObject:
     """A whole schema."""
     return {"type": "object", "properties": properties}
 
 
-def field(a: Tree, **more: Any) -> Tree:
+def field(a: JsonObject, **more: Any) -> JsonObject:
     """A schema with one field below spec."""
     return root(spec={"type": "object", "properties": {"a": a}, **more})
 
 
-def keyed(items: Tree, *keys: str) -> Tree:
+def keyed(items: JsonObject, *keys: str) -> JsonObject:
     """A schema with a keyed list below spec."""
     kind = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
     return field({**kind, "items": items})
@@ -155,7 +155,7 @@ ITEM = {"type": "object", "properties": {"k": STRING}, "required": ["k"]}
         (field({**STRING, "default": None}), []),
     ],
 )
-def test_rules_for_schemas(schema: Tree, errors: list[str]) -> None:
+def test_rules_for_schemas(schema: JsonObject, errors: list[str]) -> None:
     """Each violation is told at its place, in the server's words."""
     assert [str(error) for error in check_structural(schema, FieldPath("s"))] == errors
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 SPEC = "schema.properties[spec]"
 HINT = (
@@ -21,17 +19,17 @@ HINT = (
 REASONS = '"FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"'
 
 
-def obj(**properties: Tree) -> Tree:
+def obj(**properties: JsonObject) -> JsonObject:
     """The schema of an object."""
     return {"type": "object", "properties": properties}
 
 
-def check(spec: Tree) -> list[str]:
+def check(spec: JsonObject) -> list[str]:
     """What is wrong with a schema, readable."""
     return [str(error) for error in check_structural(obj(spec=spec), FieldPath("schema"))]
 
 
-def rule_of(rule: Tree, **properties: Tree) -> list[str]:
+def rule_of(rule: JsonObject, **properties: JsonObject) -> list[str]:
     """What is wrong with one rule on an object."""
     return check({**obj(**(properties or {"n": INTEGER, "s": STRING})), "x-kubernetes-validations": [rule]})
 
@@ -69,7 +67,7 @@ def rule_of(rule: Tree, **properties: Tree) -> list[str]:
         ),
     ],
 )
-def test_how_rules_are_written(rule: Tree, field: str, said: str) -> None:
+def test_how_rules_are_written(rule: JsonObject, field: str, said: str) -> None:
     """Each entry of a rule has its own demands."""
     expected = [f"{SPEC}.x-kubernetes-validations[0].{field}: {said}"] if field else []
     assert rule_of(rule) == expected

@@ -8,8 +8,8 @@ import pytest
 
 from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 STRING = {"type": "string"}
 A = "s.properties[a]"
 LIST, KEYS, MAP = "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"
@@ -18,19 +18,19 @@ EMBEDDED = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kuberne
 ITEM = {"type": "object", "properties": {"a": STRING, "b": {"type": "object"}}, "required": ["a"]}
 
 
-def root(**properties: Any) -> Tree:
+def root(**properties: Any) -> JsonObject:
     """A whole schema."""
     return {"type": "object", "properties": properties}
 
 
-def told(schema: Tree, *, has_status: bool = False) -> list[str]:
+def told(schema: JsonObject, *, has_status: bool = False) -> list[str]:
     """All that is wrong."""
     return [str(error) for error in check_structural(schema, FieldPath("s"), has_status=has_status)]
 
 
-def listed(list_type: str, items: Tree | None, *keys: str) -> Tree:
+def listed(list_type: str, items: JsonObject | None, *keys: str) -> JsonObject:
     """A list with a type."""
-    made: Tree = {"type": "array", LIST: list_type, **({KEYS: list(keys)} if keys else {})}
+    made: JsonObject = {"type": "array", LIST: list_type, **({KEYS: list(keys)} if keys else {})}
     return made if items is None else {**made, "items": items}
 
 
@@ -112,7 +112,7 @@ ATOMIC = f"must be atomic as item of a list with {LIST}=set"
         ),
     ],
 )
-def test_what_a_level_may_say(schema: Tree, errors: list[str]) -> None:
+def test_what_a_level_may_say(schema: JsonObject, errors: list[str]) -> None:
     """Lists, maps, patterns and logic have their own rules."""
     regexp = "must be a valid regular expression, but isn't: error parsing regexp:"
     assert told(root(a=schema)) == [f"{A}.{error.replace('%s', regexp)}" for error in errors]
@@ -194,7 +194,7 @@ def test_without_structure_no_rule_is_compiled() -> None:
         ({"type": "string", "enum": [1]}, 's.type: Invalid value: "string": only "object"', "is enabled"),
     ],
 )
-def test_with_a_status_little_is_said_of_the_whole(schema: Tree, start: str, end: str) -> None:
+def test_with_a_status_little_is_said_of_the_whole(schema: JsonObject, start: str, end: str) -> None:
     """The status is looked at for itself, so the rest must not depend on it."""
     first = told(schema, has_status=True)[0]
     assert first.startswith(start)
@@ -223,6 +223,6 @@ def test_a_schema_is_shown_with_every_field() -> None:
         ({**EMBEDDED, "required": ["a"], "default": {"apiVersion": "v1", "kind": "K"}}, ["default.a: Required value"]),
     ],
 )
-def test_what_is_asked_of_defaults(schema: Tree, errors: list[str]) -> None:
+def test_what_is_asked_of_defaults(schema: JsonObject, errors: list[str]) -> None:
     """Entries and integers-or-strings are not looked at; whole objects must say first what they are."""
     assert told(root(a=schema)) == [f"{A}.{error}" for error in errors]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from opsdk.apiserver.structural.embedded import change_embedded, check_embedded, check_types, check_values
 from opsdk.apiserver.structural.node import Node
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
-OBJECT: Tree = {
+OBJECT: JsonObject = {
     "type": "object",
     "x-kubernetes-embedded-resource": True,
     "x-kubernetes-preserve-unknown-fields": True,
@@ -32,7 +30,7 @@ def test_every_object_is_found_at_its_place() -> None:
     """In fields, lists, maps and other objects, from the innermost outwards; nothing else is one."""
     seen: list[str] = []
 
-    def note(obj: Tree, place: str) -> Tree:
+    def note(obj: JsonObject, place: str) -> JsonObject:
         seen.append(place)
         return obj
 
@@ -43,7 +41,7 @@ def test_every_object_is_found_at_its_place() -> None:
 
 def test_what_changes_is_copied_and_the_rest_is_shared() -> None:
     """The tree itself stays as it was."""
-    tree: Tree = {"a": {"inner": {}}, "x": {}}
+    tree: JsonObject = {"a": {"inner": {}}, "x": {}}
     made = change_embedded(tree, NODE, lambda obj, place: {**obj, "at": place})
     assert made == {"a": {"inner": {"at": "a.inner"}, "at": "a"}, "x": {}}
     assert tree == {"a": {"inner": {}}, "x": {}}
@@ -62,7 +60,7 @@ def test_what_changes_is_copied_and_the_rest_is_shared() -> None:
         ({"metadata": {"finalizers": ["_"]}}, "a.metadata.finalizers", 'Invalid value: "_": name part must consist'),
     ],
 )
-def test_what_holds_for_every_object(obj: Tree, field: str, start: str) -> None:
+def test_what_holds_for_every_object(obj: JsonObject, field: str, start: str) -> None:
     """What an object says of itself is judged inside of another as well."""
     (cause,) = check_embedded({"a": obj}, NODE)
     assert cause.field == field
@@ -85,7 +83,7 @@ def test_names_inside_may_be_anything() -> None:
         ({"managedFields": [{"operation": "Apply", "fieldsType": "X"}]}, "metadata.managedFields[0].fieldsType"),
     ],
 )
-def test_metadata_inside_follows_the_rules_of_all_objects(meta: dict[str, Any], told: str) -> None:
+def test_metadata_inside_follows_the_rules_of_all_objects(meta: JsonObject, told: str) -> None:
     """A name may be anything that can stand in a path."""
     assert [cause.field for cause in check_values({"metadata": meta})] == ([told] if told else [])
 
@@ -108,6 +106,6 @@ def test_metadata_inside_follows_the_rules_of_all_objects(meta: dict[str, Any], 
         ({"kind": "K", "metadata": {"name": "n", "labels": {"a": "b"}, "generation": None}}, ""),
     ],
 )
-def test_what_objects_inside_say_has_its_type(obj: dict[str, Any], told: str) -> None:
+def test_what_objects_inside_say_has_its_type(obj: JsonObject, told: str) -> None:
     """It is told as the decoder of the server tells it."""
     assert [f"{cause.field}: {cause.message}" for cause in check_types(obj)] == ([told] if told else [])

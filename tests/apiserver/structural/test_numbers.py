@@ -8,13 +8,14 @@ import pytest
 
 from opsdk.apiserver.structural.numbers import in_range, nearly_whole
 from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.structured_merge.value import JsonObject
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}
 EITHER = {"x-kubernetes-int-or-string": True}
 
 
-def told(schema: dict[str, Any], value: Any) -> list[str]:
+def told(schema: JsonObject, value: Any) -> list[str]:
     """What is wrong with a field ``x``."""
     found = StructuralSchema({"type": "object", "properties": {"x": schema}}).validate({"x": value})
     return [str(error).removeprefix("x: Invalid value: ").removeprefix("<nil>: Invalid value: ") for error in found]
@@ -69,7 +70,7 @@ def typed(found: str, wanted: str) -> str:
         ({**EITHER, "format": "ipv4"}, "a", [typed("a", "ipv4")]),
     ],
 )
-def test_what_is_asked_of_numbers(schema: dict[str, Any], value: Any, errors: list[str]) -> None:
+def test_what_is_asked_of_numbers(schema: JsonObject, value: Any, errors: list[str]) -> None:
     """Bounds must fit the type as values must; integers are compared with what is whole in a bound."""
     assert told(schema, value) == errors
 

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 
 
-def with_rules(schema: Tree, *rules: str | Tree) -> Tree:
+def with_rules(schema: JsonObject, *rules: str | JsonObject) -> JsonObject:
     """A schema with rules; a text is just the rule."""
     return {**schema, "x-kubernetes-validations": [{"rule": one} if isinstance(one, str) else one for one in rules]}
 
 
-def obj(**properties: Tree) -> Tree:
+def obj(**properties: JsonObject) -> JsonObject:
     """The schema of an object."""
     return {"type": "object", "properties": properties}
 
 
-def check(schema: Tree, value: Any, old: Any = None, warnings: list[str] | None = None) -> list[str]:
+def check(schema: JsonObject, value: Any, old: Any = None, warnings: list[str] | None = None) -> list[str]:
     """What is wrong with a spec, readable."""
     whole = StructuralSchema(obj(spec=schema))
     before = None if old is None else {"spec": old}
@@ -53,7 +53,7 @@ def check(schema: Tree, value: Any, old: Any = None, warnings: list[str] | None 
         ),
     ],
 )
-def test_what_is_said(rule: Tree, said: str) -> None:
+def test_what_is_said(rule: JsonObject, said: str) -> None:
     """Message, expression, reason and path shape the error; a failing message gives way to the plain one."""
     assert check(with_rules(obj(a=INTEGER, b=STRING), rule), {"a": 1}) == [said]
 
@@ -79,7 +79,7 @@ def test_nulls_have_no_rules() -> None:
 
 DATE = {**STRING, "format": "date-time"}
 SET = {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}
-MISFITS: list[tuple[Tree, str, Any, Any]] = [
+MISFITS: list[tuple[JsonObject, str, Any, Any]] = [
     (STRING, "self.a.size() > oldSelf.a.size()", "x", 5),
     (STRING, "self.a + oldSelf.a == 'x' || oldSelf.a.startsWith('x')", "x", 5),
     (STRING, "oldSelf.a.matches('x') || oldSelf.a.upperAscii() == 'X'", "x", [1]),
@@ -96,7 +96,7 @@ MISFITS: list[tuple[Tree, str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "rule", "new", "old"), MISFITS, ids=[rule for _, rule, _, _ in MISFITS])
-def test_values_that_do_not_fit_are_errors_of_the_rule(schema: Tree, rule: str, new: Any, old: Any) -> None:
+def test_values_that_do_not_fit_are_errors_of_the_rule(schema: JsonObject, rule: str, new: Any, old: Any) -> None:
     """Nulls, and what was stored under another schema, are no overload that a function has; never a crash."""
     (error,) = check(with_rules(obj(a=schema), rule), {"a": new}, {"a": old})
     assert error.startswith("spec: Invalid value: ")
@@ -240,7 +240,7 @@ def test_transition_rules_follow_keys() -> None:
         ),
     ],
 )
-def test_what_was_stored_under_another_schema(schema: Tree, value: Any, kind: str, said: str) -> None:
+def test_what_was_stored_under_another_schema(schema: JsonObject, value: Any, kind: str, said: str) -> None:
     """A value that stays may be of another type than rules expect: then they say so."""
     whole = StructuralSchema({"type": "object", "properties": {"spec": obj(a=with_rules(schema, "self == self"))}})
     tree = {"spec": {"a": value}}
@@ -316,7 +316,7 @@ UNIQUE_LISTENERS = (
     "self.listeners.all(a, self.listeners.exists_one(b, a.port == b.port && (has(a.hostname) && has(b.hostname)"
     " ? a.hostname == b.hostname : !has(a.hostname) && !has(b.hostname))))"
 )
-REAL: list[tuple[Tree, str, Tree, Tree]] = [
+REAL: list[tuple[JsonObject, str, JsonObject, JsonObject]] = [
     (
         obj(type=STRING, exact=STRING, prefix=STRING),
         "has(self.type) && self.type == 'Exact' ? has(self.exact) : !has(self.exact)",
@@ -401,7 +401,7 @@ REAL: list[tuple[Tree, str, Tree, Tree]] = [
 
 
 @pytest.mark.parametrize(("schema", "rule", "good", "bad"), REAL, ids=[rule[:40] for _, rule, _, _ in REAL])
-def test_rules_as_people_write_them(schema: Tree, rule: str, good: Tree, bad: Tree) -> None:
+def test_rules_as_people_write_them(schema: JsonObject, rule: str, good: JsonObject, bad: JsonObject) -> None:
     """Rules of the forms that well-known projects have: one object keeps them, one breaks them."""
     assert check(with_rules(schema, {"rule": rule, "message": "m"}), good) == []
     assert check(with_rules(schema, {"rule": rule, "message": "m"}), bad) == ["spec: Invalid value: m"]

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.structural.schema import RULES_SKIPPED, StructuralSchema
-
-Tree = dict[str, Any]
+from opsdk.structured_merge.value import JsonObject
 
 
 def spec(**properties: Any) -> StructuralSchema:
@@ -19,7 +18,7 @@ def spec(**properties: Any) -> StructuralSchema:
     return of({"type": "object", "properties": properties})
 
 
-def of(schema: Tree, **options: Any) -> StructuralSchema:
+def of(schema: JsonObject, **options: Any) -> StructuralSchema:
     """A schema whose spec is this."""
     return StructuralSchema({"type": "object", "properties": {"spec": schema}}, **options)
 
@@ -67,7 +66,7 @@ FREE = spec(
         ),
     ],
 )
-def test_unknown_fields_are_dropped_and_named(value: Tree, kept: Tree, unknown: list[str]) -> None:
+def test_unknown_fields_are_dropped_and_named(value: JsonObject, kept: JsonObject, unknown: list[str]) -> None:
     """What the schema does not know goes, unless it is to be preserved."""
     before = copy.deepcopy(value)
     assert FREE.prune({"spec": value}) == ({"spec": kept}, unknown)
@@ -107,7 +106,7 @@ BASE = {"mode": "auto", "on": False, "deep": {"level": 1}, "maybe_default": "d"}
         ({"maybe": None, "maybe_default": None}, {"maybe": None, "maybe_default": None}),
     ],
 )
-def test_absent_fields_get_their_defaults(value: Tree, filled: Tree) -> None:
+def test_absent_fields_get_their_defaults(value: JsonObject, filled: JsonObject) -> None:
     """Null counts as absent where it is not allowed."""
     before = copy.deepcopy(value)
     assert DEFAULTS.default({"spec": value}) == {"spec": {**BASE, **filled}}
@@ -212,7 +211,7 @@ def test_pruning_and_defaulting_are_idempotent(value: Any) -> None:
         ({**STRING, "format": "no-such-format"}, "x", None),
     ],
 )
-def test_each_keyword(schema: Tree, value: Any, error: str | None) -> None:
+def test_each_keyword(schema: JsonObject, value: Any, error: str | None) -> None:
     """One error, in the server's words, at the field."""
     found = texts(spec(x=schema), {"x": value})
     assert found == ([] if error is None else [f"spec.x: {error}"])
@@ -249,7 +248,7 @@ def test_each_keyword(schema: Tree, value: Any, error: str | None) -> None:
         ),
     ],
 )
-def test_numbers_out_of_range(schema: Tree, value: Any, errors: list[str]) -> None:
+def test_numbers_out_of_range(schema: JsonObject, value: Any, errors: list[str]) -> None:
     """The range of a number is checked apart from its type, and reported without a place."""
     assert texts(spec(x=schema), {"x": value}) == errors
 
@@ -290,7 +289,7 @@ NONE = '<nil>: Invalid value: "": "spec" must'
         ({"a": "x", "c": {}}, [f"{NONE} not validate the schema (not)"]),
     ],
 )
-def test_logic(value: Tree, errors: list[str]) -> None:
+def test_logic(value: JsonObject, errors: list[str]) -> None:
     """Alternatives are reported as such, with the errors of the one that came farthest."""
     assert texts(LOGIC, value) == errors
 
@@ -331,7 +330,7 @@ SETS = spec(
         ({"ports": [{"port": 1}, {"port": 1, "proto": "T"}]}, []),
     ],
 )
-def test_lists_without_duplicates(value: Tree, errors: list[str]) -> None:
+def test_lists_without_duplicates(value: JsonObject, errors: list[str]) -> None:
     """Each element that comes twice is reported once."""
     assert texts(SETS, value) == errors
 
@@ -357,7 +356,13 @@ STRICT = spec(
     plain={"type": "array", "items": LOWER},
     sub={"type": "object", "properties": {"a": LOWER, "b": STRING}, "required": ["b"]},
 )
-OLD: Tree = {"name": "Bad", "other": "o", "list": [{"id": "x", "v": "Bad"}], "plain": ["Bad"], "sub": {"a": "Bad"}}
+OLD: JsonObject = {
+    "name": "Bad",
+    "other": "o",
+    "list": [{"id": "x", "v": "Bad"}],
+    "plain": ["Bad"],
+    "sub": {"a": "Bad"},
+}
 
 
 @pytest.mark.parametrize(
@@ -373,7 +378,7 @@ OLD: Tree = {"name": "Bad", "other": "o", "list": [{"id": "x", "v": "Bad"}], "pl
         ({"sub": {"a": "good"}}, ["spec.sub.b"]),
     ],
 )
-def test_what_did_not_change_is_not_held_against_the_writer(change: Tree, fields: list[str]) -> None:
+def test_what_did_not_change_is_not_held_against_the_writer(change: JsonObject, fields: list[str]) -> None:
     """Errors in unchanged values are suppressed on update; elements without keys cannot be followed."""
     errors = STRICT.validate({"spec": {**OLD, **change}}, {"spec": OLD})
     assert [error.field for error in errors] == fields

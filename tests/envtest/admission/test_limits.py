@@ -10,6 +10,7 @@ from server_client import MERGE, Caller
 
 from envtest.admission.limits import pod_problems, with_defaults
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 RANGES = "/api/v1/namespaces/default/limitranges"
 PODS = "/api/v1/namespaces/default/pods"
@@ -28,7 +29,7 @@ LIMITS = st.lists(
 )
 
 
-def pod(name: str = "p", **resources: Any) -> dict[str, Any]:
+def pod(name: str = "p", **resources: Any) -> JsonObject:
     """A pod of one container."""
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "x", "resources": resources}]}}
 

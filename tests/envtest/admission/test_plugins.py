@@ -10,18 +10,19 @@ from server_client import MERGE, Caller
 from envtest.admission.plugins import Choice
 from envtest.environment import Environment
 from opsdk.errors import ConfigError
+from opsdk.structured_merge.value import JsonObject
 
 CORE = "/api/v1/namespaces/default"
 STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
 RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
-def pod(name: str, **spec: Any) -> dict[str, Any]:
+def pod(name: str, **spec: Any) -> JsonObject:
     """A pod."""
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "x"}], **spec}}
 
 
-def claim(name: str, **spec: Any) -> dict[str, Any]:
+def claim(name: str, **spec: Any) -> JsonObject:
     """A claim of one GiB."""
     wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     return {"metadata": {"name": name}, "spec": {**wanted, **spec}}

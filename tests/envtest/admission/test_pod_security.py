@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +11,8 @@ from envtest.admission.pod_security.checks import violations
 from envtest.admission.pod_security.levels import LATEST, PREFIX, Demand, policy_of
 from envtest.admission.pod_security.plugin import pod_warnings
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 PROFILES = st.sampled_from(({"type": "Unconfined"}, {"type": "RuntimeDefault"}))
 SECURITY = st.fixed_dictionaries(
     {},
@@ -52,7 +50,7 @@ SPECS = st.fixed_dictionaries(
         ),
     },
 )
-GOOD: Tree = {
+GOOD: JsonObject = {
     "allowPrivilegeEscalation": False,
     "runAsNonRoot": True,
     "capabilities": {"drop": ["ALL"]},
@@ -61,7 +59,7 @@ GOOD: Tree = {
 
 
 @given(SPECS, st.sampled_from((0, 8, 18, 19, 22, 25, 31, 34, LATEST)))
-def test_each_level_contains_the_stricter_ones(spec: Tree, minor: int) -> None:
+def test_each_level_contains_the_stricter_ones(spec: JsonObject, minor: int) -> None:
     """What restricted allows baseline allows too, and privileged allows everything."""
     assert not violations(Demand("privileged", minor), {}, spec)
     if not violations(Demand("restricted", minor), {}, spec):
@@ -69,7 +67,7 @@ def test_each_level_contains_the_stricter_ones(spec: Tree, minor: int) -> None:
 
 
 @given(SPECS)
-def test_a_pod_is_as_bad_as_its_containers(spec: Tree) -> None:
+def test_a_pod_is_as_bad_as_its_containers(spec: JsonObject) -> None:
     """Fewer containers never break more."""
     few = {**spec, "containers": spec["containers"][:1]}
     whole = {v.reason for v in violations(Demand("restricted"), {}, spec)}
@@ -106,7 +104,7 @@ def test_a_pod_is_as_bad_as_its_containers(spec: Tree) -> None:
         ),
     ],
 )
-def test_sentences_of_the_baseline(spec: Tree, text: str) -> None:
+def test_sentences_of_the_baseline(spec: JsonObject, text: str) -> None:
     """Each check says who does what."""
     assert [str(v) for v in violations(Demand("baseline"), {}, spec)] == [text]
 
@@ -196,7 +194,7 @@ async def test_the_audit_log_is_told() -> None:
         await call("POST", "/api/v1/namespaces", {"metadata": {"name": "heard", "labels": labels}})
         spec = {"containers": [{"name": "c", "image": "x"}]}
 
-        async def said(path: str, obj: Tree) -> dict[str, str]:
+        async def said(path: str, obj: JsonObject) -> dict[str, str]:
             assert (await call("POST", path, obj)).status == 201
             return dict(list(env.audit)[-1].annotations)
 

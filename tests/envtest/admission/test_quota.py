@@ -15,15 +15,15 @@ from envtest.admission.pod_amounts import read
 from envtest.admission.quota.check import Asked, QuotaError, fit, recount, written
 from envtest.admission.quota.evaluators import Registry
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 CORE = "/api/v1/namespaces/default"
 QUOTAS = f"{CORE}/resourcequotas"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REGISTRY = Registry()
-Tree = dict[str, Any]
 
 
-def pod(name: str, cpu: str = "1", **spec: Any) -> Tree:
+def pod(name: str, cpu: str = "1", **spec: Any) -> JsonObject:
     """A pod that asks for some of a processor."""
     resources = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
     return {
@@ -32,7 +32,7 @@ def pod(name: str, cpu: str = "1", **spec: Any) -> Tree:
     }
 
 
-def quota(hard: Tree, **spec: Any) -> Tree:
+def quota(hard: JsonObject, **spec: Any) -> JsonObject:
     """A quota that knows that nothing is used."""
     status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
     return {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}, "status": status}
@@ -68,10 +68,10 @@ STEPS = st.lists(st.tuples(st.sampled_from(("create", "update", "delete")), st.i
 
 
 @given(HARD, STEPS)
-def test_what_is_used_is_what_a_recount_finds(hard: Tree, steps: list[Any]) -> None:
+def test_what_is_used_is_what_a_recount_finds(hard: JsonObject, steps: list[Any]) -> None:
     """After any sequence of writes; refused ones change nothing, and nothing goes beyond what is allowed."""
     ruled = quota(hard)
-    stored: dict[tuple[str, int], Tree] = {}
+    stored: dict[tuple[str, int], JsonObject] = {}
 
     def count() -> Any:
         found = [(REGISTRY.of("", r), [o for (k, _), o in stored.items() if k == r]) for r in kinds]
@@ -130,7 +130,7 @@ def test_what_is_used_is_what_a_recount_finds(hard: Tree, steps: list[Any]) -> N
         ),
     ],
 )
-def test_scopes(spec: Tree, inside: Tree, outside: Tree) -> None:
+def test_scopes(spec: JsonObject, inside: JsonObject, outside: JsonObject) -> None:
     """A quota with scopes counts the pods that are in all of them, and no other kind at all."""
     ruled, evaluator = quota({"pods": "1", "count/configmaps": "1"}, **spec), REGISTRY.of("", "pods")
     assert evaluator is not None

@@ -8,6 +8,7 @@ import pytest
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 PODS = "/api/v1/namespaces/default/pods"
 FEATURES = ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"]
@@ -15,13 +16,13 @@ SMALL = {"requests": {"cpu": "100m", "memory": "8"}, "limits": {"cpu": "9", "mem
 MORE = {"requests": {"cpu": "1500m"}}
 
 
-def node(*, allocatable: Any, system: str = "linux", features: Any = FEATURES) -> dict[str, Any]:
+def node(*, allocatable: Any, system: str = "linux", features: Any = FEATURES) -> JsonObject:
     """A node with an agent of our making."""
     status = {"allocatable": allocatable, "capacity": allocatable, "declaredFeatures": features}
     return {"metadata": {"name": "n", "labels": {"kubernetes.io/os": system}}, "status": status}
 
 
-def pod(*, on: str = "n") -> dict[str, Any]:
+def pod(*, on: str = "n") -> JsonObject:
     """A pod on a node."""
     containers = [{"name": "c", "image": "x", "resources": SMALL}]
     first = [{"name": "i", "image": "x", "resources": SMALL}]
@@ -53,7 +54,7 @@ WHOLE = {"resources": MORE}
         (node(allocatable=LARGE), {**WHOLE, **FIRST}, "", ""),
     ],
 )  # fmt: skip
-async def test_nodes_that_cannot(made: dict[str, Any] | None, spec: dict[str, Any], why: str, cause: str) -> None:
+async def test_nodes_that_cannot(made: JsonObject | None, spec: JsonObject, why: str, cause: str) -> None:
     """The node is there, has enough, runs Linux and declares what is needed; else nothing changes."""
     async with Environment() as env:
         call = Caller(env)

@@ -7,12 +7,13 @@ from typing import Any
 from server_client import Caller
 
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 
 CORE = "/api/v1/namespaces/default"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def pod(name: str, **spec: Any) -> dict[str, Any]:
+def pod(name: str, **spec: Any) -> JsonObject:
     """A pod."""
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "x"}], **spec}}
 

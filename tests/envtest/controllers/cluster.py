@@ -10,8 +10,8 @@ import msgspec
 from envtest.environment import Environment
 from opsdk.errors import api_error_from_status
 from opsdk.http.server.request import Query, Request
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 APPS = "/apis/apps/v1/namespaces/default"
 CORE = "/api/v1/namespaces/default"
 
@@ -23,26 +23,28 @@ class Kubectl:
         self.env = env
         self._token = env.config.token
 
-    async def send(self, method: str, path: str, body: Tree | None = None, *, media: str = "application/json") -> Tree:
+    async def send(
+        self, method: str, path: str, body: JsonObject | None = None, *, media: str = "application/json"
+    ) -> JsonObject:
         """The answer, or the error it is."""
         raw = b"" if body is None else msgspec.json.encode(body)
 
-        async def receive() -> Tree:
+        async def receive() -> JsonObject:
             return {"type": "http.request", "body": raw, "more_body": False}
 
         path, _, query = path.partition("?")
         headers = {"authorization": f"Bearer {self._token}", "content-type": media, "user-agent": "tests/1"}
         response = await self.env.server.respond(Request(method, path, Query(query), headers, receive))
-        answer: Tree = msgspec.json.decode(response.body)
+        answer: JsonObject = msgspec.json.decode(response.body)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)
         return answer
 
-    async def get(self, path: str) -> Tree:
+    async def get(self, path: str) -> JsonObject:
         """GET."""
         return await self.send("GET", path)
 
-    async def items(self, path: str) -> list[Tree]:
+    async def items(self, path: str) -> list[JsonObject]:
         """The items of a list, with their kind."""
         found = await self.get(path)
         named = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
@@ -52,15 +54,15 @@ class Kubectl:
         """Their names, in order."""
         return sorted(o["metadata"]["name"] for o in await self.items(path))
 
-    async def create(self, path: str, obj: Tree) -> Tree:
+    async def create(self, path: str, obj: JsonObject) -> JsonObject:
         """POST."""
         return await self.send("POST", path, obj)
 
-    async def merge(self, path: str, patch: Tree) -> Tree:
+    async def merge(self, path: str, patch: JsonObject) -> JsonObject:
         """A merge patch."""
         return await self.send("PATCH", path, patch, media="application/merge-patch+json")
 
-    async def delete(self, path: str, **options: Any) -> Tree:
+    async def delete(self, path: str, **options: Any) -> JsonObject:
         """DELETE."""
         return await self.send("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **options})
 
@@ -70,7 +72,7 @@ async def settle(seconds: float = 1.0) -> None:
     await asyncio.sleep(seconds)
 
 
-def deployment(name: str, *, replicas: int = 1, image: str = "nginx:1", **spec: Any) -> Tree:
+def deployment(name: str, *, replicas: int = 1, image: str = "nginx:1", **spec: Any) -> JsonObject:
     """A Deployment."""
     return {
         "apiVersion": "apps/v1",
@@ -85,20 +87,20 @@ def deployment(name: str, *, replicas: int = 1, image: str = "nginx:1", **spec: 
     }
 
 
-def template(app: str, *, image: str = "nginx:1", **spec: Any) -> Tree:
+def template(app: str, *, image: str = "nginx:1", **spec: Any) -> JsonObject:
     """A pod template."""
     return {"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "c", "image": image}], **spec}}
 
 
-def config_map(name: str, *owners: Tree, **meta: Any) -> Tree:
+def config_map(name: str, *owners: JsonObject, **meta: Any) -> JsonObject:
     """A ConfigMap with owners."""
-    made: Tree = {"name": name, **meta}
+    made: JsonObject = {"name": name, **meta}
     if owners:
         made["ownerReferences"] = [reference(o) for o in owners]
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": made}
 
 
-def reference(owner: Tree, *, block: bool = True) -> Tree:
+def reference(owner: JsonObject, *, block: bool = True) -> JsonObject:
     """A reference to an owner."""
     return {
         "apiVersion": owner["apiVersion"],
@@ -109,7 +111,7 @@ def reference(owner: Tree, *, block: bool = True) -> Tree:
     }
 
 
-def condition(obj: Tree, kind: str) -> Tree:
+def condition(obj: JsonObject, kind: str) -> JsonObject:
     """A condition of its status, else an empty one."""
     found = (obj.get("status") or {}).get("conditions") or []
     return next((c for c in found if c["type"] == kind), {})

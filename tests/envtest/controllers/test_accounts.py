@@ -7,12 +7,13 @@ import base64
 from envtest.controllers.accounts import kept_token
 from envtest.controllers.writes import Delete, Update
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, settle
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, settle
 
-ACCOUNT: Tree = {"metadata": {"name": "robot", "namespace": "ns", "uid": "u1"}}
+ACCOUNT: JsonObject = {"metadata": {"name": "robot", "namespace": "ns", "uid": "u1"}}
 
 
-def secret(uid: str = "", **data: str) -> Tree:
+def secret(uid: str = "", **data: str) -> JsonObject:
     """A secret for the account's token."""
     notes = {"kubernetes.io/service-account.name": "robot"}
     if uid:

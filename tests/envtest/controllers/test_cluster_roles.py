@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from envtest.controllers.cluster_roles import gathered
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import Kubectl, Tree, settle
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import Kubectl, settle
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
-def role(name: str, *rules: str, gathers: str = "", **labels: str) -> Tree:
+def role(name: str, *rules: str, gathers: str = "", **labels: str) -> JsonObject:
     """A role whose rules are told apart by their verbs."""
-    made: Tree = {"metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [r]} for r in rules]}
+    made: JsonObject = {"metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [r]} for r in rules]}
     if gathers:
         made["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {gathers: "true"}}]}
     return made
@@ -34,7 +35,7 @@ others = st.lists(
 
 
 @given(others)
-def test_every_rule_of_the_parts_once(parts: list[Tree]) -> None:
+def test_every_rule_of_the_parts_once(parts: list[JsonObject]) -> None:
     """The rules are those of the chosen roles, each once; gathering again, in any order, changes nothing."""
     whole = role("whole", gathers="part")
     found = gathered(whole, parts)

@@ -18,14 +18,15 @@ from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import CRON_JOBS, JOBS, Note
 from envtest.environment import Environment
 from envtest.kinds.schedule import parse
-from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, settle, template
 from tests.envtest.controllers.world import World
 
 BATCH = "/apis/batch/v1/namespaces/default"
 LONG = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.SUCCEEDED, delay=150))
 
 
-def cron_job(name: str, schedule: str = "* * * * *", **spec: Any) -> Tree:
+def cron_job(name: str, schedule: str = "* * * * *", **spec: Any) -> JsonObject:
     """A CronJob."""
     inner = {"schedule": schedule, "jobTemplate": {"spec": {"template": template(name, restartPolicy="Never")}}}
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": {**inner, **spec}}
@@ -81,7 +82,7 @@ def test_periods_count_from_the_last_time() -> None:
 @pytest.mark.parametrize(
     ("spec", "reason"), [({"timeZone": "Mars/Base"}, "UnknownTimeZone"), ({"schedule": "x"}, "UnparseableSchedule")]
 )
-def test_what_cannot_be_understood_is_told(spec: Tree, reason: str) -> None:
+def test_what_cannot_be_understood_is_told(spec: JsonObject, reason: str) -> None:
     """A schedule or zone that slipped past validation is told of, and nothing begins."""
     owner = cron_job("c", **spec)
     found = times_of(owner)
@@ -99,11 +100,11 @@ class Run:
         self.world.add(CRON_JOBS, cron_job("c", **{**limits, **spec}))
 
     @property
-    def owner(self) -> Tree:
+    def owner(self) -> JsonObject:
         return self.world.one(CRON_JOBS, "c")
 
     @property
-    def jobs(self) -> list[Tree]:
+    def jobs(self) -> list[JsonObject]:
         return self.world.all(JOBS)
 
     def step(self) -> float | None:
@@ -116,7 +117,7 @@ class Run:
             self.world.apply(started(self.owner, job, made.due.at))
         return made.again
 
-    def finish(self, job: Tree, kind: str = "Complete") -> None:
+    def finish(self, job: JsonObject, kind: str = "Complete") -> None:
         """A job ends."""
         now = stamp(self.world.now)
         condition = {"type": kind, "status": "True", "lastTransitionTime": now}

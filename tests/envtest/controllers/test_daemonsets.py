@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, settle, template
 
 NODES = "/api/v1/nodes"
 
 
-def daemon_set(name: str, *, image: str = "nginx:1", **pod: Any) -> Tree:
+def daemon_set(name: str, *, image: str = "nginx:1", **pod: Any) -> JsonObject:
     """A DaemonSet."""
     spec = {"selector": {"matchLabels": {"app": name}}, "template": template(name, image=image, **pod)}
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}, "spec": spec}
 
 
-def node(name: str, **labels: str) -> Tree:
+def node(name: str, **labels: str) -> JsonObject:
     """A Node."""
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
 

@@ -18,7 +18,8 @@ from envtest.controllers.objects import (
     phase_of,
 )
 from envtest.controllers.writes import DEPLOYMENTS, PODS, REPLICA_SETS
-from tests.envtest.controllers.cluster import Tree, deployment, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import deployment, template
 from tests.envtest.controllers.world import World
 
 
@@ -34,15 +35,15 @@ class Run:
         self.scaled = False
 
     @property
-    def deployment(self) -> Tree:
+    def deployment(self) -> JsonObject:
         return self.world.one(DEPLOYMENTS, "d")
 
     @property
-    def sets(self) -> list[Tree]:
+    def sets(self) -> list[JsonObject]:
         return self.world.all(REPLICA_SETS)
 
     @property
-    def pods(self) -> list[Tree]:
+    def pods(self) -> list[JsonObject]:
         return self.world.all(PODS)
 
     def roll(self) -> bool:
@@ -111,7 +112,7 @@ _OPERATIONS = st.lists(
     ),
     _OPERATIONS,
 )
-def test_ends_with_the_last_template(replicas: int, rolling: Tree, operations: list[tuple[str, int]]) -> None:
+def test_ends_with_the_last_template(replicas: int, rolling: JsonObject, operations: list[tuple[str, int]]) -> None:
     """After anything, all pods are of the last template, the size is right, the history short and numbered."""
     run = Run(replicas, **rolling)
     for name, number in operations:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from opsdk.aio.tasks import TaskOwner
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, condition, deployment, settle
 
 SLOW = (
@@ -77,7 +76,7 @@ class Watcher:
 
     def __init__(self, env: Environment) -> None:
         self._watch = env.plane.storage.watch("core/pods/")
-        self.pods: dict[str, dict[str, Any]] = {}
+        self.pods: dict[str, JsonObject] = {}
         self.least, self.most = 1_000, 0
 
     async def run(self) -> None:

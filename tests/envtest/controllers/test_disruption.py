@@ -14,19 +14,20 @@ from envtest.controllers.objects import stamp
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from opsdk.errors import TooManyRequestsError
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, condition, deployment, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, condition, deployment, settle, template
 
 POLICY = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def budget(name: str, **spec: Any) -> Tree:
+def budget(name: str, **spec: Any) -> JsonObject:
     """A PodDisruptionBudget."""
     inner = {"selector": {"matchLabels": {"app": name}}, **spec}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": inner}
 
 
-def _pods(ready: int, others: int) -> list[Tree]:
+def _pods(ready: int, others: int) -> list[JsonObject]:
     made = []
     for number in range(ready + others):
         conditions = [{"type": "Ready", "status": "True" if number < ready else "False"}]
@@ -80,7 +81,7 @@ def test_failure_is_remembered_and_not_repeated() -> None:
         ({"maxUnavailable": "100%"}, (3, 0, 3)),
     ],
 )
-async def test_counts(spec: Tree, wanted: tuple[int, int, int]) -> None:
+async def test_counts(spec: JsonObject, wanted: tuple[int, int, int]) -> None:
     """The status says how many pods are expected, wanted healthy, and may go."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)

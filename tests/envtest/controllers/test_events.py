@@ -9,9 +9,10 @@ from envtest.controllers.events import Correlator, event_of
 from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import Note
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, condition, deployment, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, condition, deployment, settle, template
 
-ABOUT: Tree = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "default", "uid": "u"}}
+ABOUT: JsonObject = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "default", "uid": "u"}}
 
 
 def note(message: str = "m", reason: str = "R") -> Note:

@@ -10,12 +10,13 @@ import pytest
 from envtest.controllers.ownership import Owner, Verdict, judge
 from envtest.environment import Environment
 from opsdk.errors import NotFoundError
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, config_map, deployment, reference, settle
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, config_map, deployment, reference, settle
 
 NODES = "/api/v1/nodes"
 
 
-def owned(*states: Owner) -> tuple[Tree, dict[str, Owner]]:
+def owned(*states: Owner) -> tuple[JsonObject, dict[str, Owner]]:
     """An object with an owner in each state."""
     owners = [{"uid": str(number)} for number in range(len(states))]
     return {"metadata": {"uid": "me", "ownerReferences": owners}}, {str(n): s for n, s in enumerate(states)}

@@ -15,12 +15,13 @@ from envtest.controllers.jobs import Backoff, View, is_finished, plan
 from envtest.controllers.objects import conditions_of, deleting, is_active, is_true, phase_of
 from envtest.controllers.pod_owner import claim
 from envtest.controllers.writes import JOBS, PODS
-from tests.envtest.controllers.world import Tree, World
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.world import World
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def job(**spec: Any) -> Tree:
+def job(**spec: Any) -> JsonObject:
     """A job as the server would keep it."""
     labels = {"batch.kubernetes.io/controller-uid": "j"}
     template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}}
@@ -41,11 +42,11 @@ class Run:
         self.most = 0
 
     @property
-    def job(self) -> Tree:
+    def job(self) -> JsonObject:
         return self.world.one(JOBS, "j")
 
     @property
-    def pods(self) -> list[Tree]:
+    def pods(self) -> list[JsonObject]:
         return self.world.all(PODS)
 
     def step(self, *, stop_after: int = 1000) -> bool:
@@ -80,7 +81,7 @@ class Run:
                 return
             self.world.wait(700)
 
-    def end(self, pod: Tree, phase: str) -> None:
+    def end(self, pod: JsonObject, phase: str) -> None:
         """A pod ends, for good."""
         self.fates.setdefault(pod["metadata"]["uid"], phase)
         self.world.end(pod, phase)
@@ -223,7 +224,7 @@ def test_too_many_failed_indexes() -> None:
     assert not any(is_active(p) for p in run.pods)
 
 
-def _failed(code: int, *conditions: Tree) -> Tree:
+def _failed(code: int, *conditions: JsonObject) -> JsonObject:
     state = {"terminated": {"exitCode": code, "finishedAt": "2024-01-01T00:00:00Z"}}
     status = {"phase": "Failed", "containerStatuses": [{"name": "c", "state": state}], "conditions": list(conditions)}
     return {"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "status": status, "spec": {}}
@@ -251,7 +252,7 @@ _DISRUPTED = {"type": "DisruptionTarget", "status": "True"}
         ),
     ],
 )
-def test_failure_policy(rule: Tree, pod: Tree, wanted: str) -> None:
+def test_failure_policy(rule: JsonObject, pod: JsonObject, wanted: str) -> None:
     """The first rule that matches exit codes or conditions decides; codes of zero match nothing."""
     assert job_pods.verdict_on({"rules": [rule]}, pod)[0] == wanted
 
@@ -289,7 +290,7 @@ def test_ignored_failures_do_not_count() -> None:
         ({"succeededCount": 2}, {4}, False),
     ],
 )
-def test_success_policy(rule: Tree, succeeded: set[int], met: bool) -> None:
+def test_success_policy(rule: JsonObject, succeeded: set[int], met: bool) -> None:
     """A rule asks for indexes, for a number of them, or for any number."""
     found = job_pods.success_by({"rules": [rule]}, succeeded, 5)
     assert found == ("Matched rules at index 0" if met else None)
@@ -385,7 +386,7 @@ def test_pause_of_an_index_is_waited_for() -> None:
 @given(st.integers(0, 2), st.sampled_from([None, 0, 1]), st.booleans(), _OPERATIONS)
 def test_indexes_fail_alone(limit: int, most: int | None, ignores: bool, operations: list[tuple[str, int]]) -> None:
     """With a limit for each index: every index ends well or badly, never both, and no pod of one follows its end."""
-    more: Tree = {} if most is None else {"maxFailedIndexes": most}
+    more: JsonObject = {} if most is None else {"maxFailedIndexes": most}
     if ignores:
         rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
         more["podFailurePolicy"] = {"rules": rules}

@@ -9,14 +9,15 @@ import pytest
 from envtest.controllers.job_pods import intervals
 from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
 
 BATCH = "/apis/batch/v1/namespaces/default/jobs"
 FAIL = (Stage(at=State.PENDING, to=State.FAILED, delay=1),)
 WORK = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.SUCCEEDED, delay=10))
 
 
-def job(name: str, **spec: Any) -> Tree:
+def job(name: str, **spec: Any) -> JsonObject:
     """A Job."""
     inner = {"template": template(name, restartPolicy="Never"), **spec}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": inner}

@@ -6,13 +6,14 @@ import pytest
 
 from envtest.environment import Environment
 from opsdk.errors import NotFoundError
-from tests.envtest.controllers.cluster import Kubectl, Tree, condition, config_map, deployment, reference, settle
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import Kubectl, condition, config_map, deployment, reference, settle
 
 SPACES = "/api/v1/namespaces"
 WIDGETS = "/apis/demo.io/v1/namespaces/team/widgets"
 
 
-def definition() -> Tree:
+def definition() -> JsonObject:
     """The definition of widgets."""
     names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -27,7 +28,7 @@ def definition() -> Tree:
     }
 
 
-def widget(name: str, **meta: object) -> Tree:
+def widget(name: str, **meta: object) -> JsonObject:
     """A widget."""
     return {"apiVersion": "demo.io/v1", "kind": "Widget", "metadata": {"name": name, **meta}}
 

@@ -12,14 +12,15 @@ from envtest.controllers.node_lifecycle import disrupted, seconds_to_stay, taint
 from envtest.controllers.objects import stamp
 from envtest.controllers.pod_collector import too_many
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, condition, deployment, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, condition, deployment, settle, template
 
 NODES = "/api/v1/nodes"
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 _STATUSES = st.sampled_from(["True", "False", "Unknown"])
 
 
-def _node(ready: str, pressures: list[str], *, cordoned: bool, taints: list[Tree]) -> Tree:
+def _node(ready: str, pressures: list[str], *, cordoned: bool, taints: list[JsonObject]) -> JsonObject:
     conditions = [{"type": "Ready", "status": ready}, *({"type": p, "status": "True"} for p in pressures)]
     return {
         "metadata": {"name": "n"},
@@ -41,7 +42,7 @@ _TAINTS = st.lists(
 
 
 @given(_STATUSES, st.lists(st.sampled_from(["MemoryPressure", "DiskPressure"]), unique=True), st.booleans(), _TAINTS)
-def test_taints_follow_conditions(ready: str, pressures: list[str], cordoned: bool, taints: list[Tree]) -> None:
+def test_taints_follow_conditions(ready: str, pressures: list[str], cordoned: bool, taints: list[JsonObject]) -> None:
     """After one step a node has exactly the taints that follow, its own beside them, and needs no second step."""
     node = _node(ready, pressures, cordoned=cordoned, taints=taints)
     after = tainted(node, NOW) or node
@@ -51,7 +52,7 @@ def test_taints_follow_conditions(ready: str, pressures: list[str], cordoned: bo
     assert tainted(after, NOW) is None
 
 
-def _pod(*tolerations: Tree) -> Tree:
+def _pod(*tolerations: JsonObject) -> JsonObject:
     return {"metadata": {"name": "p", "namespace": "default"}, "spec": {"tolerations": list(tolerations)}, "status": {}}
 
 
@@ -92,7 +93,7 @@ async def _places(api: Kubectl) -> set[str]:
     }
 
 
-def _node_object(name: str, **labels: Any) -> Tree:
+def _node_object(name: str, **labels: Any) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from envtest.controllers.scheduling import schedule
 from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
 
 
-def pod(name: str, **spec: Any) -> Tree:
+def pod(name: str, **spec: Any) -> JsonObject:
     """A pod of nobody."""
     inner = template(name, **spec)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **inner["metadata"]}, "spec": inner["spec"]}
@@ -19,9 +20,9 @@ def pod(name: str, **spec: Any) -> Tree:
 
 def test_schedules_by_labels() -> None:
     """A pod goes to a node that has the labels it asks for and takes pods; to none if there is none."""
-    here: Tree = {"metadata": {"name": "here", "labels": {"disk": "fast"}}}
-    shut: Tree = {"metadata": {"name": "shut", "labels": {"disk": "fast"}}, "spec": {"unschedulable": True}}
-    wish: Tree = {"metadata": {"uid": "0" * 32}, "spec": {"nodeSelector": {"disk": "fast"}}}
+    here: JsonObject = {"metadata": {"name": "here", "labels": {"disk": "fast"}}}
+    shut: JsonObject = {"metadata": {"name": "shut", "labels": {"disk": "fast"}}, "spec": {"unschedulable": True}}
+    wish: JsonObject = {"metadata": {"uid": "0" * 32}, "spec": {"nodeSelector": {"disk": "fast"}}}
     assert schedule(wish, [shut, here]).node == "here"
     assert not schedule(wish, [shut]).node
 

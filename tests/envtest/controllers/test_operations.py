@@ -10,7 +10,8 @@ import pytest
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from opsdk.errors import AlreadyExistsError, ConflictError, NotFoundError
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, config_map, deployment, settle
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, config_map, deployment, settle
 
 _NAMES = ("a", "b", "c")
 
@@ -43,7 +44,7 @@ async def _random_operation(api: Kubectl, rng: random.Random) -> None:
             await api.create(f"{CORE}/configmaps", config_map(f"m{rng.randrange(10_000)}", *owners))
 
 
-def _uids(*lists: list[Tree]) -> set[str]:
+def _uids(*lists: list[JsonObject]) -> set[str]:
     return {o["metadata"]["uid"] for found in lists for o in found}
 
 

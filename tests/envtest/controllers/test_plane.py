@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,8 @@ from opsdk.errors import (
     NotFoundError,
     TooManyRequestsError,
 )
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, deployment, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle, template
 
 BATCH = "/apis/batch/v1/namespaces/default"
 POLICY = "/apis/policy/v1/namespaces/default"
@@ -34,9 +34,9 @@ _PASSING = (NotFoundError, ConflictError, AlreadyExistsError, InvalidError, TooM
 
 
 # ------------------------------------------------------------------ objects
-def _sets(name: str, kind: str, rng: random.Random) -> Tree:
+def _sets(name: str, kind: str, rng: random.Random) -> JsonObject:
     labels = {"app": name}
-    spec: Tree = {"selector": {"matchLabels": labels}, "template": template(name, image=f"x:{rng.randrange(3)}")}
+    spec: JsonObject = {"selector": {"matchLabels": labels}, "template": template(name, image=f"x:{rng.randrange(3)}")}
     if kind == "StatefulSet":
         spec |= {"serviceName": "s", "replicas": rng.randrange(4), "minReadySeconds": rng.choice([0, 0, 3])}
         spec |= {"podManagementPolicy": rng.choice(["OrderedReady", "Parallel"])}
@@ -51,8 +51,8 @@ def _sets(name: str, kind: str, rng: random.Random) -> Tree:
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _job(name: str, rng: random.Random) -> Tree:
-    spec: Tree = {"template": template(name, restartPolicy="Never"), "parallelism": rng.randrange(1, 4)}
+def _job(name: str, rng: random.Random) -> JsonObject:
+    spec: JsonObject = {"template": template(name, restartPolicy="Never"), "parallelism": rng.randrange(1, 4)}
     spec["backoffLimit"] = rng.choice([0, 2, 6])
     match rng.randrange(4):
         case 0:
@@ -67,18 +67,18 @@ def _job(name: str, rng: random.Random) -> Tree:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
-def _controller(name: str, rng: random.Random) -> Tree:
+def _controller(name: str, rng: random.Random) -> JsonObject:
     spec = {"replicas": rng.randrange(4), "selector": {"app": name}, "template": template(name)}
     return {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": name}, "spec": spec}
 
 
-def _budget(name: str, rng: random.Random) -> Tree:
-    spec: Tree = {"selector": {"matchLabels": {"app": name}}}
+def _budget(name: str, rng: random.Random) -> JsonObject:
+    spec: JsonObject = {"selector": {"matchLabels": {"app": name}}}
     spec |= rng.choice([{"minAvailable": 1}, {"maxUnavailable": "50%"}, {"maxUnavailable": 1}])
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
 
 
-_KINDS: dict[str, Callable[[str, random.Random], Tree]] = {
+_KINDS: dict[str, Callable[[str, random.Random], JsonObject]] = {
     f"{APPS}/deployments/d": lambda n, rng: deployment(n, replicas=rng.randrange(5), image=f"x:{rng.randrange(3)}"),
     f"{APPS}/statefulsets/s": lambda n, rng: _sets(n, "StatefulSet", rng),
     f"{APPS}/daemonsets/a": lambda n, rng: _sets(n, "DaemonSet", rng),
@@ -155,22 +155,24 @@ async def _check_end(api: Kubectl) -> None:
         assert budget["status"]["currentHealthy"] == sum(is_ready(p) for p in covered)
 
 
-def _held(obj: Tree, there: dict[str, Tree]) -> bool:
+def _held(obj: JsonObject, there: dict[str, JsonObject]) -> bool:
     """A failed pod of an index that waits, with its job, for its successor."""
-    job: Tree = there.get(next((r["uid"] for r in obj["metadata"].get("ownerReferences") or ()), ""), {"kind": ""})
+    job: JsonObject = there.get(
+        next((r["uid"] for r in obj["metadata"].get("ownerReferences") or ()), ""), {"kind": ""}
+    )
     return bool(job["kind"] == "Job" and job["spec"].get("suspend") and tracked(obj))
 
 
-def _nothing(owner: Tree, mine: list[Tree]) -> None:
+def _nothing(owner: JsonObject, mine: list[JsonObject]) -> None:
     assert mine == []
 
 
-def _replicated(owner: Tree, mine: list[Tree]) -> None:
+def _replicated(owner: JsonObject, mine: list[JsonObject]) -> None:
     active = [p for p in mine if is_active(p)]
     assert len(active) == owner["spec"]["replicas"] == owner["status"].get("readyReplicas", 0)
 
 
-def _stateful(owner: Tree, mine: list[Tree]) -> None:
+def _stateful(owner: JsonObject, mine: list[JsonObject]) -> None:
     names = sorted(p["metadata"]["name"] for p in mine)
     assert names == [f"s-{n}" for n in range(owner["spec"]["replicas"])], "ordinals are contiguous"
     assert all(is_ready(p) for p in mine)
@@ -179,13 +181,13 @@ def _stateful(owner: Tree, mine: list[Tree]) -> None:
     assert {p["metadata"]["labels"]["controller-revision-hash"] for p in mine} <= {status["updateRevision"]}
 
 
-def _daemon(owner: Tree, mine: list[Tree]) -> None:
+def _daemon(owner: JsonObject, mine: list[JsonObject]) -> None:
     nodes = [p["spec"]["nodeName"] for p in mine]
     assert len(nodes) == len(set(nodes)) == owner["status"]["desiredNumberScheduled"]
     assert owner["status"].get("updatedNumberScheduled", 0) == owner["status"].get("numberAvailable", 0) == len(nodes)
 
 
-def _done(job: Tree, mine: list[Tree]) -> None:
+def _done(job: JsonObject, mine: list[JsonObject]) -> None:
     status = job["status"]
     waits = job["spec"].get("suspend") and job["spec"].get("backoffLimitPerIndex") is not None
     assert waits or not any(tracked(p) and not is_active(p) for p in mine), "a finalizer is left"
@@ -234,7 +236,7 @@ async def test_ends_in_order(seed: int) -> None:
 class Watch:
     """Looks at the pods of one app after every change, and remembers what was wrong."""
 
-    def __init__(self, env: Environment, look: Callable[[list[Tree]], str]) -> None:
+    def __init__(self, env: Environment, look: Callable[[list[JsonObject]], str]) -> None:
         self.hub = env._simulated.kit.hub
         self.look = look
         self.wrong: list[str] = []
@@ -251,12 +253,15 @@ async def test_rolling_updates_keep_their_bounds(seed: int) -> None:
     """While a deployment rolls, again and again, there are never too many pods, nor too few that are available."""
     rng = random.Random(seed)
     wanted = rng.randrange(1, 8)
-    rolling: Tree = {"maxSurge": rng.choice([0, 1, "25%", "100%"]), "maxUnavailable": rng.choice([1, "25%", "50%"])}
+    rolling: JsonObject = {
+        "maxSurge": rng.choice([0, 1, "25%", "100%"]),
+        "maxUnavailable": rng.choice([1, "25%", "50%"]),
+    }
     obj = deployment("web", replicas=wanted, strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
     bounds = rollout.limits(obj)
     stages = (Stage(at=State.PENDING, to=State.READY, delay=rng.choice([0, 2])), Stage(at=State.TERMINATING, to=None))
 
-    def look(pods: list[Tree]) -> str:
+    def look(pods: list[JsonObject]) -> str:
         live = [p for p in pods if not deleting(p)]
         ready = sum(is_ready(p) for p in live)
         if len(live) > wanted + bounds.surge or ready < wanted - bounds.unavailable:
@@ -284,7 +289,7 @@ async def test_ordered_sets_move_one_at_a_time(seed: int) -> None:
     rng = random.Random(seed)
     stages = (Stage(at=State.PENDING, to=State.READY, delay=1), Stage(at=State.TERMINATING, to=None, delay=1))
 
-    def look(pods: list[Tree]) -> str:
+    def look(pods: list[JsonObject]) -> str:
         away = [p for p in pods if deleting(p) or not is_ready(p)]
         numbers = sorted(int(p["metadata"]["name"].rpartition("-")[2]) for p in pods)
         gaps = [n for n in range(numbers[-1] + 1) if n not in numbers] if numbers else []
@@ -301,7 +306,7 @@ async def test_ordered_sets_move_one_at_a_time(seed: int) -> None:
             if rng.random() < 0.5:
                 await api.merge(f"{APPS}/statefulsets/s/scale", {"spec": {"replicas": rng.randrange(1, 6)}})
             else:
-                image: list[dict[str, Any]] = [{"name": "c", "image": f"y:{number}"}]
+                image: list[JsonObject] = [{"name": "c", "image": f"y:{number}"}]
                 await api.merge(f"{APPS}/statefulsets/s", {"spec": {"template": {"spec": {"containers": image}}}})
         await settle(120)
         assert watch.wrong == []

@@ -19,25 +19,25 @@ from envtest.controllers.pod_status import (
     status_in,
 )
 from envtest.controllers.stages import DEFAULT_STAGES, Stage, State, stage_for
-from tests.envtest.controllers.cluster import Tree
+from opsdk.structured_merge.value import JsonObject
 
 NOW = "2024-01-01T00:00:00Z"
 _BEFORE = (State.PENDING, State.INITIALIZING, State.WAITING)
 _STATES = [s for s in State if s is not State.TERMINATING]
 
 
-def pod(*, init: bool = False, sidecar: bool = False, gate: bool = False, **spec: Any) -> Tree:
+def pod(*, init: bool = False, sidecar: bool = False, gate: bool = False, **spec: Any) -> JsonObject:
     """A pod on a node."""
     starts = [{"name": "i", "image": "x"}] if init else []
     starts += [{"name": "s", "image": "x", "restartPolicy": "Always"}] if sidecar else []
-    inner: Tree = {"containers": [{"name": "c", "image": "x:1"}], "nodeName": "node-1", **spec}
+    inner: JsonObject = {"containers": [{"name": "c", "image": "x:1"}], "nodeName": "node-1", **spec}
     inner |= {"initContainers": starts} if starts else {}
     inner |= {"readinessGates": [{"conditionType": "example.com/ok"}]} if gate else {}
     meta = {"name": "p", "namespace": "default", "uid": "u-1", "generation": 2}
     return {"metadata": meta, "spec": inner, "status": {"phase": "Pending"}}
 
 
-def moved(obj: Tree, to: State, **rest: Any) -> Tree:
+def moved(obj: JsonObject, to: State, **rest: Any) -> JsonObject:
     """The pod in another state."""
     return {**obj, "status": status_in(obj, Move(to=to, now=NOW, ip="10.0.0.1", host="192.168.0.1", **rest))}
 
@@ -46,7 +46,7 @@ def moved(obj: Tree, to: State, **rest: Any) -> Tree:
     st.builds(pod, init=st.booleans(), sidecar=st.booleans(), gate=st.booleans()),
     st.lists(st.sampled_from(_STATES), min_size=1, max_size=6),
 )
-def test_state_is_what_was_written(obj: Tree, path: list[State]) -> None:
+def test_state_is_what_was_written(obj: JsonObject, path: list[State]) -> None:
     """Whatever the way there, the status tells the state; restarts are never taken back."""
     restarts = 0
     for to in path:
@@ -69,7 +69,7 @@ def test_state_is_what_was_written(obj: Tree, path: list[State]) -> None:
             assert status == moved(obj, to, reason="ImagePullBackOff", code=0 if to is State.SUCCEEDED else 1)["status"]
 
 
-def _initial(obj: Tree, before: State) -> bool:
+def _initial(obj: JsonObject, before: State) -> bool:
     ordinary = [c for c in obj["spec"].get("initContainers", []) if not c.get("restartPolicy")]
     return bool(ordinary) and before in _BEFORE[:2]
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from envtest.controllers.replicasets import first_to_go, plan
 from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import Create, Delete
 from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle, template
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def replica_set(name: str, replicas: int) -> dict[str, Any]:
+def replica_set(name: str, replicas: int) -> JsonObject:
     """A ReplicaSet as the server would have it."""
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name)}
     meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1}
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec}
 
 
-def pod(name: str, app: str, *, phase: str = "Running", node: str = "n") -> dict[str, Any]:
+def pod(name: str, app: str, *, phase: str = "Running", node: str = "n") -> JsonObject:
     """A pod of a replica set."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": f"uid-{app}", "controller": True}
     meta = {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}, "ownerReferences": [owner]}

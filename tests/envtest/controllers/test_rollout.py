@@ -7,18 +7,19 @@ from hypothesis import strategies as st
 
 from envtest.controllers import rollout
 from envtest.controllers.objects import replicas_of, status_of
-from tests.envtest.controllers.cluster import Tree, deployment, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import deployment, template
 
 _counts = st.integers(0, 12)
 
 
 @st.composite
-def rollouts(draw: st.DrawFn) -> tuple[Tree, Tree, list[Tree]]:
+def rollouts(draw: st.DrawFn) -> tuple[JsonObject, JsonObject, list[JsonObject]]:
     """A deployment in the middle of a rollout: its new and its old replica sets, each with some pods available."""
     rolling = {"maxSurge": draw(st.integers(0, 4)), "maxUnavailable": draw(st.sampled_from([0, 1, 3, "25%", "100%"]))}
     wanted = deployment("d", replicas=draw(_counts), strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
 
-    def replica_set(number: int) -> Tree:
+    def replica_set(number: int) -> JsonObject:
         size = draw(_counts)
         status = {"availableReplicas": draw(st.integers(0, size))}
         spec = {"replicas": size, "template": template("d", image=f"x:{number}")}
@@ -33,7 +34,7 @@ def rollouts(draw: st.DrawFn) -> tuple[Tree, Tree, list[Tree]]:
 
 
 @given(rollouts())
-def test_growth_stays_below_the_ceiling(case: tuple[Tree, Tree, list[Tree]]) -> None:
+def test_growth_stays_below_the_ceiling(case: tuple[JsonObject, JsonObject, list[JsonObject]]) -> None:
     """The new replica set grows only as far as the surge allows, and shrinks only to what is wanted."""
     wanted, new, old = case
     size = rollout.new_size(wanted, new, old)
@@ -46,12 +47,12 @@ def test_growth_stays_below_the_ceiling(case: tuple[Tree, Tree, list[Tree]]) -> 
 
 
 @given(rollouts())
-def test_shrinking_keeps_the_floor(case: tuple[Tree, Tree, list[Tree]]) -> None:
+def test_shrinking_keeps_the_floor(case: tuple[JsonObject, JsonObject, list[JsonObject]]) -> None:
     """Old replica sets give up pods that do not work first, and no more of the others than can be spared."""
     wanted, new, old = case
     sizes = rollout.shrink_old(wanted, new, old)
 
-    def left(item: Tree) -> int:
+    def left(item: JsonObject) -> int:
         size = sizes.get(item["metadata"]["name"], replicas_of(item))
         assert 0 <= size <= replicas_of(item)
         return min(size, status_of(item, "availableReplicas"))
@@ -62,7 +63,7 @@ def test_shrinking_keeps_the_floor(case: tuple[Tree, Tree, list[Tree]]) -> None:
 
 
 @given(rollouts())
-def test_progress_is_always_possible(case: tuple[Tree, Tree, list[Tree]]) -> None:
+def test_progress_is_always_possible(case: tuple[JsonObject, JsonObject, list[JsonObject]]) -> None:
     """With every pod available, a rollout that is not over moves: the new set grows or an old one shrinks."""
     wanted, new, old = case
     for item in (new, *old):
@@ -73,7 +74,7 @@ def test_progress_is_always_possible(case: tuple[Tree, Tree, list[Tree]]) -> Non
 
 
 @given(rollouts())
-def test_rescaling_shares_everything(case: tuple[Tree, Tree, list[Tree]]) -> None:
+def test_rescaling_shares_everything(case: tuple[JsonObject, JsonObject, list[JsonObject]]) -> None:
     """A new size is given out completely, no more and no less, whenever several replica sets share it."""
     wanted, new, old = case
     sizes = {s["metadata"]["name"]: replicas_of(s) for s in (new, *old)}

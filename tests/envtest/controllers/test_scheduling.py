@@ -8,18 +8,21 @@ import pytest
 
 from envtest.controllers.scheduling import asked_by, schedule, short_of, tolerates, unschedulable, waits_for_scheduler
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
 
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
-def node(name: str, *, labels: Tree | None = None, allocatable: Tree | None = None, **spec: Any) -> Tree:
+def node(
+    name: str, *, labels: JsonObject | None = None, allocatable: JsonObject | None = None, **spec: Any
+) -> JsonObject:
     """A node."""
     status = {"allocatable": allocatable} if allocatable else {}
     return {"metadata": {"name": name, "labels": labels or {}}, "spec": spec, "status": status}
 
 
-def pod(**spec: Any) -> Tree:
+def pod(**spec: Any) -> JsonObject:
     """A pod that waits."""
     return {
         "metadata": {"name": "p", "namespace": "default", "uid": "0" * 32},
@@ -39,12 +42,12 @@ def pod(**spec: Any) -> Tree:
         ({"key": "other", "operator": "Exists"}, False),
     ],
 )
-def test_tolerations(toleration: Tree, wanted: bool) -> None:
+def test_tolerations(toleration: JsonObject, wanted: bool) -> None:
     """No key stands every taint, no effect every effect; a value must be the same unless existence is enough."""
     assert tolerates(toleration, TAINT) == wanted
 
 
-def _affinity(**term: Any) -> Tree:
+def _affinity(**term: Any) -> JsonObject:
     required = {"nodeSelectorTerms": [term]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
@@ -61,7 +64,7 @@ def _affinity(**term: Any) -> Tree:
         ({"affinity": _affinity()}, False),
     ],
 )
-def test_affinity(spec: Tree, goes: bool) -> None:
+def test_affinity(spec: JsonObject, goes: bool) -> None:
     """Selectors and required affinity say which nodes will do; an empty term fits none."""
     place = schedule(pod(**spec), [node("n", labels={"disk": "fast", "size": "5"})])
     assert bool(place.node) == goes

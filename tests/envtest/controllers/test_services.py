@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, deployment, settle
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle
 
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 SLOW = (Stage(at=State.PENDING, to=State.RUNNING, delay=1), Stage(at=State.RUNNING, to=State.READY, delay=10))
 
 
-def service(name: str) -> Tree:
+def service(name: str) -> JsonObject:
     """A Service for the pods of the deployment of the same name."""
     port = {"name": "http", "port": 80, "targetPort": "web"}
     spec = {"selector": {"app": name}, "ports": [port]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
-def backend(name: str, replicas: int) -> Tree:
+def backend(name: str, replicas: int) -> JsonObject:
     """A deployment that listens on a named port."""
     made = deployment(name, replicas=replicas)
     made["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"name": "web", "containerPort": 8080}]
     return made
 
 
-async def slices(api: Kubectl) -> list[Tree]:
+async def slices(api: Kubectl) -> list[JsonObject]:
     """The slices of the services made here: the server has one of its own."""
     return [s for s in await api.items(SLICES) if s["metadata"]["name"] != "kubernetes"]
 
@@ -107,7 +108,7 @@ async def test_endpoints_made_by_hand() -> None:
             "spec": {"ports": [{"port": 80}]},
         }
         await api.create(f"{CORE}/services", service)
-        subset: Tree = {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}
+        subset: JsonObject = {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}
         made = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "far"}, "subsets": [subset]}
         await api.create(f"{CORE}/endpoints", made)
         await settle()

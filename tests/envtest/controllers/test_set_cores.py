@@ -23,7 +23,8 @@ from envtest.controllers.writes import (
     Resource,
     Writes,
 )
-from tests.envtest.controllers.cluster import Tree, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import template
 from tests.envtest.controllers.world import World
 
 
@@ -40,11 +41,11 @@ class Run:
         self.wrong: list[str] = []
 
     @property
-    def owner(self) -> Tree:
+    def owner(self) -> JsonObject:
         return self.world.one(self.resource, "s")
 
     @property
-    def pods(self) -> list[Tree]:
+    def pods(self) -> list[JsonObject]:
         return self.world.all(PODS)
 
     def plan(self) -> Writes:
@@ -165,7 +166,7 @@ def test_failure_is_shown_until_it_is_over() -> None:
     assert "conditions" not in run.owner["status"]
 
 
-def _pod(name: str, **more: Any) -> Tree:
+def _pod(name: str, **more: Any) -> JsonObject:
     conditions = [
         {"type": "Ready", "status": "True", "lastTransitionTime": f"2024-01-01T00:0{more.get('since', 0)}:00Z"}
     ]
@@ -195,7 +196,7 @@ def _pod(name: str, **more: Any) -> Tree:
         ({"age": 2}, {"age": 1}),
     ],
 )
-def test_who_goes_first(first: Tree, second: Tree) -> None:
+def test_who_goes_first(first: JsonObject, second: JsonObject) -> None:
     """Unscheduled, pending, not ready, cheap, crowded, lately ready, often restarted, young ones go before others."""
     pods = [_pod("b", **second), _pod("a", **first)]
     for order in (pods, pods[::-1]):
@@ -286,7 +287,7 @@ def test_several_may_be_away(unavailable: int) -> None:
         ({"whenScaled": "Delete", "whenDeleted": "Delete"}, ["s-0"]),
     ],
 )
-def test_claims_go_with_pods(policy: Tree, left: list[str]) -> None:
+def test_claims_go_with_pods(policy: JsonObject, left: list[str]) -> None:
     """Where the policy says so, the claims of pods that are not wanted any more belong to these, and go with them."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     templates = [{"metadata": {"name": "data"}, "spec": spec}]
@@ -296,7 +297,7 @@ def test_claims_go_with_pods(policy: Tree, left: list[str]) -> None:
     run.settle()
     pods = {p["metadata"]["uid"] for p in run.pods} | {run.owner["metadata"]["uid"]}
 
-    def stays(found: Tree) -> bool:
+    def stays(found: JsonObject) -> bool:
         owners = found["metadata"].get("ownerReferences") or []
         return not owners or any(o["uid"] in pods for o in owners)
 
@@ -315,7 +316,7 @@ class DaemonRun(Run):
 
     def plan(self) -> Writes:
         mine, moves = claim(self.owner, self.world.owned(PODS, self.owner), [])
-        by_node: dict[str, list[Tree]] = {}
+        by_node: dict[str, list[JsonObject]] = {}
         for pod in sorted(mine, key=lambda p: (p["metadata"]["creationTimestamp"], p["metadata"]["name"])):
             by_node.setdefault(daemonsets.node_of({**pod, "spec": {**pod["spec"], "nodeName": ""}}), []).append(pod)
         kept = self.world.owned(REVISIONS, self.owner)
@@ -328,7 +329,7 @@ _ROLLING = st.sampled_from([{"maxUnavailable": 1}, {"maxUnavailable": "60%"}, {"
 
 @settings(deadline=None, max_examples=60)
 @given(_ROLLING, _OPERATIONS)
-def test_daemon_sets_are_everywhere(rolling: Tree, operations: list[tuple[str, int]]) -> None:
+def test_daemon_sets_are_everywhere(rolling: JsonObject, operations: list[tuple[str, int]]) -> None:
     """After anything, each node runs one pod of the present template, ready, and the status says so."""
     run = DaemonRun(updateStrategy={"type": "RollingUpdate", "rollingUpdate": rolling})
     for name, number in operations:
@@ -342,7 +343,7 @@ def test_daemon_sets_are_everywhere(rolling: Tree, operations: list[tuple[str, i
 
 
 @pytest.mark.parametrize(("rolling", "away"), [({"maxUnavailable": 2}, 2), ({"maxSurge": 2, "maxUnavailable": 0}, 0)])
-def test_updates_within_bounds(rolling: Tree, away: int) -> None:
+def test_updates_within_bounds(rolling: JsonObject, away: int) -> None:
     """As many old pods go at once as may be missing; with a surge new ones come beside them first."""
     run = DaemonRun(updateStrategy={"type": "RollingUpdate", "rollingUpdate": rolling})
     run.settle()
@@ -355,7 +356,7 @@ def test_updates_within_bounds(rolling: Tree, away: int) -> None:
 def test_daemons_tolerate_what_befalls_nodes() -> None:
     """Pods stand nodes that are cordoned, under pressure or away; other taints keep them off, or only new ones."""
     run = DaemonRun()
-    node: Tree = {"metadata": {"name": "a"}, "spec": {"unschedulable": True}}
+    node: JsonObject = {"metadata": {"name": "a"}, "spec": {"unschedulable": True}}
     assert daemonsets.suits(run.owner, node) == (True, True)
     node["spec"] = {"taints": [{"key": "mine", "effect": "NoSchedule"}]}
     assert daemonsets.suits(run.owner, node) == (False, True)

@@ -13,7 +13,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from envtest.controllers.signing import Asked, refusal
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import Kubectl, Tree, condition, settle
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import Kubectl, condition, settle
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENT = "kubernetes.io/kube-apiserver-client"
@@ -31,7 +32,7 @@ def asked(name: str, *groups: str, dns: str = "") -> bytes:
     return made.public_bytes(serialization.Encoding.PEM)
 
 
-def request(name: str, pem: bytes, *, signer: str = CLIENT, **spec: Any) -> Tree:
+def request(name: str, pem: bytes, *, signer: str = CLIENT, **spec: Any) -> JsonObject:
     """A CertificateSigningRequest."""
     inner = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": ["client auth"], **spec}
     meta = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}

@@ -6,12 +6,13 @@ from typing import Any
 
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, Tree, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, settle, template
 
 SLOW = (Stage(at=State.PENDING, to=State.READY, delay=10), Stage(at=State.TERMINATING, to=None, delay=5))
 
 
-def stateful_set(name: str, *, replicas: int = 3, image: str = "nginx:1", **spec: Any) -> Tree:
+def stateful_set(name: str, *, replicas: int = 3, image: str = "nginx:1", **spec: Any) -> JsonObject:
     """A StatefulSet."""
     inner = {
         "replicas": replicas,

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from envtest.controllers.volumes import match
 from envtest.environment import Environment
-from tests.envtest.controllers.cluster import CORE, Kubectl, Tree, condition, settle, template
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
 
 CLAIMS = f"{CORE}/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 
 
-def claim(name: str, **spec: object) -> Tree:
+def claim(name: str, **spec: object) -> JsonObject:
     """A claim."""
     wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}, **spec}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": wanted}
@@ -81,17 +82,17 @@ async def test_a_volume_of_ones_own() -> None:
         assert (await api.get(f"{VOLUMES}/mine"))["status"]["phase"] == "Released"
 
 
-def _volume(name: str, size: str, **spec: object) -> Tree:
+def _volume(name: str, size: str, **spec: object) -> JsonObject:
     wanted = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}, **spec}
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": wanted}
 
 
-def _kind(name: str, **more: object) -> Tree:
+def _kind(name: str, **more: object) -> JsonObject:
     meta = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
     return {**meta, "provisioner": "disks.example.com", **more}
 
 
-def _user(name: str, claim_name: str) -> Tree:
+def _user(name: str, claim_name: str) -> JsonObject:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}]
     return {
         "apiVersion": "v1",
@@ -104,7 +105,7 @@ def _user(name: str, claim_name: str) -> Tree:
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.booleans()), max_size=6), st.integers(1, 9))
 def test_smallest_that_fits(volumes: list[tuple[int, bool, bool]], asked: int) -> None:
     """A claim gets the smallest free volume of its class and modes that is large enough; never one of another claim."""
-    found: list[Tree] = []
+    found: list[JsonObject] = []
     for number, (size, taken, shared) in enumerate(volumes):
         reference = {"claimRef": {"namespace": "default", "name": "other"}} if taken else {}
         modes = {"accessModes": ["ReadWriteMany"]} if shared else {}

@@ -10,15 +10,14 @@ from typing import Any
 from envtest.controllers.objects import stamp
 from envtest.controllers.writes import PODS, Create, Delete, Note, Patch, Resource, Update, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-
-Tree = dict[str, Any]
+from opsdk.structured_merge.value import JsonObject
 
 
 class World:
     """Objects by where they are kept; deleted pods wait for `end`, as on a node, where `graceful`."""
 
     def __init__(self, *, graceful: bool = True) -> None:
-        self.objects: dict[str, Tree] = {}
+        self.objects: dict[str, JsonObject] = {}
         self.notes: list[Note] = []
         self.now = datetime(2024, 1, 1, tzinfo=UTC)
         self.graceful = graceful
@@ -57,7 +56,7 @@ class World:
             self.apply(write)
 
     # ------------------------------------------------------------ what others do
-    def add(self, resource: Resource, obj: Tree) -> Tree:
+    def add(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Create."""
         number = next(self._numbers)
         made = copy_tree(obj)
@@ -71,7 +70,7 @@ class World:
         self._put(resource, made)
         return made
 
-    def delete(self, resource: Resource, obj: Tree) -> None:
+    def delete(self, resource: Resource, obj: JsonObject) -> None:
         """Delete: pods that run end in their own time."""
         held = self.objects.get(self._key(resource, obj))
         if held is None or held["metadata"]["uid"] != obj["metadata"]["uid"]:
@@ -83,7 +82,7 @@ class World:
         else:
             del self.objects[self._key(resource, held)]
 
-    def end(self, pod: Tree, phase: str) -> None:
+    def end(self, pod: JsonObject, phase: str) -> None:
         """A pod ends, or goes for good if it was deleted."""
         status = {**pod["status"], "phase": phase, "conditions": []}
         ended = {**pod, "status": status, "spec": {k: v for k, v in pod["spec"].items() if k != "nodeName"}}
@@ -91,13 +90,13 @@ class World:
         if ended["metadata"].get("deletionTimestamp") and not ended["metadata"].get("finalizers"):
             del self.objects[self._key(PODS, ended)]
 
-    def ready(self, pod: Tree) -> None:
+    def ready(self, pod: JsonObject) -> None:
         """A pod runs and is ready."""
         conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(self.now)}]
         running = {**pod["status"], "phase": "Running", "conditions": conditions}
         self._put(PODS, {**pod, "status": running, "spec": {**pod["spec"], "nodeName": "node-1"}})
 
-    def change(self, resource: Resource, obj: Tree, **spec: Any) -> None:
+    def change(self, resource: Resource, obj: JsonObject, **spec: Any) -> None:
         """A user changes a spec."""
         meta = {**obj["metadata"], "generation": obj["metadata"].get("generation", 1) + 1}
         self._put(resource, {**obj, "metadata": meta, "spec": {**obj["spec"], **spec}})
@@ -107,35 +106,35 @@ class World:
         self.now += timedelta(seconds=seconds)
 
     # ------------------------------------------------------------ reading
-    def all(self, resource: Resource) -> list[Tree]:
+    def all(self, resource: Resource) -> list[JsonObject]:
         """Every object of a kind."""
         return [o for k, o in self.objects.items() if k.startswith(resource.prefix)]
 
-    def owned(self, resource: Resource, owner: Tree) -> list[Tree]:
+    def owned(self, resource: Resource, owner: JsonObject) -> list[JsonObject]:
         """Those that name an owner."""
         uid = owner["metadata"]["uid"]
         return [o for o in self.all(resource) if uid in _owners(o)]
 
-    def loose(self, resource: Resource) -> list[Tree]:
+    def loose(self, resource: Resource) -> list[JsonObject]:
         """Those without one."""
         return [o for o in self.all(resource) if not list(_owners(o))]
 
-    def one(self, resource: Resource, name: str) -> Tree:
+    def one(self, resource: Resource, name: str) -> JsonObject:
         """The object of a name."""
         return self.objects[resource.key("default", name)]
 
     # ------------------------------------------------------------ inside
-    def _key(self, resource: Resource, obj: Tree) -> str:
+    def _key(self, resource: Resource, obj: JsonObject) -> str:
         return resource.key(obj["metadata"].get("namespace", "default"), obj["metadata"]["name"])
 
-    def _at(self, resource: Resource, obj: Tree) -> Tree:
+    def _at(self, resource: Resource, obj: JsonObject) -> JsonObject:
         return self.objects[self._key(resource, obj)]
 
-    def _put(self, resource: Resource, obj: Tree) -> None:
+    def _put(self, resource: Resource, obj: JsonObject) -> None:
         meta = {**obj["metadata"], "resourceVersion": str(next(self._numbers))}
         self.objects[self._key(resource, obj)] = {**obj, "metadata": meta}
 
-    def _patch(self, resource: Resource, held: Tree, patch: Tree) -> None:
+    def _patch(self, resource: Resource, held: JsonObject, patch: JsonObject) -> None:
         meta = dict(held["metadata"])
         for key, value in patch.get("metadata", {}).items():
             if key == "$deleteFromPrimitiveList/finalizers":
@@ -152,6 +151,6 @@ class World:
             del self.objects[self._key(resource, changed)]
 
 
-def _owners(obj: Tree) -> Iterator[str]:
+def _owners(obj: JsonObject) -> Iterator[str]:
     for ref in obj["metadata"].get("ownerReferences") or ():
         yield ref["uid"]

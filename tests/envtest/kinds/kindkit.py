@@ -8,10 +8,9 @@ from envtest.tables.load import Row
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 from tests.envtest.kinds.trees import kinds, known, model_of
-
-Tree = dict[str, Any]
 
 
 def row_of(resource: str) -> Row:
@@ -20,10 +19,10 @@ def row_of(resource: str) -> Row:
     return next(row for row in kinds() if (row.info.group, row.info.resource) == (group, name))
 
 
-def read(resource: str, tree: Tree) -> Tree:
+def read(resource: str, tree: JsonObject) -> JsonObject:
     """An object as the server takes it in."""
     row = row_of(resource)
-    meta: Tree = {"name": "a", **({"namespace": "default"} if row.info.namespaced else {})}
+    meta: JsonObject = {"name": "a", **({"namespace": "default"} if row.info.namespaced else {})}
     whole = {**tree, "metadata": {**meta, "uid": "u", **tree.get("metadata", {})}}
     model = model_of(row)
     return model.default(model.decode(whole).obj)
@@ -33,7 +32,7 @@ def _shown(causes: list[Cause]) -> list[str]:
     return [f"{cause.field}: {cause.message}" for cause in causes]
 
 
-def wrong(resource: str, tree: Tree, old: Tree | None = None) -> list[str]:
+def wrong(resource: str, tree: JsonObject, old: JsonObject | None = None) -> list[str]:
     """What is wrong with a new object, or with one that replaces `old`."""
     row = row_of(resource)
     strategy = known().strategy(row, has_status=True)
@@ -50,16 +49,16 @@ def wrong(resource: str, tree: Tree, old: Tree | None = None) -> list[str]:
     return _shown([*strategy.validate_update(call, obj, before)])
 
 
-def warned(resource: str, tree: Tree, old: Tree | None = None) -> list[str]:
+def warned(resource: str, tree: JsonObject, old: JsonObject | None = None) -> list[str]:
     """What its maker, or changer, is told."""
     strategy = known().strategy(row_of(resource), has_status=True)
     before = None if old is None else read(resource, old)
     return list(strategy.warnings(Context(), read(resource, tree), before))
 
 
-def changed(tree: Tree, path: str, value: Any) -> Tree:
+def changed(tree: JsonObject, path: str, value: Any) -> JsonObject:
     """A copy with another value at a dotted path; None takes it away."""
-    made: Tree = copy_tree(tree)
+    made: JsonObject = copy_tree(tree)
     at: Any = made
     *before, last = (int(part) if part.isdigit() else part for part in path.split("."))
     for part in before:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from envtest.kinds.address_rules import address_name
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
 CLASSES = "networking.k8s.io/ingressclasses"
@@ -103,7 +104,7 @@ def test_names_of_addresses(name: str, why: list[str]) -> None:
 BLOCKS = "networking.k8s.io/servicecidrs"
 
 
-def blocks(*found: str) -> dict[str, Any]:
+def blocks(*found: str) -> JsonObject:
     """A ServiceCIDR."""
     return {"spec": {"cidrs": list(found)}}
 
@@ -140,7 +141,7 @@ FAMILIES = "may specify no more than one IP for each IP family, i.e 192.168.0.0/
         ),
     ],
 )  # fmt: skip
-def test_blocks(tree: dict[str, Any], found: list[str]) -> None:
+def test_blocks(tree: JsonObject, found: list[str]) -> None:
     """One or two, of different families."""
     assert wrong(BLOCKS, tree) == found
 

@@ -14,11 +14,11 @@ from envtest.kinds.arrange import arranger
 from envtest.tables.fields import forms
 from envtest.tables.load import types
 from opsdk.apiserver.endpoints.response import compact
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 POD = "io.k8s.api.core.v1.Pod"
 PODS = "/api/v1/namespaces/default/pods"
-WIDGETS: Tree = {
+WIDGETS: JsonObject = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "widgets.example.com"},
@@ -48,7 +48,7 @@ def shuffled(value: Any, rng: random.Random) -> Any:
     return {key: shuffled(value[key], rng) for key in rng.sample(sorted(value), len(value))}
 
 
-FULL: Tree = {
+FULL: JsonObject = {
     "kind": "Pod",
     "apiVersion": "v1",
     "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a": "1", "b": "2"}},

@@ -12,6 +12,7 @@ from server_client import Answer, Caller
 
 from envtest.environment import Environment
 from envtest.kinds.autoscaler_versions import to_new, to_old
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
 AUTOSCALERS = "autoscaling/horizontalpodautoscalers"
@@ -25,13 +26,13 @@ SELECTORS = st.one_of(st.none(), st.just({"matchLabels": {"a": "b"}}))
 AMOUNTS = st.sampled_from(["1", "100m", "3Gi"])
 
 
-def metric(kind: str, **parts: Any) -> dict[str, Any]:
+def metric(kind: str, **parts: Any) -> JsonObject:
     """A metric with a target of one amount."""
     return {"type": kind, kind[:1].lower() + kind[1:]: parts}
 
 
 @st.composite
-def metrics(draw: st.DrawFn) -> dict[str, Any]:
+def metrics(draw: st.DrawFn) -> JsonObject:
     """A metric of any kind but the utilization of the CPU."""
     kind = draw(st.sampled_from(["Object", "Pods", "Resource", "ContainerResource", "External"]))
     amount, selector = draw(AMOUNTS), draw(SELECTORS)
@@ -55,7 +56,7 @@ def test_nothing_is_lost_in_the_first_version(found: list[Any], share: int | Non
     wanted = {"type": "Utilization", "averageUtilization": share}
     cpu = [] if share is None else [metric("Resource", name="cpu", target=wanted)]
     rules = {"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 2}], "tolerance": "1"}
-    spec: dict[str, Any] = {"maxReplicas": 3, **({"metrics": [*found, *cpu]} if found or cpu else {})}
+    spec: JsonObject = {"maxReplicas": 3, **({"metrics": [*found, *cpu]} if found or cpu else {})}
     if behave:
         spec["behavior"] = {"scaleUp": rules, "scaleDown": {**rules, "stabilizationWindowSeconds": 0}}
     new = {"apiVersion": "autoscaling/v2", "metadata": {"annotations": {"mine": "x"}}, "spec": spec}
@@ -143,7 +144,7 @@ async def test_owners_are_compared_in_their_own_version() -> None:
     async with Environment() as env:
         call = Caller(env)
 
-        async def apply(version: str, tree: dict[str, Any], query: str) -> Answer:
+        async def apply(version: str, tree: JsonObject, query: str) -> Answer:
             head = {
                 "apiVersion": f"autoscaling/{version}",
                 "kind": "HorizontalPodAutoscaler",

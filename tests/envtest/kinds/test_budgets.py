@@ -9,13 +9,14 @@ from server_client import Caller
 
 from envtest.environment import Environment
 from envtest.kinds.cluster_rules import validate_budget_status
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
 BUDGETS = "policy/poddisruptionbudgets"
 POLICIES = '"AlwaysAllow", "IfHealthyBudget"'
 NEEDED = "must be specified when `operator` is 'In' or 'NotIn'"
-GOOD: dict[str, Any] = {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}
-TOLD: dict[str, Any] = {
+GOOD: JsonObject = {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}
+TOLD: JsonObject = {
     "status": {
         "disruptionsAllowed": 0,
         "conditions": [

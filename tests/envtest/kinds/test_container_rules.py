@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
-Tree = dict[str, Any]
-POD: Tree = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+POD: JsonObject = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 AT = "spec.containers[0]"
 STANDARD = "must be a standard resource type or fully qualified"
 MULTIPLE = "integer multiple of hugepages-2Mi"
 RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}
-MOUNTING: Tree = {
+MOUNTING: JsonObject = {
     "spec": {
         "containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
         "volumes": [{"name": "v", "emptyDir": {}}],
@@ -71,7 +71,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("rule", "found"), RULES)
-def test_rules_of_restarting(rule: Tree, found: list[str]) -> None:
+def test_rules_of_restarting(rule: JsonObject, found: list[str]) -> None:
     """They do something, for certain exit codes."""
     tree = changed(POD, "spec.containers.0.restartPolicy", "Never")
     told = wrong("/pods", changed(tree, "spec.containers.0.restartPolicyRules", [rule]))
@@ -91,7 +91,7 @@ MOUNTS = [
 
 
 @pytest.mark.parametrize(("mount", "found"), MOUNTS)
-def test_mounts(mount: Tree, found: str) -> None:
+def test_mounts(mount: JsonObject, found: str) -> None:
     """Some messages do not say which of the mounts it is."""
     tree = changed(MOUNTING, "spec.containers.0.volumeMounts", [{"name": "v", "mountPath": "/v", **mount}])
     assert wrong("/pods", tree) == [f"{AT}.{found}"]
@@ -148,7 +148,7 @@ SPECS = [
 
 
 @pytest.mark.parametrize(("spec", "found"), SPECS)
-def test_pods(spec: Tree, found: list[str]) -> None:
+def test_pods(spec: JsonObject, found: list[str]) -> None:
     """Systems, users, devices and names of whole pods."""
     told = wrong("/pods", {"spec": {**POD["spec"], **spec}})
     assert len(told) == len(found)

@@ -9,6 +9,7 @@ from server_client import MERGE, Caller
 
 from envtest.environment import Environment
 from envtest.kinds.device_status_rules import validate_claim_status
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, read, wrong
 
 CLAIMS, CLASSES = "resource.k8s.io/resourceclaims", "resource.k8s.io/deviceclasses"
@@ -231,7 +232,7 @@ KNOWN = "must be the name of a request in the claim or the name of a request and
         ),
     ],
 )
-def test_what_is_said_of_claims(status: dict[str, Any], found: list[str]) -> None:
+def test_what_is_said_of_claims(status: JsonObject, found: list[str]) -> None:
     """Devices for requests of the claim, and users each once."""
     old = read(CLAIMS, CLAIM)
     causes = validate_claim_status({**read(CLAIMS, CLAIM), "status": status}, old)

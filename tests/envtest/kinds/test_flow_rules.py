@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.tables.flowcontrol import fixed_flow
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
 LEVELS = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations"
 SCHEMAS = "flowcontrol.apiserver.k8s.io/flowschemas"
-LEVEL: dict[str, Any] = {
+LEVEL: JsonObject = {
     "spec": {
         "type": "Limited",
         "limited": {
@@ -68,7 +69,7 @@ def test_a_hand_is_dealt_only_from_a_deck(queues: int, hand: int) -> None:
     assert hand <= queues or wrong(LEVELS, tree) != []
 
 
-SCHEMA: dict[str, Any] = {
+SCHEMA: JsonObject = {
     "spec": {
         "matchingPrecedence": 100,
         "priorityLevelConfiguration": {"name": "p"},

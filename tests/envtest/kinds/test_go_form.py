@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.kinds.go_form import BATCH, CLAIM_SPEC, CORE, POD_SPEC, TEMPLATE, difference, go_name, shown
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, read, row_of, wrong
 from tests.envtest.kinds.trees import make
 
-Tree = dict[str, Any]
-POD: Tree = {"spec": {"containers": [{"name": "c", "image": "nginx:2"}], "activeDeadlineSeconds": 50}}
+POD: JsonObject = {"spec": {"containers": [{"name": "c", "image": "nginx:2"}], "activeDeadlineSeconds": 50}}
 
 NAMES = [
     ("apiVersion", "APIVersion"), ("awsElasticBlockStore", "AWSElasticBlockStore"), ("cephfs", "CephFS"),

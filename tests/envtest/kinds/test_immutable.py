@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
-POD: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
-TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": POD}
-WORKLOAD: dict[str, Any] = {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}}
-SET: dict[str, Any] = {"spec": {**WORKLOAD["spec"], "serviceName": "s"}}
+POD: JsonObject = {"containers": [{"name": "c", "image": "i"}]}
+TEMPLATE: JsonObject = {"metadata": {"labels": {"a": "b"}}, "spec": POD}
+WORKLOAD: JsonObject = {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}}
+SET: JsonObject = {"spec": {**WORKLOAD["spec"], "serviceName": "s"}}
 WIDER = changed(changed(WORKLOAD, "spec.selector.matchLabels.c", "d"), "spec.template.metadata.labels.c", "d")
-ONCE: dict[str, Any] = {"restartPolicy": "Never", **POD}
-JOB: dict[str, Any] = {
+ONCE: JsonObject = {"restartPolicy": "Never", **POD}
+JOB: JsonObject = {
     "spec": {
         "manualSelector": True,
         "selector": {"matchLabels": {"a": "b"}},
@@ -22,16 +21,14 @@ JOB: dict[str, Any] = {
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": ONCE},
     }
 }
-CLASS: dict[str, Any] = {"provisioner": "example.com/p", "parameters": {"a": "b"}}
-CAPACITY: dict[str, Any] = {"storageClassName": "c", "nodeTopology": {"matchLabels": {"a": "b"}}, "capacity": "1Gi"}
-DRIVER: dict[str, Any] = {"spec": {"attachRequired": True}}
-ATTACHMENT: dict[str, Any] = {
-    "spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
-}
-SLICE: dict[str, Any] = {"addressType": "IPv4", "endpoints": []}
-QUOTA: dict[str, Any] = {"spec": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]}}
-REVISION: dict[str, Any] = {"revision": 1, "data": {"a": 1}}
-BINDING: dict[str, Any] = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}}
+CLASS: JsonObject = {"provisioner": "example.com/p", "parameters": {"a": "b"}}
+CAPACITY: JsonObject = {"storageClassName": "c", "nodeTopology": {"matchLabels": {"a": "b"}}, "capacity": "1Gi"}
+DRIVER: JsonObject = {"spec": {"attachRequired": True}}
+ATTACHMENT: JsonObject = {"spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}
+SLICE: JsonObject = {"addressType": "IPv4", "endpoints": []}
+QUOTA: JsonObject = {"spec": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]}}
+REVISION: JsonObject = {"revision": 1, "data": {"a": 1}}
+BINDING: JsonObject = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}}
 
 IMMUTABLE = [
     ("apps/deployments", WORKLOAD, WIDER, "spec.selector"),
@@ -82,7 +79,7 @@ IMMUTABLE = [
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "field"), IMMUTABLE)
-def test_what_stays(kind: str, old: dict[str, Any], new: dict[str, Any], field: str) -> None:
+def test_what_stays(kind: str, old: JsonObject, new: JsonObject, field: str) -> None:
     """The change is refused where it is made; the object as it was is fine."""
     meta = {"metadata": {"name": "a.example.com" if kind.endswith("csidrivers") else "a", "resourceVersion": "1"}}
     old, new = {**old, **meta}, {**new, **meta}

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
 POD = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
-JOB: dict[str, Any] = {"spec": {"template": POD, "completions": 3, "parallelism": 1, "completionMode": "Indexed"}}
+JOB: JsonObject = {"spec": {"template": POD, "completions": 3, "parallelism": 1, "completionMode": "Indexed"}}
 RULES, FIRST = "spec.podFailurePolicy.rules", "spec.podFailurePolicy.rules[0]"
 CODES = {"operator": "In", "values": [1, 2]}
 
 
-def failing(**rule: Any) -> dict[str, Any]:
+def failing(**rule: Any) -> JsonObject:
     """A job with one rule for its failures."""
     return changed(JOB, "spec.podFailurePolicy", {"rules": [rule]})
 
@@ -50,7 +51,7 @@ def failing(**rule: Any) -> dict[str, Any]:
           ' "Unknown"')]),
     ],
 )  # fmt: skip
-def test_failures(rule: dict[str, Any], found: list[str]) -> None:
+def test_failures(rule: JsonObject, found: list[str]) -> None:
     """By exit codes or by conditions."""
     assert wrong("batch/jobs", failing(**rule)) == found
 

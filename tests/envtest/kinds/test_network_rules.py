@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, warned, wrong
 
 POLICIES = "networking.k8s.io/networkpolicies"
@@ -90,7 +91,7 @@ def test_a_host_may_be_wrong_twice() -> None:
         ),
     ],
 )
-def test_policy_ports(port: dict[str, Any], found: list[str]) -> None:
+def test_policy_ports(port: JsonObject, found: list[str]) -> None:
     """Ranges of ports have numbers at both ends."""
     tree = {"spec": {"podSelector": {}, "egress": [{"ports": [port]}]}}
     assert wrong(POLICIES, tree) == [f"spec.egress[0].ports[0].{text}" for text in found]

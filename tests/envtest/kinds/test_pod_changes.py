@@ -12,10 +12,10 @@ from envtest.kinds.pod_resizing import refused, resized, validate_resize
 from envtest.kinds.pod_status_rules import validate_pod_status
 from envtest.kinds.qos import qos_class
 from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, wrong
 
-Tree = dict[str, Any]
-POD: Tree = {
+POD: JsonObject = {
     "metadata": {},
     "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
     "status": {},
@@ -30,7 +30,7 @@ def _told(causes: Any) -> list[str]:
 
 
 # ------------------------------------------------------------------ the spec
-GATED: Tree = {**POD["spec"], "schedulingGates": [{"name": "g"}], "nodeSelector": {"a": "b"}}
+GATED: JsonObject = {**POD["spec"], "schedulingGates": [{"name": "g"}], "nodeSelector": {"a": "b"}}
 NARROWED = [
     ("nodeSelector", {"a": "b", "c": "d"}, []),
     ("nodeSelector", {"a": "x"},
@@ -51,7 +51,7 @@ def test_pods_behind_a_gate(key: str, value: Any, found: list[str]) -> None:
 def test_terms_of_pods_behind_a_gate() -> None:
     """A term gets more conditions at its end; none comes or goes."""
 
-    def with_terms(*terms: Tree) -> Tree:
+    def with_terms(*terms: JsonObject) -> JsonObject:
         return {**GATED, "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
 
     one, two = ({"key": k, "operator": "Exists"} for k in "ab")
@@ -136,7 +136,7 @@ STATUS = [
 
 
 @pytest.mark.parametrize(("old", "new", "found"), STATUS)
-def test_status(old: Tree, new: Tree, found: str) -> None:
+def test_status(old: JsonObject, new: JsonObject, found: str) -> None:
     """What has ended stays so; addresses are one of each family."""
     told = _told(validate_pod_status({**POD, "status": new}, {**POD, "status": old}))
     assert told
@@ -151,7 +151,7 @@ def test_two_families() -> None:
 
 
 # ------------------------------------------------------------------ more and less
-BURSTABLE: Tree = changed(POD, "spec.containers.0.resources", {"requests": {"cpu": "1", "memory": "1Gi"}})
+BURSTABLE: JsonObject = changed(POD, "spec.containers.0.resources", {"requests": {"cpu": "1", "memory": "1Gi"}})
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ BURSTABLE: Tree = changed(POD, "spec.containers.0.resources", {"requests": {"cpu
          ["spec: Forbidden: only cpu and memory resources are mutable"]),
     ],
 )  # fmt: skip
-def test_resizing(requests: Tree, found: list[str]) -> None:
+def test_resizing(requests: JsonObject, found: list[str]) -> None:
     """Processor and memory change; nothing is taken away, and nothing else comes."""
     new = changed(BURSTABLE, "spec.containers.0.resources", {"requests": requests})
     assert _told(validate_resize(new, BURSTABLE)) == found
@@ -204,7 +204,7 @@ def test_who_cannot_be_resized() -> None:
         ({"containers": [{}], "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}}, "Burstable"),
     ],
 )  # fmt: skip
-def test_quality_of_service(spec: Tree, found: str) -> None:
+def test_quality_of_service(spec: JsonObject, found: str) -> None:
     """What the whole pod asks for goes before what its containers do."""
     assert qos_class(spec) == found
 
@@ -212,8 +212,13 @@ def test_quality_of_service(spec: Tree, found: str) -> None:
 # ------------------------------------------------------------------ fields that follow from others
 def test_keys_of_labels_become_requirements() -> None:
     """With the pod's own values; keys that it does not have say nothing."""
-    term: Tree = {"topologyKey": "z", "labelSelector": {}, "matchLabelKeys": ["a", "n"], "mismatchLabelKeys": ["b"]}
-    spread: Tree = {"topologyKey": "z", "labelSelector": {"matchLabels": {"x": "y"}}, "matchLabelKeys": ["a"]}
+    term: JsonObject = {
+        "topologyKey": "z",
+        "labelSelector": {},
+        "matchLabelKeys": ["a", "n"],
+        "mismatchLabelKeys": ["b"],
+    }
+    spread: JsonObject = {"topologyKey": "z", "labelSelector": {"matchLabels": {"x": "y"}}, "matchLabelKeys": ["a"]}
     affinity = {"podAffinity": {REQUIRED: [term]}}
     pod = {
         "metadata": {"labels": {"a": "1", "b": "2"}},

@@ -8,9 +8,10 @@ import pytest
 
 from envtest.kinds.claim_rules import share_source
 from envtest.kinds.workload_rules import validate_stateful_set
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, read, wrong
 
-POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+POD: JsonObject = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 ID = "must be between 0 and 2147483647, inclusive"
 
 EVERYWHERE = [
@@ -103,7 +104,7 @@ def test_processes_cannot_be_shared_twice() -> None:
     assert wrong("/pods", both) == [f"{text} both be enabled"]
 
 
-VOLUME: dict[str, Any] = {
+VOLUME: JsonObject = {
     "spec": {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],
@@ -142,7 +143,7 @@ def test_volumes_stay_where_they_are() -> None:
     assert text.endswith("may not be 'recycle' for a hostPath mount of '/'")
 
 
-def _slice(kind: str, *addresses: str) -> dict[str, Any]:
+def _slice(kind: str, *addresses: str) -> JsonObject:
     return {"addressType": kind, "endpoints": [{"addresses": list(addresses)}]}
 
 
@@ -157,13 +158,13 @@ def _slice(kind: str, *addresses: str) -> dict[str, Any]:
         (_slice("IPv4", "127.0.0.1"), ['"127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)']),
     ],
 )
-def test_endpoint_slices(tree: dict[str, Any], found: list[str]) -> None:
+def test_endpoint_slices(tree: JsonObject, found: list[str]) -> None:
     """Addresses of one sort, which others can reach."""
     path = "endpoints[0].addresses[0]: Invalid value: "
     assert wrong("discovery.k8s.io/endpointslices", tree) == [path + text for text in found]
 
 
-CLAIM: dict[str, Any] = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+CLAIM: JsonObject = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
 SNAPSHOT = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}
 OTHER = {"apiGroup": "example.com", "kind": "Backup", "name": "b"}
 
@@ -178,7 +179,7 @@ OTHER = {"apiGroup": "example.com", "kind": "Backup", "name": "b"}
         ({}, {}),
     ],
 )
-def test_where_the_data_of_a_claim_come_from(spec: dict[str, Any], kept: dict[str, Any]) -> None:
+def test_where_the_data_of_a_claim_come_from(spec: JsonObject, kept: JsonObject) -> None:
     """Stands in two places."""
     claim = {"spec": dict(spec)}
     share_source(claim, None)
@@ -200,7 +201,7 @@ def test_two_places_say_the_same() -> None:
     assert wrong("/persistentvolumeclaims", same) == []
 
 
-NODE: dict[str, Any] = {"spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": ["k"]}]}}
+NODE: JsonObject = {"spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": ["k"]}]}}
 
 
 def test_drivers_of_a_node_stay() -> None:
@@ -213,7 +214,7 @@ def test_drivers_of_a_node_stay() -> None:
     assert text.endswith("field is immutable")
 
 
-SERVICE: dict[str, Any] = {"spec": {"ports": [{"port": 80}]}}
+SERVICE: JsonObject = {"spec": {"ports": [{"port": 80}]}}
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_sets_mount_what_their_claims_bring() -> None:
     """Nobody looks into the pods of a stateful set: their volumes come with the claims."""
     mounting = changed(POD, "spec.containers.0.volumeMounts", [{"name": "data", "mountPath": "/d"}])
     template = {**mounting, "metadata": {"labels": {"a": "b"}}}
-    spec: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    spec: JsonObject = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     assert not wrong("apps/statefulsets", {"spec": spec})
     found = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
     assert wrong("apps/deployments", {"spec": spec}) == [found]

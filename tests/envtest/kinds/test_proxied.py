@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from envtest.kinds.proxied import node_place, pod_place, service_place, target_of
 from opsdk.errors import BadRequestError, ServiceUnavailableError
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
-POD: Tree = {
+POD: JsonObject = {
     "metadata": {"name": "p", "namespace": "d"},
     "spec": {"containers": [{"name": "quiet"}, {"name": "c", "ports": [{"containerPort": 8080}]}]},
     "status": {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]},
 }
-SERVICE: Tree = {"spec": {"ports": [{"name": "web", "port": 80}, {"name": "admin", "port": 9000}]}}
+SERVICE: JsonObject = {"spec": {"ports": [{"name": "web", "port": 80}, {"name": "admin", "port": 9000}]}}
 
 
-def points(ip: str = "10.1.2.3", namespace: str = "d") -> Tree:
+def points(ip: str = "10.1.2.3", namespace: str = "d") -> JsonObject:
     """Endpoints with one address, behind both ports."""
     ports = [{"name": "web", "port": 8080}, {"name": "admin", "port": 9001}]
     ref = {"kind": "Pod", "name": "p", "namespace": namespace}
@@ -26,7 +24,7 @@ def points(ip: str = "10.1.2.3", namespace: str = "d") -> Tree:
     return {"metadata": {"name": "s", "namespace": "d"}, "subsets": [subset]}
 
 
-def served(name: str, endpoints: Tree) -> str:
+def served(name: str, endpoints: JsonObject) -> str:
     """Where a service's proxy leads, with `POD` alone in the namespace."""
     return service_place(target_of(name, "service"), SERVICE, endpoints, {"p": POD}.get)
 
@@ -103,7 +101,7 @@ def test_a_service_leads_to_a_pod_behind_it(name: str, place: str) -> None:
         ("s:web", points(namespace="other"), 'no endpoints available for service "s:web"'),
     ],
 )
-def test_a_service_leads_nowhere_else(name: str, endpoints: Tree, text: str) -> None:
+def test_a_service_leads_nowhere_else(name: str, endpoints: JsonObject, text: str) -> None:
     """Addresses that no pod of the namespace has are not followed, and ports must exist."""
     with pytest.raises(ServiceUnavailableError) as caught:
         served(name, endpoints)

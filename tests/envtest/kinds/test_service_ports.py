@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from envtest.kinds.service_ports import FIRST_NODE_PORT, Ports
 from envtest.kinds.services import Pool
 from opsdk.errors import ApiError
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, read, wrong
 
-Tree = dict[str, Any]
 NODE_PORTS = st.none() | st.sampled_from((29999, 30000, 30001, 32767, 32768))
 PORTS = st.lists(
     st.fixed_dictionaries(
@@ -25,7 +25,7 @@ PORTS = st.lists(
 
 
 @given(ports=PORTS, taken=st.sets(st.sampled_from((30000, 30001)), max_size=2))
-def test_new_ports(ports: list[Tree], taken: set[int]) -> None:
+def test_new_ports(ports: list[JsonObject], taken: set[int]) -> None:
     """Either one cannot be had, or all have one that nobody else has: one for each number, unless somebody asked."""
     pool = Pool()
     pool.ports = dict.fromkeys(taken, "other")
@@ -45,14 +45,14 @@ def test_new_ports(ports: list[Tree], taken: set[int]) -> None:
 
 def test_one_port_for_all_protocols() -> None:
     """Names are asked for by two protocols, at one port of the nodes."""
-    ports: list[Tree] = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]
+    ports: list[JsonObject] = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]
     assert not list(Ports(Pool(), "me").new(ports, wanted=True))
     assert ports[0]["nodePort"] == ports[1]["nodePort"] != ports[2]["nodePort"]
 
 
 def test_ports_that_nobody_wants() -> None:
     """Only those that were asked for are taken."""
-    ports: list[Tree] = [{"port": 53}, {"port": 80, "nodePort": 30080}]
+    ports: list[JsonObject] = [{"port": 53}, {"port": 80, "nodePort": 30080}]
     assert not list(Ports(Pool(), "me").new(ports, wanted=False))
     assert ports == [{"port": 53}, {"port": 80, "nodePort": 30080}]
 
@@ -61,7 +61,7 @@ def test_changed_ports() -> None:
     """What it has is its own; what is new must be free, or is found."""
     pool = Pool()
     pool.ports = {30000: "me", 30001: "other"}
-    ports: list[Tree] = [{"nodePort": 30000}, {}]
+    ports: list[JsonObject] = [{"nodePort": 30000}, {}]
     assert not list(Ports(pool, "me").changed(ports, wanted=True))
     assert ports[1]["nodePort"] not in (30000, 30001)
     [cause] = Ports(pool, "me").changed([{"nodePort": 30000}, {"nodePort": 30001}], wanted=True)
@@ -72,15 +72,15 @@ def test_ports_for_questions_about_health() -> None:
     """One is found, or the one that was asked for is taken, if it is free."""
     pool = Pool()
     pool.ports = {30001: "other"}
-    spec: Tree = {}
+    spec: JsonObject = {}
     Ports(pool, "me").health(spec)
     assert spec["healthCheckNodePort"] >= FIRST_NODE_PORT
     with pytest.raises(ApiError, match="failed to allocate requested HealthCheck NodePort 30001"):
         Ports(pool, "me").health({"healthCheckNodePort": 30001})
 
 
-SERVICE: Tree = {"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}
-BALANCER: Tree = {"spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
+SERVICE: JsonObject = {"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}
+BALANCER: JsonObject = {"spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
 ONLY = "may only be used when `type` is 'LoadBalancer'"
 RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
@@ -105,12 +105,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("tree", "path", "value", "found"), WRONG)
-def test_balancers(tree: Tree, path: str, value: Any, found: list[str]) -> None:
+def test_balancers(tree: JsonObject, path: str, value: Any, found: list[str]) -> None:
     """What belongs to balancers, and to nobody else."""
     assert wrong("/services", changed(tree, path, value)) == found
 
 
-def _at(address: str, *, whole: bool = True) -> Tree:
+def _at(address: str, *, whole: bool = True) -> JsonObject:
     """The service with an address, and the list of its addresses."""
     return changed(changed(SERVICE, "spec.clusterIP", address), "spec.clusterIPs", [address] if whole else None)
 

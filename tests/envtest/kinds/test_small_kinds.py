@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from opsdk.apiserver.registry.context import Context
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, read, row_of, wrong
 from tests.envtest.kinds.trees import known
-
-Tree = dict[str, Any]
 
 
 def _coded(text: str) -> str:
@@ -31,7 +30,7 @@ NODES = [
 
 
 @pytest.mark.parametrize(("tree", "found"), NODES)
-def test_nodes(tree: Tree, found: list[str]) -> None:
+def test_nodes(tree: JsonObject, found: list[str]) -> None:
     """Blocks of addresses of both families, and whole amounts of what is counted."""
     assert wrong("/nodes", tree) == found
 
@@ -88,14 +87,14 @@ SECRETS = [
 
 
 @pytest.mark.parametrize(("kind", "data", "found"), SECRETS)
-def test_secrets(kind: str, data: Tree, found: list[str]) -> None:
+def test_secrets(kind: str, data: JsonObject, found: list[str]) -> None:
     """Each type has its keys."""
     assert wrong("/secrets", {"type": kind, "data": data}) == found
 
 
 # ------------------------------------------------------------------ jobs
-TEMPLATE: Tree = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
-CRON: Tree = {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}}
+TEMPLATE: JsonObject = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+CRON: JsonObject = {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}}
 CRONS = [
     ("spec.schedule", "TZ=UTC * * * * *",
      [('spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field'
@@ -130,8 +129,8 @@ def test_names_of_indexed_jobs() -> None:
     assert found == [f'metadata.name: Invalid value: "{name}": {text}']
 
 
-WAITS: Tree = {"suspend": True, "selector": {}, "template": TEMPLATE}
-RESTS: Tree = {"startTime": "2024-01-02T03:04:05Z", "conditions": [{"type": "Suspended", "status": "True"}]}
+WAITS: JsonObject = {"suspend": True, "selector": {}, "template": TEMPLATE}
+RESTS: JsonObject = {"startTime": "2024-01-02T03:04:05Z", "conditions": [{"type": "Suspended", "status": "True"}]}
 PLACES = [
     ("metadata.labels", {"a": "b"}),
     ("spec.nodeSelector", {"a": "b"}),
@@ -153,7 +152,7 @@ FIXED = [("spec.affinity", {"podAffinity": {}}), ("spec.containers.0.image", "ot
         ({}, {"startTime": RESTS["startTime"]}, []),
     ],
 )  # fmt: skip
-def test_what_suspended_jobs_may_change(spec: Tree, status: Tree, free: list[Any]) -> None:
+def test_what_suspended_jobs_may_change(spec: JsonObject, status: JsonObject, free: list[Any]) -> None:
     """Where their pods run, before they begin or once they rest; and what they need, once they are known to rest."""
     old = {"spec": {**WAITS, **spec}, "status": status}
     for path, value in PLACES + AMOUNTS + FIXED:

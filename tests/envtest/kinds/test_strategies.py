@@ -9,12 +9,12 @@ import pytest
 from envtest.kinds.pod_preparation import drop_disabled
 from envtest.kinds.pod_totals import requested
 from opsdk.apiserver.registry.context import Context
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 from tests.envtest.kinds.kindkit import changed, read, row_of, wrong
 from tests.envtest.kinds.trees import known
 
-Tree = dict[str, Any]
-PENDING: Tree = {"phase": "Pending", "lastPhaseTransitionTime": "x"}
+PENDING: JsonObject = {"phase": "Pending", "lastPhaseTransitionTime": "x"}
 
 
 # ------------------------------------------------------------------ volumes
@@ -27,11 +27,11 @@ PENDING: Tree = {"phase": "Pending", "lastPhaseTransitionTime": "x"}
         (PENDING, {"phase": "Bound", "lastPhaseTransitionTime": "y"}, "y"),
     ],
 )  # fmt: skip
-def test_volumes_remember_when_their_phase_began(old: Tree, new: Tree, since: str) -> None:
+def test_volumes_remember_when_their_phase_began(old: JsonObject, new: JsonObject, since: str) -> None:
     """Clients may say it, and seldom do."""
     strategy: Any = known().strategy(row_of("/persistentvolumes"), has_status=True)
     context = Context(clock=ManualClock())
-    obj: Tree = {"status": dict(new)}
+    obj: JsonObject = {"status": dict(new)}
     strategy.prepare_status(context, obj, {"status": old})
     found = obj["status"]["lastPhaseTransitionTime"]
     assert found == (context.timestamp() if since == "now" else since)
@@ -50,7 +50,7 @@ def test_new_volumes_are_pending_since_now() -> None:
 def test_fields_of_features_that_are_off() -> None:
     """They do not come; those that are there may stay."""
 
-    def spec() -> Tree:
+    def spec() -> JsonObject:
         source = {"podCertificate": {"signerName": "a/b"}}
         return {
             "schedulingGroup": {"x": 1},
@@ -74,7 +74,7 @@ def test_fields_of_features_that_are_off() -> None:
 def test_what_containers_ask_for_together() -> None:
     """Those that begin need what they need before the others are there."""
 
-    def container(amount: str, **more: str) -> Tree:
+    def container(amount: str, **more: str) -> JsonObject:
         return {"resources": {"requests": {"cpu": amount}}, **more}
 
     spec = {"containers": [container("500m"), container("1")], "initContainers": [container("3")]}
@@ -95,7 +95,10 @@ def test_requests_of_whole_pods() -> None:
 # ------------------------------------------------------------------ defaults
 def test_ports_in_the_network_of_a_node() -> None:
     """A pod's are the node's; its template may leave them open, or say the same."""
-    spec: Tree = {"hostNetwork": True, "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}
+    spec: JsonObject = {
+        "hostNetwork": True,
+        "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}],
+    }
     assert read("/pods", {"spec": spec})["spec"]["containers"][0]["ports"][0]["hostPort"] == 80
     template = read("/podtemplates", {"template": {"spec": spec}})["template"]
     assert "hostPort" not in template["spec"]["containers"][0]["ports"][0]
@@ -116,7 +119,7 @@ def test_sets_roll_from_the_first() -> None:
 
 def test_jobs_that_count_by_index() -> None:
     """They never fail as a whole; conditions are those that hold, in cron jobs too."""
-    rule: Tree = {"action": "Ignore", "onPodConditions": [{"type": "T"}]}
+    rule: JsonObject = {"action": "Ignore", "onPodConditions": [{"type": "T"}]}
     job = read("batch/jobs", {"spec": {"backoffLimitPerIndex": 1, "template": {}}})
     assert job["spec"]["backoffLimit"] == 2147483647
     spec = {"podFailurePolicy": {"rules": [rule]}, "template": {}}

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from envtest.kinds.volume_overlaps import overlap_warnings
+from opsdk.structured_merge.value import JsonObject
 
 
-def files(*paths: str, **more: str) -> dict[str, Any]:
+def files(*paths: str, **more: str) -> JsonObject:
     """A source of files."""
     return {**more, "items": [{"key": "k", "path": path} for path in paths]}
 
 
-VOLUMES: list[tuple[dict[str, Any], list[str]]] = [
+VOLUMES: list[tuple[JsonObject, list[str]]] = [
     ({"emptyDir": {}}, []),
     ({"configMap": files("a", "b/c", name="m")}, []),
     ({"configMap": files("a/b", "a", name="m")}, ['volume "v" (ConfigMap "m"): overlapping paths: "a" with "a/b"']),
@@ -35,6 +34,6 @@ VOLUMES: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("source", "told"), VOLUMES)
-def test_files_in_the_way_are_told_of(source: dict[str, Any], told: list[str]) -> None:
+def test_files_in_the_way_are_told_of(source: JsonObject, told: list[str]) -> None:
     """Within a source, and across the sources of a projection."""
     assert list(overlap_warnings([{"name": "v", **source}])) == told

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, read, wrong
 
-POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+POD: JsonObject = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 AT = "spec.volumes[0]"
 RANGE = "must be between 1 and 255, inclusive"
 UNITS = "must be between 0 and 255, inclusive"
@@ -69,12 +70,12 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("source", "found"), SOURCES)
-def test_sources(source: dict[str, Any], found: str) -> None:
+def test_sources(source: JsonObject, found: str) -> None:
     """What is wrong with a source is said of the source."""
     assert wrong("/pods", changed(POD, "spec.volumes", [{"name": "v", **source}])) == [f"{AT}.{found}"]
 
 
-FINE: list[dict[str, Any]] = [
+FINE: list[JsonObject] = [
     {"flexVolume": {"driver": "example.com/d", "options": {"k8s": "1"}}},
     {"quobyte": {"registry": "a:1,[::1]:2", "volume": "v"}},
     {"iscsi": {"targetPortal": "p", "iqn": "eui.0123456789abcdef", "lun": 0}},
@@ -85,7 +86,7 @@ FINE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("source", FINE)
-def test_sources_that_are_right(source: dict[str, Any]) -> None:
+def test_sources_that_are_right(source: JsonObject) -> None:
     """Nothing is said of them."""
     assert not wrong("/pods", changed(POD, "spec.volumes", [{"name": "v", **source}]))
 
@@ -124,7 +125,7 @@ def test_defaults_of_sources() -> None:
 
 
 # ------------------------------------------------------------------ persistent volumes
-VOLUME: dict[str, Any] = {
+VOLUME: JsonObject = {
     "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
 }
 

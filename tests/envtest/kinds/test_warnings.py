@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from opsdk.structured_merge.value import JsonObject
 from tests.envtest.kinds.kindkit import changed, warned
 
-POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+POD: JsonObject = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 DEPLOYMENT = {
     "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, **POD}}
 }
@@ -234,7 +235,7 @@ def test_names_that_are_no_hosts(kind: str, where: str) -> None:
         ),
     ],
 )
-def test_services(spec: dict[str, Any], told: list[str]) -> None:
+def test_services(spec: JsonObject, told: list[str]) -> None:
     """Fields that do not count."""
     assert warned("/services", {"spec": spec}) == told
     assert warned("/services", {"spec": spec}, {"spec": spec}) == []
@@ -328,6 +329,6 @@ def test_services(spec: dict[str, Any], told: list[str]) -> None:
         ),
     ],
 )
-def test_other_kinds(kind: str, tree: dict[str, Any], told: str) -> None:
+def test_other_kinds(kind: str, tree: JsonObject, told: str) -> None:
     """One each."""
     assert warned(kind, tree) == [told]

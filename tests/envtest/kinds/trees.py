@@ -11,8 +11,8 @@ from envtest.kinds.catalogue import Catalogue
 from envtest.kinds.known import catalogue
 from envtest.kinds.typed import TypedModel, Typing
 from envtest.tables.load import Row, rows, types
+from opsdk.structured_merge.value import JsonObject
 
-Tree = dict[str, Any]
 WORDS = (
     "", "a", "b", "c", "web", "Bad_Name", "a.b", "-", "x" * 70, "y" * 300, "é", "\x00", "..", "a/b", "a/b/c", "/abs",
     "10.0.0.1", "::1", "fe80::1", "10.0.0.0/8", "2001:db8::/32", "300.1.2.3", "100%", "50%", "-1%", "many", "None",
@@ -41,7 +41,7 @@ class Maker:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
 
-    def value(self, schema: Tree, depth: int = 0) -> Any:
+    def value(self, schema: JsonObject, depth: int = 0) -> Any:
         """Something of this type."""
         if "allOf" in schema:
             return self.named(schema["allOf"][0]["$ref"].rpartition("/")[2], depth)
@@ -95,7 +95,7 @@ class Maker:
         schema = types().schema(name) or {}
         # Deep down there is less of everything, or there would be no end.
         share = (0.7, 0.7, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2)[depth] if depth < 8 else 0.0
-        made: Tree = {}
+        made: JsonObject = {}
         for key, inner in (schema.get("properties") or {}).items():
             if key in (schema.get("required") or ()) and depth < 12:
                 if self.rng.random() < 0.9:
@@ -131,11 +131,11 @@ def model_of(row: Row) -> TypedModel:
     return TypedModel(typing(), name, defaults=known().defaults_of(row))
 
 
-def make(row: Row, seed: int) -> Tree:
+def make(row: Row, seed: int) -> JsonObject:
     """An object as a client might send it, read and with its defaults."""
     rng = random.Random(seed)
     model = model_of(row)
-    tree: Tree = Maker(rng).named(model.name, 0)
+    tree: JsonObject = Maker(rng).named(model.name, 0)
     meta = {"name": rng.choice(("a", "web", "Bad_Name", "10.0.0.1", "a.b")), "uid": "u", "creationTimestamp": None}
     for key in ("labels", "annotations"):
         if rng.random() < 0.5:

@@ -8,8 +8,8 @@ from typing import Final
 
 from opsdk.apiserver.expressions.activation import Compiled, PolicyCompiler
 from opsdk.apiserver.expressions.mutation import JSON_PATCH, OBJECT
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.cel.types import BOOL, NULL, STRING, list_of
+from opsdk.structured_merge.value import JsonObject
 
 ANNOTATION: Final = (STRING, NULL)
 PATCH: Final = (list_of(JSON_PATCH),)
@@ -43,7 +43,7 @@ class Programs:
         annotations: by the keys of the audit log.
     """
 
-    def __init__(self, spec: Tree) -> None:
+    def __init__(self, spec: JsonObject) -> None:
         compiler = PolicyCompiler(params=spec.get("paramKind") is not None, composed=True)
         for tree in spec.get("variables") or ():
             compiler.variable(tree["name"], tree["expression"])
@@ -60,7 +60,7 @@ class Programs:
         return f"<Programs: {len(self.validations)} validations, {len(self.mutations)} mutations>"
 
 
-def _validation(compiler: PolicyCompiler, tree: Tree) -> Validation:
+def _validation(compiler: PolicyCompiler, tree: JsonObject) -> Validation:
     said = tree.get("messageExpression")
     return Validation(
         compiler.compile(tree["expression"], (BOOL,)),
@@ -70,7 +70,7 @@ def _validation(compiler: PolicyCompiler, tree: Tree) -> Validation:
     )
 
 
-def _mutation(compiler: PolicyCompiler, tree: Tree) -> Mutation:
+def _mutation(compiler: PolicyCompiler, tree: JsonObject) -> Mutation:
     patch = tree["patchType"] == "JSONPatch"
     written = tree["jsonPatch" if patch else "applyConfiguration"]
     wanted = PATCH if patch else CONFIGURATION

@@ -12,8 +12,8 @@ from opsdk.apiserver.admission.policies.policy_source import Binding, Bound, Cri
 from opsdk.apiserver.admission.versioned_attributes import Equivalents, Namespaces, Views
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Chosen:
 
     policy: Policy
     binding: Binding
-    params: Tree | None
+    params: JsonObject | None
     served: Installed
 
     @property
@@ -108,7 +108,7 @@ def matched(views: Views, review: Review, criteria: Criteria) -> Installed | Non
     return served if views.selects_namespace(criteria.namespaces) else None
 
 
-def namespace_of(review: Review, ports: Ports) -> Tree | None:
+def namespace_of(review: Review, ports: Ports) -> JsonObject | None:
     """The namespace that the request is in; a namespace itself is in none."""
     of_namespace = review.kind.kind == "Namespace" and review.kind.version == "v1" and not review.kind.group
     return ports.namespace(review.namespace) if review.namespace and not of_namespace else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Review
@@ -19,9 +18,9 @@ from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
 from opsdk.apiserver.expressions.authorizer_checks import Asking
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
 from opsdk.apiserver.resources import Model
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, Cause, CelEvaluationError, DecodeError, PatchError
 from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.value import JsonObject
 
 
 async def mutate(review: Review, bound: Sequence[Bound], ports: Ports) -> None:
@@ -61,7 +60,7 @@ class _Mutator:
         if not one.policy.ignore_failures:
             self._failures.append(Failure(one.policy, one.binding, message, "Invalid"))
 
-    async def _inputs(self, one: Chosen) -> dict[str, Any]:
+    async def _inputs(self, one: Chosen) -> JsonObject:
         seen = await self._views.seen(one.served)
         return inputs(self._review, seen, self._asking, params=one.params, namespace=self._namespace)
 
@@ -88,7 +87,7 @@ class _Mutator:
 
     async def _change(self, one: Chosen, mutation: Mutation) -> None:
         values = await self._inputs(one)
-        before: Tree = values["object"]
+        before: JsonObject = values["object"]
         activation = Activation(self._asking, values, one.policy.programs.variables, budget=RUNTIME_BUDGET)
         if mutation.expression.fault:
             raise PatchError(mutation.expression.fault)
@@ -105,7 +104,7 @@ class _Mutator:
         await self._views.put(after, one.served)
 
 
-def _checked(model: Model, after: Tree) -> Tree:
+def _checked(model: Model, after: JsonObject) -> JsonObject:
     """A patched object that still is what it was; a patch that breaks it is the policy's fault, and told as such."""
     try:
         found = model.decode(after)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.policies.policy_source import Binding, ParamRef, Policy
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 class ParamSource(Protocol):
@@ -18,11 +18,11 @@ class ParamSource(Protocol):
         """Whether they are in namespaces."""
         ...
 
-    async def get(self, namespace: str, name: str) -> Tree | None:
+    async def get(self, namespace: str, name: str) -> JsonObject | None:
         """One of them, in the version that was asked for."""
         ...
 
-    async def select(self, namespace: str, selector: Selector) -> Sequence[Tree]:
+    async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
         """Those with such labels, by their names."""
         ...
 
@@ -55,7 +55,7 @@ def source_of(policy: Policy, find: Params) -> ParamSource | None:
     return found
 
 
-async def collect(source: ParamSource | None, binding: Binding, namespace: str) -> Sequence[Tree | None]:
+async def collect(source: ParamSource | None, binding: Binding, namespace: str) -> Sequence[JsonObject | None]:
     """The parameters, each to be judged by alone; `namespace` is that of the request.
 
     Raises:
@@ -82,7 +82,7 @@ def _namespace(source: ParamSource, ref: ParamRef, namespace: str) -> str:
     return wanted
 
 
-async def _found(source: ParamSource, ref: ParamRef, namespace: str) -> Sequence[Tree]:
+async def _found(source: ParamSource, ref: ParamRef, namespace: str) -> Sequence[JsonObject]:
     if ref.name:
         one = await source.get(namespace, ref.name)
         return [] if one is None else [one]

@@ -7,21 +7,21 @@ from typing import Any
 
 from opsdk.apiserver.admission.webhooks.admission_review import patched
 from opsdk.apiserver.expressions.mutation import Made, as_json, as_tree, check_names
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import PatchError
 from opsdk.structured_merge.schema import Shape, Topology
 from opsdk.structured_merge.typed import check_typed, merge
+from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ apply configurations
-def apply_configuration(obj: Tree, value: Any, shape: Shape) -> Tree:
+def apply_configuration(obj: JsonObject, value: Any, shape: Shape) -> JsonObject:
     """`obj` with what an ``Object{...}`` sets, merged as a server-side apply does; nothing is removed.
 
     Raises:
         PatchError: it does not fit the type, or sets parts that are only ever replaced as a whole.
     """
     check_names(value)
-    config: Tree = as_tree(value)
+    config: JsonObject = as_tree(value)
     config.update({name: obj[name] for name in ("apiVersion", "kind") if name in obj})
     try:
         check_typed(config, shape)
@@ -32,7 +32,7 @@ def apply_configuration(obj: Tree, value: Any, shape: Shape) -> Tree:
     if whole:
         text = f"may not mutate atomic arrays, maps or structs: {', '.join(whole)}"
         raise PatchError(f"error applying patch: invalid ApplyConfiguration: {text}")
-    merged: Tree = merge(obj, config, shape)
+    merged: JsonObject = merge(obj, config, shape)
     return merged
 
 
@@ -53,7 +53,7 @@ def atomics(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
 
 
 # ------------------------------------------------------------------ JSON patches
-def apply_operations(obj: Tree, value: Any) -> Tree:
+def apply_operations(obj: JsonObject, value: Any) -> JsonObject:
     """`obj` after ``[JSONPatch{...}]``; as it was, where a test among the operations fails.
 
     Raises:
@@ -68,9 +68,9 @@ def apply_operations(obj: Tree, value: Any) -> Tree:
         raise PatchError(f"JSON Patch: {error}") from None
 
 
-def _operation(made: Made) -> Tree:
+def _operation(made: Made) -> JsonObject:
     fields = made.fields
-    operation: Tree = {"op": fields.get("op", ""), "path": fields.get("path", "")}
+    operation: JsonObject = {"op": fields.get("op", ""), "path": fields.get("path", "")}
     if fields.get("from"):
         operation["from"] = fields["from"]
     if "value" in fields:

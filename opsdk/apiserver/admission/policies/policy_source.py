@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.matching import Rule, rules_of, selector_of
-from opsdk.apiserver.storage.ports import Change, Storage, Tree
+from opsdk.apiserver.storage.ports import Change, Storage
+from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     # CEL takes long to load, and most servers never see a policy.
@@ -32,7 +33,7 @@ class Criteria:
     equivalent: bool = True
 
     @classmethod
-    def of(cls, tree: Tree | None) -> Self:
+    def of(cls, tree: JsonObject | None) -> Self:
         """Read what passed validation; nothing at all means everything."""
         tree = tree or {}
         return cls(
@@ -59,7 +60,7 @@ class ParamRef:
     deny: bool = False
 
     @classmethod
-    def of(cls, tree: Tree | None) -> Self | None:
+    def of(cls, tree: JsonObject | None) -> Self | None:
         """Read what passed validation."""
         if tree is None:
             return None
@@ -83,9 +84,9 @@ class Binding:
     actions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, obj: Tree) -> Self:
+    def of(cls, obj: JsonObject) -> Self:
         """Read a binding that passed validation."""
-        spec: Tree = obj.get("spec") or {}
+        spec: JsonObject = obj.get("spec") or {}
         return cls(
             name=obj["metadata"]["name"],
             policy=spec.get("policyName") or "",
@@ -98,9 +99,9 @@ class Binding:
 class Policy:
     """A policy that passed validation. Its expressions are compiled when a request first concerns it."""
 
-    def __init__(self, obj: Tree) -> None:
+    def __init__(self, obj: JsonObject) -> None:
         self.name: str = obj["metadata"]["name"]
-        self.spec: Tree = obj.get("spec") or {}
+        self.spec: JsonObject = obj.get("spec") or {}
         self.criteria = Criteria.of(self.spec.get("matchConstraints"))
         self.ignore_failures = self.spec.get("failurePolicy") == "Ignore"
         self.reinvoke = self.spec.get("reinvocationPolicy") == "IfNeeded"
@@ -139,7 +140,10 @@ class Configured:
     """
 
     def __init__(
-        self, storage: Storage, prefixes: tuple[str, str], load: Callable[[], tuple[Sequence[Tree], Sequence[Tree]]]
+        self,
+        storage: Storage,
+        prefixes: tuple[str, str],
+        load: Callable[[], tuple[Sequence[JsonObject], Sequence[JsonObject]]],
     ) -> None:
         self._prefixes = prefixes
         self._load = load
@@ -176,9 +180,9 @@ class Configured:
         return [Bound(policy, tuple(bindings[policy.name])) for policy in self._known.values()]
 
 
-def _name(obj: Tree) -> str:
+def _name(obj: JsonObject) -> str:
     return str(obj["metadata"]["name"])
 
 
-def _version(obj: Tree) -> tuple[str, int]:
+def _version(obj: JsonObject) -> tuple[str, int]:
     return str(obj["metadata"]["uid"]), int(obj["metadata"].get("generation") or 0)

@@ -19,6 +19,7 @@ from opsdk.apiserver.expressions.authorizer_checks import Asking
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
 from opsdk.errors import ApiError, Cause, CelEvaluationError
 from opsdk.structured_merge.go_format import go_json
+from opsdk.structured_merge.value import JsonObject
 
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _LONGEST_MESSAGE: Final = 5 * 1024
@@ -54,7 +55,7 @@ class Verdict:
 class _Judge:
     """Evaluates one policy for one binding and one set of parameters."""
 
-    def __init__(self, policy: Policy, asking: Asking, values: dict[str, Any]) -> None:
+    def __init__(self, policy: Policy, asking: Asking, values: JsonObject) -> None:
         self._policy = policy
         self._programs: Programs = policy.programs
         self._asking = asking

@@ -14,11 +14,11 @@ from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.versioned_attributes import Invocation
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.serializer import documents
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.errors import ApiError, Cause, Details, PatchError
 from opsdk.structured_merge.go_format import go_quote
+from opsdk.structured_merge.value import JsonObject
 
 GROUP = "admission.k8s.io"
 KNOWN_VERSIONS = ("v1", "v1beta1")
@@ -29,9 +29,9 @@ class AnswerError(Exception):
 
 
 # ------------------------------------------------------------------ the question
-def question(review: Review, seen: Invocation, *, uid: str, version: str) -> Tree:
+def question(review: Review, seen: Invocation, *, uid: str, version: str) -> JsonObject:
     """The AdmissionReview that is sent."""
-    request: Tree = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}
+    request: JsonObject = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}
     sub = {"subResource": review.subresource} if review.subresource else {}
     request.update(sub)
     request["requestKind"] = review.kind._asdict()
@@ -49,9 +49,9 @@ def question(review: Review, seen: Invocation, *, uid: str, version: str) -> Tre
     return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
 
 
-def user_info(user: User) -> Tree:
+def user_info(user: User) -> JsonObject:
     """A user as reviews show it."""
-    found: Tree = {"username": user.name} if user.name else {}
+    found: JsonObject = {"username": user.name} if user.name else {}
     if user.uid:
         found["uid"] = user.uid
     if user.groups:
@@ -69,7 +69,7 @@ class Verdict:
     allowed: bool
     patch: bytes = b""
     patch_type: str = ""
-    status: Tree | None = None
+    status: JsonObject | None = None
     warnings: Sequence[str] = ()
 
 
@@ -84,7 +84,7 @@ _FIELDS = {
 }
 
 
-def read_answer(answer: Tree, version: str) -> Tree | None:
+def read_answer(answer: JsonObject, version: str) -> JsonObject | None:
     """The ``response`` part, its types checked; `AnswerError` where it is of another version or another shape."""
     response = answer.get("response")
     try:
@@ -100,7 +100,7 @@ def read_answer(answer: Tree, version: str) -> Tree | None:
     return response
 
 
-def verdict(answer: Tree, response: Tree | None, *, uid: str, version: str, mutating: bool) -> Verdict:
+def verdict(answer: JsonObject, response: JsonObject | None, *, uid: str, version: str, mutating: bool) -> Verdict:
     """What the answer decides; `AnswerError` where it breaks the rules."""
     if response is None:
         raise AnswerError("webhook response was absent")
@@ -116,7 +116,9 @@ def verdict(answer: Tree, response: Tree | None, *, uid: str, version: str, muta
     )
 
 
-def _check_v1(answer: Tree, response: Tree, uid: str, *, has_patch: bool, kind: Any, mutating: bool) -> None:
+def _check_v1(
+    answer: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: Any, mutating: bool
+) -> None:
     if (response.get("uid") or "") != uid:
         raise AnswerError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     wanted, got = f"{GROUP}/v1, Kind=AdmissionReview", _kind_text(answer)
@@ -136,7 +138,7 @@ def _check_v1(answer: Tree, response: Tree, uid: str, *, has_patch: bool, kind: 
         raise AnswerError('webhook returned invalid response.patchType of ""')
 
 
-def _kind_text(answer: Tree) -> str:
+def _kind_text(answer: JsonObject) -> str:
     group, _, version = str(answer.get("apiVersion") or "").rpartition("/")
     return f"{group}/{version}, Kind={answer.get('kind') or ''}"
 
@@ -183,7 +185,7 @@ def _details(tree: Any) -> Details:
 
 
 # ------------------------------------------------------------------ patches
-def parse_patch(raw: bytes) -> list[Tree]:
+def parse_patch(raw: bytes) -> list[JsonObject]:
     """The operations; `PatchError` in Go's words."""
     try:
         found = documents.parse_json(raw).tree
@@ -199,7 +201,7 @@ def parse_patch(raw: bytes) -> list[Tree]:
     return found
 
 
-def patched(obj: Tree, operations: Sequence[Tree]) -> Tree:
+def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
     """`obj` after the patch; `PatchError` in Go's words."""
     try:
         changed: Any = apply_json_patch(obj, operations)
@@ -210,7 +212,7 @@ def patched(obj: Tree, operations: Sequence[Tree]) -> Tree:
     return changed
 
 
-def _explained(obj: Any, operations: Sequence[Tree]) -> PatchError:
+def _explained(obj: Any, operations: Sequence[JsonObject]) -> PatchError:
     """Which operation does not fit, said as the server's library does."""
     for operation in operations:
         try:
@@ -220,7 +222,7 @@ def _explained(obj: Any, operations: Sequence[Tree]) -> PatchError:
     return PatchError("the patch does not apply")
 
 
-def _why(obj: Any, operation: Tree, otherwise: str) -> str:
+def _why(obj: Any, operation: JsonObject, otherwise: str) -> str:
     name, path = operation.get("op"), operation.get("path")
     if name not in ("add", "remove", "replace", "move", "copy", "test"):
         return f"Unexpected kind: {name or 'unknown'}"
@@ -267,6 +269,6 @@ def _misplaced(obj: Any, name: str, path: str) -> str:
     return syntax if name == "remove" else f"value was not a proper array index: '{key}': {syntax}"
 
 
-def _probe(parent: str) -> list[Tree]:
+def _probe(parent: str) -> list[JsonObject]:
     """A patch that fits wherever something stands at `parent`."""
     return [{"op": "move", "from": parent, "path": "/probe"}] if parent else []

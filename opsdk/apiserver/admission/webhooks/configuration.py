@@ -8,8 +8,9 @@ from typing import Self
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.matching import Rule, rules_of, selector_of
-from opsdk.apiserver.storage.ports import Change, Storage, Tree
+from opsdk.apiserver.storage.ports import Change, Storage
 from opsdk.apiserver.webhook_client.endpoint import Target, target_of
+from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,7 @@ class Hook:
 
     name: str
     uid: str
-    client_config: Tree
+    client_config: JsonObject
     rules: tuple[Rule, ...]
     namespaces: Selector = field(default_factory=Selector)
     objects: Selector = field(default_factory=Selector)
@@ -34,10 +35,10 @@ class Hook:
     side_effects: str = "None"
     versions: tuple[str, ...] = ("v1",)
     reinvoke: bool = False
-    conditions: tuple[Tree, ...] = ()
+    conditions: tuple[JsonObject, ...] = ()
 
     @classmethod
-    def of(cls, tree: Tree, uid: str) -> Self:
+    def of(cls, tree: JsonObject, uid: str) -> Self:
         """Read a webhook that passed validation and has its defaults."""
         return cls(
             name=tree["name"],
@@ -60,7 +61,7 @@ class Hook:
         return target_of(self.client_config)
 
 
-def hooks_of(configurations: Iterable[Tree]) -> tuple[Hook, ...]:
+def hooks_of(configurations: Iterable[JsonObject]) -> tuple[Hook, ...]:
     """All webhooks, by the names of their configurations, then as listed."""
     found: list[Hook] = []
     for obj in sorted(configurations, key=lambda obj: str(obj["metadata"]["name"])):
@@ -78,7 +79,7 @@ class Configured:
         load: all configurations as they are now.
     """
 
-    def __init__(self, storage: Storage, prefix: str, load: Callable[[], Sequence[Tree]]) -> None:
+    def __init__(self, storage: Storage, prefix: str, load: Callable[[], Sequence[JsonObject]]) -> None:
         self._prefix = prefix
         self._load = load
         self._hooks: tuple[Hook, ...] | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from opsdk.apiserver.admission.attributes import Review
 from opsdk.apiserver.admission.versioned_attributes import Invocation
 from opsdk.apiserver.auth.authorization import Authorizer
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 
 class Conditions:
@@ -16,7 +16,9 @@ class Conditions:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def __call__(self, review: Review, seen: Invocation, conditions: Sequence[Tree]) -> Sequence[bool | str]:
+    async def __call__(
+        self, review: Review, seen: Invocation, conditions: Sequence[JsonObject]
+    ) -> Sequence[bool | str]:
         """See `opsdk.apiserver.admission.webhooks.plugins.Evaluate`."""
         # CEL takes long to load, and most servers never see a condition.
         from opsdk.apiserver.admission.cel_inputs import inputs  # noqa: PLC0415

@@ -25,13 +25,13 @@ from opsdk.apiserver.admission.webhooks.admission_review import (
 )
 from opsdk.apiserver.admission.webhooks.configuration import Hook
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.apiserver.webhook_client.client import CallError, HookClient
 from opsdk.apiserver.webhook_client.endpoint import TargetError
 from opsdk.errors import ApiError, DecodeError, PatchError
 from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.value import JsonObject
 
-Evaluate = Callable[[Review, Invocation, Sequence[Tree]], Awaitable[Sequence[bool | str]]]
+Evaluate = Callable[[Review, Invocation, Sequence[JsonObject]], Awaitable[Sequence[bool | str]]]
 """What each match condition says of an invocation: true, false, or what went wrong."""
 
 

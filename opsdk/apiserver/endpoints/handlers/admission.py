@@ -9,8 +9,8 @@ from opsdk.apiserver.endpoints.authorization import check_create
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.managed_fields import decode_entries, entries_of, keep_times, with_entries
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import DecodeError
+from opsdk.structured_merge.value import JsonObject
 
 
 class Gate:
@@ -20,7 +20,9 @@ class Gate:
         options: the options object of the request.
     """
 
-    def __init__(self, admission: Admission, call: Call, served: Installed, options: Tree, *, dry_run: bool) -> None:
+    def __init__(
+        self, admission: Admission, call: Call, served: Installed, options: JsonObject, *, dry_run: bool
+    ) -> None:
         self._admission = admission
         self._call = call
         self._served = served
@@ -30,7 +32,7 @@ class Gate:
     def __repr__(self) -> str:
         return f"<Gate before {self._served.info.path}>"
 
-    async def mutate(self, obj: Tree, old: Tree | None) -> Tree:
+    async def mutate(self, obj: JsonObject, old: JsonObject | None) -> JsonObject:
         """The object as admission wants it; both are of the served version, and the outcome is the caller's."""
         review = self._review("CREATE" if old is None else "UPDATE", obj, old)
         await self._admission.mutate(review)
@@ -41,7 +43,7 @@ class Gate:
         # Admission may have undone what was asked for: then nothing is written, not even a time.
         return changed if old is None else keep_times(old, changed)
 
-    async def validate(self, obj: Tree, old: Tree | None) -> None:
+    async def validate(self, obj: JsonObject, old: JsonObject | None) -> None:
         """What a store calls before it creates or updates (see `Validate`)."""
         if old is None and self._call.info.verb != "create":
             await check_create(self._call)
@@ -50,22 +52,22 @@ class Gate:
         operation = "CREATE" if old is None else "UPDATE"
         await self._admission.validate(self._review(operation, model.from_storage(obj), before))
 
-    async def remove(self, obj: Tree, _: Tree | None) -> None:
+    async def remove(self, obj: JsonObject, _: JsonObject | None) -> None:
         """What a store calls before it deletes: both rounds see the object as it is."""
         old = self._served.model.from_storage(obj)
         await self._admission.mutate(self._review("DELETE", None, old))
         await self._admission.validate(self._review("DELETE", None, old))
 
-    async def connect(self, kind: str, options: Tree) -> None:
+    async def connect(self, kind: str, options: JsonObject) -> None:
         """Before a subresource takes the connection; `options` is an object of `kind`."""
         for judge in (self._admission.mutate, self._admission.validate):
             review = self._review("CONNECT", options, None)
             review.connected = kind
             await judge(review)
 
-    def _review(self, operation: str, obj: Tree | None, old: Tree | None) -> Review:
+    def _review(self, operation: str, obj: JsonObject | None, old: JsonObject | None) -> Review:
         call, body = self._call, obj if obj is not None else old
-        meta: Tree = (body or {}).get("metadata") or {}
+        meta: JsonObject = (body or {}).get("metadata") or {}
         return Review(
             call=call,
             served=self._served,
@@ -78,21 +80,21 @@ class Gate:
             dry_run=self._dry_run,
         )
 
-    def _namespace(self, meta: Tree) -> str:
+    def _namespace(self, meta: JsonObject) -> str:
         """That of the path; a namespace is in itself."""
         info = self._served.info
         if info.resource == "namespaces" and not info.group:
             return self._call.info.name or str(meta.get("name", ""))
         return self._call.info.namespace
 
-    def _check_namespace(self, obj: Tree) -> None:
+    def _check_namespace(self, obj: JsonObject) -> None:
         """Admission may not move an object."""
         info = self._served.info
         found = (obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
         if info.namespaced and not info.subresource and found != self._call.info.namespace:
             raise api_errors.foreign_namespace()
 
-    def _keep_owners(self, before: Tree, after: Tree) -> Tree:
+    def _keep_owners(self, before: JsonObject, after: JsonObject) -> JsonObject:
         """`after`, with the owners of `before` where its own cannot be read."""
         try:
             decode_entries(entries_of(after))
@@ -108,7 +110,7 @@ _BAD_OWNERS = (
 )
 
 
-def _for_operation(options: Tree, operation: str) -> Tree:
+def _for_operation(options: JsonObject, operation: str) -> JsonObject:
     """Where a PUT turns out to create, or a patch to update, the options become those of that operation."""
     kind = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}.get(operation)
     if kind is None or options.get("kind") == kind:

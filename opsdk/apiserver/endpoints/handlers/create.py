@@ -12,8 +12,8 @@ from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
@@ -39,13 +39,13 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     return object_response(call, served, stored, accepted, status=201)
 
 
-def warn_of_owners(call: Call, obj: Tree) -> None:
+def warn_of_owners(call: Call, obj: JsonObject) -> None:
     """Drop owners that are there twice."""
     for warning in metadata.duplicate_owners(obj["metadata"], admitted=False):
         call.warn(warning)
 
 
-def check_namespace(call: Call, served: Installed, obj: Tree) -> None:
+def check_namespace(call: Call, served: Installed, obj: JsonObject) -> None:
     """The body's namespace is that of the path; an empty one is filled in."""
     meta = obj.setdefault("metadata", {})
     if not served.info.namespaced:

@@ -20,9 +20,10 @@ from opsdk.apiserver.endpoints.status import success
 from opsdk.apiserver.registry.rest import DeleteOptions
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
-from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Preconditions, Tree
+from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Preconditions
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 _UNKNOWN = (
     'no kind "{kind}" is registered for version "{version}" in scheme'
@@ -63,7 +64,7 @@ async def handle_collection(call: Call, served: Installed, admission: Admission)
     return list_response(call, served, listed.items, list_meta(listed), accepted)
 
 
-async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, Tree, bool]:
+async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, JsonObject, bool]:
     """The options from the body, else from the query, also as an object, and whether it is a dry run."""
     raw = await call.http.body(body.LIMIT)
     found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
@@ -84,7 +85,7 @@ async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, 
     return options, tree, bool(found.get("dryRun"))
 
 
-def _from_body(call: Call, served: Installed, raw: bytes) -> Tree:
+def _from_body(call: Call, served: Installed, raw: bytes) -> JsonObject:
     media = body.media_type(call)
     if media == PROTOBUF:
         return body.read_protobuf(served, raw)
@@ -150,9 +151,9 @@ def _wrong_type(value: object, at: str, wanted: str) -> ApiError:
     return api_errors.bad_request(f"json: cannot unmarshal {what} into Go struct field {at} of type {wanted}")
 
 
-def _from_query(call: Call) -> Tree:
+def _from_query(call: Call) -> JsonObject:
     query = call.http.query
-    found: Tree = {}
+    found: JsonObject = {}
     grace = number(query, "gracePeriodSeconds")
     if grace is not None:
         found["gracePeriodSeconds"] = grace
@@ -166,7 +167,7 @@ def _from_query(call: Call) -> Tree:
     return {**found, "preconditions": asked} if asked else found
 
 
-def _problems(found: Tree) -> list[Cause]:
+def _problems(found: JsonObject) -> list[Cause]:
     causes: list[Cause] = []
     policy = found.get("propagationPolicy")
     if policy is not None and found.get("orphanDependents") is not None:

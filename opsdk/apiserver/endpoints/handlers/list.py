@@ -9,9 +9,10 @@ from opsdk.apiserver.endpoints.options import Continue, ListOptions, check_list,
 from opsdk.apiserver.endpoints.response import accepted_for, list_response
 from opsdk.apiserver.registry.rest import Listed, ListQuery
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Tree
+from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError
 from opsdk.errors import ApiError, Details, GoneError
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -56,9 +57,9 @@ def out_of_reach(error: CompactedError | FutureRevisionError, options: ListOptio
     return api_errors.expired("The resourceVersion for the provided list is too old.")
 
 
-def list_meta(listed: Listed) -> Tree:
+def list_meta(listed: Listed) -> JsonObject:
     """The metadata of a list."""
-    meta: Tree = {"resourceVersion": str(listed.revision)}
+    meta: JsonObject = {"resourceVersion": str(listed.revision)}
     if listed.next_key:
         meta["continue"] = Continue(listed.revision, listed.next_key).encode()
         if listed.remaining:

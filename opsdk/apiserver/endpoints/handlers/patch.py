@@ -28,10 +28,10 @@ from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.serializer.documents import Parsed, SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.serializer.raw import forget_text
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import Response
 from opsdk.structured_merge.go_format import go_json, go_value
+from opsdk.structured_merge.value import JsonObject
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -50,8 +50,8 @@ class Patch:
         complaints: what there is to say against its text.
     """
 
-    apply: Callable[[Tree], Any]
-    document: Tree | None = None
+    apply: Callable[[JsonObject], Any]
+    document: JsonObject | None = None
     complaints: tuple[str, ...] = ()
 
     def refused(self, error: PatchError) -> ApiError:
@@ -60,7 +60,7 @@ class Patch:
             return api_errors.plain(str(error))
         return InvalidError("the server rejected our request due to an error in our request")
 
-    def undecodable(self, patched: Tree, why: str, *, custom: bool = False) -> ApiError:
+    def undecodable(self, patched: JsonObject, why: str, *, custom: bool = False) -> ApiError:
         """The outcome is no object of the kind; `custom` ones have no order of their fields."""
         if self.document is not None:
             shown = go_value(self.document)
@@ -149,8 +149,8 @@ def _reader(media: str, served: Installed, raw: bytes) -> Patch:
 
 async def _patch(
     call: Call, served: Installed, gate: Gate, options: WriteOptions, read: Callable[[], Patch]
-) -> tuple[Tree, bool]:
-    async def transform(current: Tree | None) -> Tree:
+) -> tuple[JsonObject, bool]:
+    async def transform(current: JsonObject | None) -> JsonObject:
         if current is None:
             raise api_errors.not_found(served.info, call.info.name)
         patch = read()
@@ -165,7 +165,7 @@ async def _patch(
     return await _update(call, served, gate, options, transform)
 
 
-def _run(patch: Patch, doc: Tree) -> Tree:
+def _run(patch: Patch, doc: JsonObject) -> JsonObject:
     try:
         patched = patch.apply(doc)
     except PatchError as error:
@@ -175,7 +175,7 @@ def _run(patch: Patch, doc: Tree) -> Tree:
     return patched
 
 
-def _checked_kind(served: Installed, patch: Patch, patched: Tree) -> Tree:
+def _checked_kind(served: Installed, patch: Patch, patched: JsonObject) -> JsonObject:
     """The patched object, if it is of the kind still; a built-in one may have lost the name of its kind."""
     info = served.info
     wanted = {"apiVersion": info.kind_api_version, "kind": info.kind}
@@ -197,7 +197,7 @@ def _checked_kind(served: Installed, patch: Patch, patched: Tree) -> Tree:
     return patched
 
 
-def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch, patched: Tree) -> Tree:
+def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch, patched: JsonObject) -> JsonObject:
     info = served.info
     patched = _checked_kind(served, patch, patched)
     try:
@@ -216,7 +216,7 @@ def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch,
     return decoded.obj
 
 
-def check_identity(call: Call, served: Installed, obj: Tree) -> None:
+def check_identity(call: Call, served: Installed, obj: JsonObject) -> None:
     """A patch changes neither name nor namespace; what is in none cannot be moved to one."""
     meta = obj.setdefault("metadata", {})
     if not served.info.namespaced:
@@ -226,10 +226,12 @@ def check_identity(call: Call, served: Installed, obj: Tree) -> None:
     check_name(call, obj)
 
 
-async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOptions, raw: bytes) -> tuple[Tree, bool]:
+async def _apply(
+    call: Call, served: Installed, gate: Gate, options: WriteOptions, raw: bytes
+) -> tuple[JsonObject, bool]:
     config = _configuration(call, served, options, raw)
 
-    async def transform(current: Tree | None) -> Tree:
+    async def transform(current: JsonObject | None) -> JsonObject:
         live = None if current is None else served.model.from_storage(current)
         force, now = bool(options.force), managed_fields.stamp(call)
         wanted = await managed_fields.owned(
@@ -246,7 +248,7 @@ async def _apply(call: Call, served: Installed, gate: Gate, options: WriteOption
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
 
 
-def _converted(served: Installed, applied: Tree) -> Tree:
+def _converted(served: Installed, applied: JsonObject) -> JsonObject:
     """The applied object as its type has it: what fields may hold says more than who owns them."""
     try:
         return served.model.decode(applied, memory=True).obj
@@ -256,7 +258,7 @@ def _converted(served: Installed, applied: Tree) -> Tree:
         raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
 
 
-def _configuration(call: Call, served: Installed, options: WriteOptions, raw: bytes) -> Tree:
+def _configuration(call: Call, served: Installed, options: WriteOptions, raw: bytes) -> JsonObject:
     info = served.info
     try:
         parsed = parse_yaml(raw)
@@ -285,7 +287,7 @@ def _gvk_text(version: str, kind: str) -> str:
 
 async def _update(
     call: Call, served: Installed, gate: Gate, options: WriteOptions, transform: Any, *, create: bool = False
-) -> tuple[Tree, bool]:
+) -> tuple[JsonObject, bool]:
     context = call.context(dry_run=options.dry_run)
     stored, created = await served.storage.update(
         context, call.info.name, transform, gate.validate, force_create=create

@@ -12,8 +12,8 @@ from opsdk.apiserver.endpoints.handlers.create import check_namespace, warn_of_o
 from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.http.server.response import Response
+from opsdk.structured_merge.value import JsonObject
 
 
 async def handle(call: Call, served: Installed, admission: Admission) -> Response:
@@ -26,15 +26,15 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     check_name(call, wanted)
     check_namespace(call, served, wanted)
     warn_of_owners(call, wanted)
-    first: list[Tree] = [served.model.default(wanted)]
+    first: list[JsonObject] = [served.model.default(wanted)]
     gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
 
-    async def transform(current: Tree | None) -> Tree:
+    async def transform(current: JsonObject | None) -> JsonObject:
         # Whoever writes may change what it gets, so each further try, which is rare, reads the body anew.
         mine = first.pop() if first else again()
         return await finish(call, served, gate, current, mine, manager=options.field_manager)
 
-    def again() -> Tree:
+    def again() -> JsonObject:
         obj = served.model.decode(parsed.tree).obj
         check_name(call, obj)
         check_namespace(call, served, obj)
@@ -46,7 +46,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     return object_response(call, served, stored, accepted, status=201 if created else 200)
 
 
-def check_name(call: Call, obj: Tree) -> None:
+def check_name(call: Call, obj: JsonObject) -> None:
     """The body's name is that of the path."""
     name = obj.setdefault("metadata", {}).get("name")
     if not name:
@@ -59,8 +59,8 @@ def check_name(call: Call, obj: Tree) -> None:
 
 
 async def finish(
-    call: Call, served: Installed, gate: Gate, current: Tree | None, wanted: Tree, *, manager: str
-) -> Tree:
+    call: Call, served: Installed, gate: Gate, current: JsonObject | None, wanted: JsonObject, *, manager: str
+) -> JsonObject:
     """From the wanted object of the served version to the one to store: owners of fields, admission."""
     model = served.model
     live = None if current is None else model.from_storage(current)

@@ -21,11 +21,12 @@ from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.storage_codec import UnreadableError
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.serializer.protobuf_writer import watch_frame
-from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Tree, Watch
+from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Watch
 from opsdk.errors import ApiError, ServerTimeoutError
 from opsdk.http.server.response import Response, StreamResponse
 from opsdk.http.server.websocket import wants_websocket
 from opsdk.structured_merge.identity_cache import IdentityCache
+from opsdk.structured_merge.value import JsonObject
 
 BOOKMARK_INTERVAL = 60.0
 """Seconds between bookmarks where nothing happens."""
@@ -41,7 +42,7 @@ class Event:
     """One line of the stream, before it is transformed and encoded."""
 
     type: str
-    obj: Tree
+    obj: JsonObject
 
 
 async def handle(call: Call, served: Installed) -> Response:
@@ -222,26 +223,26 @@ class _Stream:
             return self._encode("BOOKMARK", self._bare(event.obj["metadata"]))
         return self._encode(event.type, self._served.model.from_storage(event.obj))
 
-    def _bare(self, meta: Tree) -> Tree:
+    def _bare(self, meta: JsonObject) -> JsonObject:
         info = self._served.info
         # A typed object shows its empty parts; only the metadata means something.
         return {"kind": info.kind, "apiVersion": info.kind_api_version, "metadata": meta, **self._served.model.blank}
 
-    def _encode(self, kind: str, obj: Tree) -> bytes:
+    def _encode(self, kind: str, obj: JsonObject) -> bytes:
         shaped = self._shaped(obj)
         return self._framed(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
 
-    def _framed(self, kind: str, obj: Tree, *, once: bool = False) -> bytes:
+    def _framed(self, kind: str, obj: JsonObject, *, once: bool = False) -> bytes:
         write = self._accepted.write
         if write is not None:
             return watch_frame(kind, _FRAMES.once(obj, write) if once else write(obj))
         made = _BODIES.once(obj, self._plain) if once else self._plain(obj)
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), made)
 
-    def _plain(self, obj: Tree) -> bytes:
+    def _plain(self, obj: JsonObject) -> bytes:
         return compact(obj, ordered=in_order(self._served, self._accepted))
 
-    def _shaped(self, obj: Tree) -> Tree:
+    def _shaped(self, obj: JsonObject) -> JsonObject:
         accepted = self._accepted
         if accepted.kind == "PartialObjectMetadata":
             return partial(obj, version=accepted.version)
@@ -267,5 +268,5 @@ async def _next(watch: Watch) -> Change | None:
         return None
 
 
-def _mark(revision: int) -> Tree:
+def _mark(revision: int) -> JsonObject:
     return {"metadata": {"resourceVersion": str(revision)}}

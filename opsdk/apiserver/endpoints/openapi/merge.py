@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _REF = "#/definitions/"
 
 
-def below(document: Tree, root: str) -> Tree:
+def below(document: JsonObject, root: str) -> JsonObject:
     """The part of a document that is about paths below `root`, with the definitions that it refers to."""
     paths = {p: item for p, item in (document.get("paths") or {}).items() if p == root or p.startswith(f"{root}/")}
-    known, found = document.get("definitions") or {}, dict[str, Any]()
+    known, found = document.get("definitions") or {}, JsonObject()
     waiting = list(_references(paths))
     while waiting:
         name = waiting.pop()
@@ -23,7 +23,7 @@ def below(document: Tree, root: str) -> Tree:
     return {"paths": paths, "definitions": found}
 
 
-def merged(paths: Tree, definitions: Tree, other: Tree) -> tuple[Tree, Tree]:
+def merged(paths: JsonObject, definitions: JsonObject, other: JsonObject) -> tuple[JsonObject, JsonObject]:
     """Both together; paths that are there already stay, definitions that differ under one name get another."""
     names = {
         name: _free(name, definitions, other["definitions"])
@@ -34,7 +34,7 @@ def merged(paths: Tree, definitions: Tree, other: Tree) -> tuple[Tree, Tree]:
     return {**_renamed(other["paths"], names), **paths}, {**definitions, **added}
 
 
-def _free(name: str, *taken: Tree) -> str:
+def _free(name: str, *taken: JsonObject) -> str:
     number = 2
     while any(f"{name}_v{number}" in names for names in taken):
         number += 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from opsdk.apiserver.endpoints.handlers.patch import patch_types
 from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 REF = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -72,15 +72,15 @@ class Names:
     kind: str
 
 
-def referring(name: str | None) -> Tree:
+def referring(name: str | None) -> JsonObject:
     """A schema by its name."""
     return {"$ref": f"{REF}{name}"} if name else {"type": "object"}
 
 
-def paths_of(group: str, installed: Installed, names: Names) -> Iterator[tuple[str, Tree]]:
+def paths_of(group: str, installed: Installed, names: Names) -> Iterator[tuple[str, JsonObject]]:
     """Each path with its operations and its parameters."""
     for path, verbs in _routes(group, installed):
-        item: Tree = {
+        item: JsonObject = {
             _VERBS[verb].method: _operation(group, installed, verb, names, whole="{namespace}" not in path)
             for verb in verbs
         }
@@ -106,18 +106,18 @@ def _routes(group: str, installed: Installed) -> Iterator[tuple[str, list[str]]]
         yield f"{root}/{info.resource}", ["list"]
 
 
-def _placed(path: str) -> Iterator[Tree]:
+def _placed(path: str) -> Iterator[JsonObject]:
     for name in ("name", "namespace"):
         if f"{{{name}}}" in path:
             yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
 
 
-def _operation(group: str, installed: Installed, verb: str, names: Names, *, whole: bool) -> Tree:
+def _operation(group: str, installed: Installed, verb: str, names: Names, *, whole: bool) -> JsonObject:
     info, known = installed.info, _VERBS[verb]
     answers = {"list": names.many, "delete": STATUS, "deletecollection": STATUS}
     content = _content(_media(installed), answers.get(verb, names.body))
-    responses: Tree = {code: {"description": _DESCRIBED[code], "content": content} for code in known.codes}
-    made: Tree = {
+    responses: JsonObject = {code: {"description": _DESCRIBED[code], "content": content} for code in known.codes}
+    made: JsonObject = {
         "tags": [f"{_group_word(group, first=str.lower)}_{info.version}"],
         "operationId": _operation_id(group, installed, verb, names.kind, whole=whole and info.namespaced),
         "parameters": [_parameter(name) for name in known.query],
@@ -129,7 +129,7 @@ def _operation(group: str, installed: Installed, verb: str, names: Names, *, who
     return {**made, "requestBody": bodies} if bodies else made
 
 
-def _kind(group: str, installed: Installed, names: Names) -> Tree:
+def _kind(group: str, installed: Installed, names: Names) -> JsonObject:
     """Parts of custom objects go by the objects' kind."""
     info = installed.info
     if installed.custom:
@@ -145,14 +145,14 @@ def _media(installed: Installed) -> tuple[str, ...]:
     return (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML)
 
 
-def _content(media: Iterable[str], name: str | None) -> Tree:
+def _content(media: Iterable[str], name: str | None) -> JsonObject:
     return {one: {"schema": referring(name)} for one in media}
 
 
 _DESCRIBED = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
 
 
-def _bodies(installed: Installed, verb: str, names: Names) -> Tree:
+def _bodies(installed: Installed, verb: str, names: Names) -> JsonObject:
     media = (JSON, YAML) if installed.custom else ("*/*",)
     match verb:
         case "create" | "update":
@@ -186,6 +186,6 @@ def _capital(word: str) -> str:
     return word[:1].upper() + word[1:]
 
 
-def _parameter(name: str) -> Tree:
+def _parameter(name: str) -> JsonObject:
     kind = "boolean" if name in _BOOLEANS else "integer" if name in _NUMBERS else "string"
     return {"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": True}}

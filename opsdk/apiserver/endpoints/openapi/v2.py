@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from opsdk.apiserver.storage.ports import Tree
+from opsdk.structured_merge.value import JsonObject
 
 _REF = "#/components/schemas/"
 _UNSAID = frozenset({"oneOf", "anyOf", "allOf", "not", "nullable", "default"})
@@ -15,12 +15,12 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _GVK = "x-kubernetes-group-version-kind"
 
 
-def definition(schema: Tree) -> Tree:
+def definition(schema: JsonObject) -> JsonObject:
     """A schema with a name."""
     if schema.get(_PRESERVE):
         # Who allows anything at all has nothing that could be looked up.
         return {"type": "object", _GVK: schema[_GVK]} if _GVK in schema else {"type": "object"}
-    made: Tree = _schema(schema)
+    made: JsonObject = _schema(schema)
     return made
 
 
@@ -30,7 +30,7 @@ def _schema(schema: Any) -> Any:
     whole = schema.get("allOf")
     if isinstance(whole, list) and len(whole) == 1 and "$ref" in whole[0]:
         return _schema(whole[0])
-    made: Tree = {key: value for key, value in schema.items() if key not in _UNSAID}
+    made: JsonObject = {key: value for key, value in schema.items() if key not in _UNSAID}
     if isinstance(made.get("$ref"), str):
         made["$ref"] = _reference(made["$ref"])
     if isinstance(made.get("properties"), dict):
@@ -49,15 +49,15 @@ def _reference(target: str) -> str:
     return target.replace(_REF, "#/definitions/")
 
 
-def path_item(item: Tree) -> Tree:
+def path_item(item: JsonObject) -> JsonObject:
     """The operations on one path."""
-    made: Tree = {method: _operation(operation) for method, operation in item.items() if method != "parameters"}
+    made: JsonObject = {method: _operation(operation) for method, operation in item.items() if method != "parameters"}
     if "parameters" in item:
         made["parameters"] = [_parameter(parameter) for parameter in item["parameters"]]
     return made
 
 
-def _operation(operation: Tree) -> Tree:
+def _operation(operation: JsonObject) -> JsonObject:
     made = {key: value for key, value in operation.items() if key != "requestBody"}
     answers = made.get("responses", {})
     body = operation.get("requestBody") or {}
@@ -69,20 +69,20 @@ def _operation(operation: Tree) -> Tree:
     return made
 
 
-def _body(body: Tree) -> Iterator[Tree]:
+def _body(body: JsonObject) -> Iterator[JsonObject]:
     """The body is a parameter there."""
     for media in list(body.get("content", ()))[:1]:
         required = {"required": True} if body.get("required") else {}
         yield {"name": "body", "in": "body", **required, "schema": _schema(body["content"][media]["schema"])}
 
 
-def _parameter(parameter: Tree) -> Tree:
+def _parameter(parameter: JsonObject) -> JsonObject:
     """Only bodies have schemas there."""
     made = {key: value for key, value in parameter.items() if key != "schema"}
     return {**made, **parameter.get("schema", {})}
 
 
-def _response(answer: Tree) -> Tree:
+def _response(answer: JsonObject) -> JsonObject:
     made = {key: value for key, value in answer.items() if key != "content"}
     content = answer.get("content") or {}
     if content:

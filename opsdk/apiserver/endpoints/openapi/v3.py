@@ -23,9 +23,9 @@ from opsdk.apiserver.endpoints.openapi.paths import (
 from opsdk.apiserver.endpoints.openapi.protobuf import MEDIA, encode_document, is_asked
 from opsdk.apiserver.endpoints.openapi.v2 import definition, path_item
 from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.storage.ports import Tree
 from opsdk.errors import NotAcceptableError
 from opsdk.http.server.response import Response, encode_json
+from opsdk.structured_merge.value import JsonObject
 
 _LIST_META = f"{META}.ListMeta"
 _SELECTABLE = "x-kubernetes-selectable-fields"
@@ -34,7 +34,7 @@ _SELECTABLE = "x-kubernetes-selectable-fields"
 class SchemaSource(Protocol):
     """Schemas by name, and the name of a kind's schema."""
 
-    def schema(self, name: str) -> Tree | None:
+    def schema(self, name: str) -> JsonObject | None:
         """One schema; references stand under ``#/components/schemas/``."""
         ...
 
@@ -95,7 +95,7 @@ class OpenApi:
         # Unlike elsewhere, nothing at all is said about a document that is not there.
         return Response(404, [])
 
-    def _index(self) -> Iterator[tuple[str, Tree]]:
+    def _index(self) -> Iterator[tuple[str, JsonObject]]:
         digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
         digests |= {path: _digest(encode_json(self._plain(path))) for path in self._plain_paths()}
         digests |= {name: known.digest for name, known in self._foreign() if known.digest}
@@ -107,7 +107,7 @@ class OpenApi:
         groups = [f"apis/{group.group}" for group in self._groups() if group.group]
         return ["api", "apis", "version", *groups]
 
-    def _plain(self, path: str) -> Tree:
+    def _plain(self, path: str) -> JsonObject:
         answers = {"200": {"description": "OK"}, "401": {"description": "Unauthorized"}}
         operation = {"operationId": f"get{path.title()}", "responses": answers}
         item = {f"/{path}/": {"get": operation}}
@@ -123,15 +123,15 @@ class OpenApi:
         self._made[name] = (stamp, raw, digest)
         return raw, digest
 
-    def _document(self, group: str, served: ServedVersion) -> Tree:
-        paths: Tree = {}
+    def _document(self, group: str, served: ServedVersion) -> JsonObject:
+        paths: JsonObject = {}
         kinds = {r.info.resource: r.info.kind for r in served.resources if not r.info.subresource}
         for installed in served.resources:
             kind = kinds.get(installed.info.resource, installed.info.kind)
             names = Names(body=self._name(installed), many=self._list_name(installed), kind=kind)
             for path, item in paths_of(group, installed, names):
                 paths[path] = {**paths.get(path, {}), **item}
-        schemas: Tree = {}
+        schemas: JsonObject = {}
         for installed in served.resources:
             for name in self._names(installed):
                 self._collect(name, schemas)
@@ -152,7 +152,7 @@ class OpenApi:
         if "patch" in installed.verbs:
             yield PATCH
 
-    def _add_list(self, installed: Installed, into: Tree) -> None:
+    def _add_list(self, installed: Installed, into: JsonObject) -> None:
         item, name = self._name(installed), self._list_name(installed)
         if item is None or name is None:
             return
@@ -167,7 +167,7 @@ class OpenApi:
             return None
         return f"{item.rpartition('.')[0]}.{installed.info.list_kind or f'{installed.info.kind}List'}"
 
-    def _collect(self, name: str, into: Tree) -> None:
+    def _collect(self, name: str, into: JsonObject) -> None:
         waiting = [name]
         while waiting:
             name = waiting.pop()
@@ -184,8 +184,8 @@ class OpenApi:
         as_proto = is_asked(accept)
         if not as_proto and "json" not in accept and "*/*" not in accept:
             raise NotAcceptableError(f"only application/json and {MEDIA} are served here")
-        paths: Tree = {}
-        definitions: Tree = {}
+        paths: JsonObject = {}
+        definitions: JsonObject = {}
         for _, group, served in self._documents():
             document = self._document(group, served)
             paths |= {path: path_item(item) for path, item in document["paths"].items()}
@@ -199,11 +199,11 @@ class OpenApi:
         return cached(call, encode_json(made), "application/json")
 
 
-def _list_schema(installed: Installed, item: str, shown: Tree) -> Tree:
+def _list_schema(installed: Installed, item: str, shown: JsonObject) -> JsonObject:
     """The list of a kind that has no schema of its own for it."""
     info = installed.info
     kind = info.list_kind or f"{info.kind}List"
-    made: Tree = {
+    made: JsonObject = {
         "description": f"{kind} is a list of {info.kind}",
         "type": "object",
         "required": ["items"],

@@ -1,0 +1,13 @@
+"""The types of decoded JSON.
+
+mypy cannot follow a recursive union through ``obj["spec"]["replicas"]`` without a check at each level, so both stand
+for unchecked values; the names say which values are JSON and which of them are objects.
+"""
+
+from typing import Any, TypeAlias
+
+JsonValue: TypeAlias = Any
+"""What ``json.loads`` returns: dict, list, str, int, float, bool, or None."""
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object; Go's ``map[string]interface{}``."""
