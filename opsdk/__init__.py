@@ -1,47 +1,10 @@
 """opsdk: Kubernetes operators in Python.
 
-The front door. Names are imported when they are first used, so that ``import opsdk`` costs next to nothing.
+The public names. Each is imported when it is first used, so ``import opsdk`` loads nothing else. Type checkers read
+``__init__.pyi``, which imports the same names.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from opsdk.apimachinery.crd import PrinterColumn, crd_for
-    from opsdk.apimachinery.gvk import GroupVersion, GroupVersionKind, GroupVersionResource, ObjectKey
-    from opsdk.apimachinery.kinds import Kind, metadata_only, unstructured
-    from opsdk.apimachinery.meta import Condition, LabelSelector, ObjectMeta, OwnerReference
-    from opsdk.apimachinery.model import Model
-    from opsdk.apimachinery.object import Object, ObjectList, PartialObjectMetadata, TypedObject, Unstructured
-    from opsdk.apimachinery.quantity import IntOrString, Quantity
-    from opsdk.apimachinery.scheme import Scheme, default_scheme
-    from opsdk.apimachinery.selectors import FieldSelector, Selector
-    from opsdk.apimachinery.time import MicroTime, Time
-    from opsdk.builder.controller_builder import ControllerBuilder, Watching
-    from opsdk.builder.operator import Operator, OperatorOptions
-    from opsdk.cache.cache import Cache, CacheOptions, KindOptions
-    from opsdk.client.client import Client
-    from opsdk.cluster.cluster import Cluster, ClusterOptions
-    from opsdk.controller.controller import Controller, ControllerOptions
-    from opsdk.controller.reconcile import Reconciler, Result
-    from opsdk.errors import (
-        AlreadyExistsError,
-        ApiError,
-        ConflictError,
-        ForbiddenError,
-        NoMatchError,
-        NotFoundError,
-        OpsdkError,
-        TerminalError,
-        TransportError,
-        UsageError,
-    )
-    from opsdk.event.request import Request
-    from opsdk.manager.manager import Manager, ManagerOptions
-    from opsdk.patch import MergeFrom, PatchType, RawPatch
-    from opsdk.recorder.recorder import EventRecorder
-    from opsdk.rest.config import Config
-    from opsdk.rest.load import load_config
 
 _HOMES = {
     "opsdk.apimachinery.crd": ("PrinterColumn", "crd_for"),
@@ -78,7 +41,8 @@ _HOMES = {
     "opsdk.recorder.recorder": ("EventRecorder",),
     "opsdk.rest.config": ("Config",),
     "opsdk.rest.load": ("load_config",),
-    "opsdk.apimachinery.scheme": ("Scheme", "default_scheme"),
+    "opsdk.apimachinery.scheme": ("Scheme",),
+    "opsdk.client.scheme": ("default_scheme",),
 }
 
 __all__ = [
@@ -147,7 +111,7 @@ __all__ = [
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name from its home."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'opsdk' has no attribute {name!r}")

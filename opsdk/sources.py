@@ -14,8 +14,8 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.cache.cache import Cache, CachedKind, KindRegistration
 from opsdk.cache.store import Delta
+from opsdk.dispatcher import Feeder
 from opsdk.errors import CacheSyncError, NoMatchError, OpsdkError, UsageError
-from opsdk.event.dispatcher import Feeder
 from opsdk.event.event import event_of
 from opsdk.event.request import Request
 from opsdk.handlers import EventHandler

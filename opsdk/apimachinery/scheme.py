@@ -22,9 +22,9 @@ class Scheme:
     A type is registered for one kind, and a kind for one type. Kinds given as text (``module:Class``) are imported
     when they are first asked for.
 
-    >>> from opsdk.api.apps.v1 import Deployment
-    >>> default_scheme().type_for(GroupVersionKind("apps", "v1", "Deployment")) is Deployment
-    True
+    >>> scheme = Scheme().add_lazily({GroupVersionKind("apps", "v1", "Deployment"): "opsdk.api.apps.v1:Deployment"})
+    >>> scheme.type_for(GroupVersionKind("apps", "v1", "Deployment"))
+    <class 'opsdk.api.apps.v1.Deployment'>
     """
 
     def __init__(self) -> None:
@@ -188,10 +188,3 @@ class SchemeBuilder:
         for function in self._functions:
             function(scheme)
         return scheme
-
-
-def default_scheme() -> Scheme:
-    """A new scheme that knows every built-in kind; none is imported yet."""
-    from opsdk.api.generated_kinds import BUILT_IN  # noqa: PLC0415 - a long table, only needed here
-
-    return Scheme().add_lazily(BUILT_IN)

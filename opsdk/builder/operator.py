@@ -15,10 +15,11 @@ from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import KubeObject, TypedObject, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
-from opsdk.apimachinery.scheme import Scheme, default_scheme
+from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, Watching
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
+from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import CacheError, UsageError

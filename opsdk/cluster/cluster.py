@@ -13,7 +13,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
-from opsdk.apimachinery.scheme import Scheme, default_scheme
+from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache, CacheOptions, Scope
 from opsdk.cache.list_watch import ListWatch, RestListWatch
 from opsdk.cache.reader import CachedReader
@@ -23,6 +23,7 @@ from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
 from opsdk.client.options import FieldValidation
 from opsdk.client.ports import Performer
+from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config

@@ -17,10 +17,10 @@ from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
 from opsdk.apimachinery.rest_mapper import StaticMapper
-from opsdk.apimachinery.scheme import default_scheme
 from opsdk.apimachinery.watch import EventType
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
+from opsdk.client.scheme import default_scheme
 from opsdk.errors import (
     AlreadyExistsError,
     ConflictError,

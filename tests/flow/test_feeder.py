@@ -11,8 +11,8 @@ import pytest
 from flowkit import created, deleted, updated, view
 
 from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.dispatcher import Feeder
 from opsdk.errors import UsageError
-from opsdk.event.dispatcher import Feeder
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
 from opsdk.handlers import EnqueueMapped, EnqueueObject

@@ -14,7 +14,8 @@ from opsdk.apimachinery.gvk import GroupKind, GroupVersion, GroupVersionKind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, TypedObject, Unstructured
-from opsdk.apimachinery.scheme import Scheme, SchemeBuilder, default_scheme
+from opsdk.apimachinery.scheme import Scheme, SchemeBuilder
+from opsdk.client.scheme import default_scheme
 from opsdk.errors import SchemeError
 
 GVK = GroupVersionKind("demo.opsdk.dev", "v1", "Thing")
@@ -96,7 +97,7 @@ def test_a_wrong_place_is_named(where: str) -> None:
 def test_kinds_are_imported_when_they_are_asked_for() -> None:
     """The default scheme knows every built-in kind and has imported none."""
     code = (
-        "import sys; from opsdk.apimachinery.scheme import default_scheme; s = default_scheme();"
+        "import sys; from opsdk.client.scheme import default_scheme; s = default_scheme();"
         "assert len(list(s.kinds())) > 60; before = 'opsdk.api.apps.v1' in sys.modules;"
         "from opsdk.apimachinery.gvk import GroupVersionKind as G;"
         "print(before, s.type_for(G('apps', 'v1', 'Deployment')).__name__)"

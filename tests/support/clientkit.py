@@ -13,8 +13,9 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
 from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
-from opsdk.apimachinery.scheme import Scheme, default_scheme
+from opsdk.apimachinery.scheme import Scheme
 from opsdk.client.operations import Operation, Watch
+from opsdk.client.scheme import default_scheme
 from opsdk.rest.request import Request
 from opsdk.rest.response import Response
 from opsdk.structured_merge.value import JsonObject

@@ -7,11 +7,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from opsdk.aio.clock import Clock
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import Installed
 from opsdk.structured_merge.value import JsonObject
+
+
+class RequestContext(Protocol):
+    """What admission needs of the HTTP request that it judges."""
+
+    @property
+    def user(self) -> User:
+        """The requesting user, or the impersonated one."""
+
+    @property
+    def clock(self) -> Clock:
+        """The server's clock."""
+
+    def warn(self, text: str) -> None:
+        """Add a ``Warning`` header to the response; a repeated text is sent once."""
+
+    def annotate(self, key: str, value: str) -> None:
+        """Add an audit annotation; the first value of a key is kept."""
+
+    def context(self, *, dry_run: bool = False) -> Context:
+        """The context of a call into a registry."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,7 +52,7 @@ class Review:
         notes: what plugins remember from one round to the next, by their names.
     """
 
-    call: Call
+    call: RequestContext
     served: Installed
     operation: str
     namespace: str
