@@ -6,6 +6,7 @@ Upstream: k8s.io/apiserver/pkg/admission/attributes.go (v1.36).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from opsdk.aio.clock import Clock
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
