@@ -46,7 +46,7 @@ from envtest.tables.load import Row, rows, types
 from envtest.tables.messages import write_protobuf
 from envtest.webhooks import Services, install
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.apiserver.admission.chain import AdmissionChain
+from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
 from opsdk.apiserver.admission.webhooks.match_conditions import Conditions
 from opsdk.apiserver.auth.authorization import RuleResolver
@@ -160,7 +160,7 @@ class ControlPlane:
         self._service_range = service_range
         self.storage: Storage = storage or MemoryStorage()
         self.access = Gatekeeper(access or Access(), self.storage, clock)
-        self.admission = AdmissionChain()
+        self.admission = Chain()
         self.typing = Typing(types())
         self.catalogue = catalogue()
         self.stores: dict[str, Store] = {}

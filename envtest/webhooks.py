@@ -9,7 +9,7 @@ from typing import Protocol
 
 from envtest.extensions.server import ExtensionServer
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import AdmissionChain
+from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.admission.webhooks.configuration import Configured
 from opsdk.apiserver.admission.webhooks.plugins import Evaluate, MutatingWebhooks, Ports, ValidatingWebhooks
 from opsdk.apiserver.registry.rest import ListQuery
@@ -30,7 +30,7 @@ class Plane(Protocol):
     stores: dict[str, Store]
     core: ResourceServer
     extensions: ExtensionServer
-    admission: AdmissionChain
+    admission: Chain
 
 
 def install(plane: Plane, client: HookClient, evaluate: Evaluate | None = None) -> Ports:

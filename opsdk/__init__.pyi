@@ -25,12 +25,12 @@ from opsdk.apimachinery.selectors import Selector as Selector
 from opsdk.apimachinery.time import MicroTime as MicroTime
 from opsdk.apimachinery.time import Time as Time
 from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuilder
-from opsdk.builder.controller_builder import Watching as Watching
+from opsdk.builder.controller_builder import WatchSpec as WatchSpec
 from opsdk.builder.operator import Operator as Operator
 from opsdk.builder.operator import OperatorOptions as OperatorOptions
 from opsdk.cache.cache import Cache as Cache
 from opsdk.cache.cache import CacheOptions as CacheOptions
-from opsdk.cache.cache import KindOptions as KindOptions
+from opsdk.cache.cache import ByObject as ByObject
 from opsdk.client.client import Client as Client
 from opsdk.client.scheme import default_scheme as default_scheme
 from opsdk.cluster.cluster import Cluster as Cluster

@@ -19,7 +19,7 @@ from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.errors import UsageError
-from opsdk.event.event import AnyEvent, EventKind
+from opsdk.event.event import AnyEvent, EventType
 from opsdk.event.request import Request
 from opsdk.handlers import EventHandler, Mapped
 from opsdk.predicates import Test
@@ -45,7 +45,7 @@ class _State:
 
 
 @dataclass(slots=True)
-class _Owed:
+class PendingRetries:
     """What the handler still has to answer for one object, oldest first."""
 
     states: list[_State] = field(default_factory=list)
@@ -56,14 +56,14 @@ class _Owed:
     def whole(self) -> AnyEvent:
         """One event for the way from the first state to the last."""
         first, last = self.states[0].event, self.states[-1].event
-        if last.kind is EventKind.DELETE or first is last:
+        if last.kind is EventType.DELETE or first is last:
             return last
-        if first.kind is EventKind.DELETE:  # deleted, and made again
-            return replace(last, kind=EventKind.UPDATE, old=first.old)
-        return replace(last, kind=EventKind.CREATE if first.old is None else EventKind.UPDATE, old=first.old)
+        if first.kind is EventType.DELETE:  # deleted, and made again
+            return replace(last, kind=EventType.UPDATE, old=first.old)
+        return replace(last, kind=EventType.CREATE if first.old is None else EventType.UPDATE, old=first.old)
 
 
-class Feeder:
+class EventDispatcher:
     """Feeds one queue with the requests for events, in order."""
 
     def __init__(self, name: str, handler: EventHandler, predicates: Sequence[Test], clock: Clock) -> None:
@@ -77,7 +77,7 @@ class Feeder:
         self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash)
         self._waiting: deque[tuple[Awaitable[Mapped], AnyEvent]] = deque()
         self._drainer: asyncio.Task[None] | None = None
-        self._owed: dict[ObjectKey, _Owed] = {}
+        self._owed: dict[ObjectKey, PendingRetries] = {}
         self._closed = False
 
     def bind(self, queue: WorkQueue[Request]) -> None:
@@ -155,7 +155,7 @@ class Feeder:
         key = event.view.key
         owed = self._owed.get(key)
         if owed is None:
-            owed = self._owed[key] = _Owed()
+            owed = self._owed[key] = PendingRetries()
             self._tasks.start(self._retry(key, owed), name=f"retry {key}")
         owed.states.append(_State(event))
         owed.witness = None
@@ -168,7 +168,7 @@ class Feeder:
             "the handler of source %s raised at %s; it will be asked again", self.name, event.view, exc_info=error
         )
 
-    async def _retry(self, key: ObjectKey, owed: _Owed) -> None:
+    async def _retry(self, key: ObjectKey, owed: PendingRetries) -> None:
         while owed.states:
             await self._clock.sleep(owed.waits.next(self._clock.now()))
             known = list(owed.states)
@@ -189,7 +189,7 @@ class Feeder:
         # Nothing was awaited since the last look at the states: none can be left behind.
         del self._owed[key]
 
-    async def _ask_newest(self, owed: _Owed) -> AnyEvent | None:
+    async def _ask_newest(self, owed: PendingRetries) -> AnyEvent | None:
         """Ask for the whole way, else for its last step; the event that was answered, or None."""
         if owed.witness is not None:
             return owed.witness if await self._ask(owed.witness) else None
@@ -200,7 +200,7 @@ class Feeder:
                 return event
         return None
 
-    def _give_up(self, owed: _Owed, state: _State) -> None:
+    def _give_up(self, owed: PendingRetries, state: _State) -> None:
         owed.states.remove(state)
         self.counts["given_up"] += 1
         log.error("source %s gives up %s; newer states go through", self.name, state.event.view)

@@ -37,7 +37,7 @@ class EventHandler(Protocol):
         ...
 
 
-class EnqueueObject:
+class EnqueueRequestForObject:
     """The object itself."""
 
     async def prepare(self, mapper: RestMapper) -> None:
@@ -51,7 +51,7 @@ class EnqueueObject:
         return "EnqueueObject()"
 
 
-class EnqueueOwner:
+class EnqueueRequestForOwner:
     """The owners of a kind that the object has, or had before an update.
 
     Group and kind must match; the version does not matter.
@@ -97,7 +97,7 @@ class EnqueueOwner:
 MapFunction = Callable[[Any], Mapped] | Callable[[Any], Awaitable[Mapped]]
 
 
-class EnqueueMapped(Generic[T]):
+class EnqueueRequestsFromMapFunc(Generic[T]):
     """What a function makes of the object; in updates of the old and the new one.
 
     The function may be ``async`` and read from the client, e.g. to find all objects that refer to this one.

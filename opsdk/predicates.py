@@ -7,7 +7,7 @@ from typing import Any
 
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.selectors import Selector, as_selector
-from opsdk.event.event import AnyEvent, EventKind, View
+from opsdk.event.event import AnyEvent, EventType, ObjectView
 
 Test = Callable[[AnyEvent], bool]
 
@@ -61,10 +61,10 @@ def on(
     >>> only_updates = on(create=False, delete=False, generic=False)
     """
     tests = {
-        EventKind.CREATE: create,
-        EventKind.UPDATE: update,
-        EventKind.DELETE: delete,
-        EventKind.GENERIC: generic,
+        EventType.CREATE: create,
+        EventType.UPDATE: update,
+        EventType.DELETE: delete,
+        EventType.GENERIC: generic,
     }
 
     def test(event: AnyEvent) -> bool:
@@ -79,11 +79,11 @@ def of_object(test: Callable[[Any], bool]) -> Predicate:
     return Predicate(lambda event: test(event.view.object), getattr(test, "__name__", "of_object"))
 
 
-def _changed(name: str, value: Callable[[View[Any]], Any]) -> Predicate:
+def _changed(name: str, value: Callable[[ObjectView[Any]], Any]) -> Predicate:
     """Updates in which `value` differs; other events pass."""
 
     def test(event: AnyEvent) -> bool:
-        if event.kind is not EventKind.UPDATE:
+        if event.kind is not EventType.UPDATE:
             return True
         return event.old is not None and event.new is not None and value(event.old) != value(event.new)
 

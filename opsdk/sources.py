@@ -14,7 +14,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.cache.cache import Cache, CachedKind, KindRegistration
 from opsdk.cache.store import Delta
-from opsdk.dispatcher import Feeder
+from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import CacheSyncError, NoMatchError, OpsdkError, UsageError
 from opsdk.event.event import event_of
 from opsdk.event.request import Request
@@ -64,7 +64,7 @@ class KindSource:
         self.kind: Kind[Any] = kind_of(kind)
         self.cache = cache
         self._clock = clock
-        self._feeder = Feeder(str(self.kind.gvk), handler, predicates, clock)
+        self._feeder = EventDispatcher(str(self.kind.gvk), handler, predicates, clock)
         self._tasks = TaskOwner(f"source {self.kind.gvk}", on_error=self._on_crash)
         self._registration: KindRegistration | None = None
         self._cached: CachedKind | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
@@ -26,7 +26,7 @@ class ServiceAccount(Plugin):
     def __init__(self, accounts: Kept) -> None:
         self._accounts = accounts
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """New pods, but those that a node shows."""
         if not writes(review, "pods", "CREATE") or review.obj is None or _mirrored(review.obj):
             return
@@ -41,7 +41,7 @@ class ServiceAccount(Plugin):
             spec["imagePullSecrets"] = copy_tree(secrets)
         review.obj = pod
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """The account is there; what a node shows has none."""
         if not writes(review, "pods", "CREATE") or review.obj is None:
             return
@@ -53,7 +53,7 @@ class ServiceAccount(Plugin):
         elif any(_tokens(volume) for volume in spec.get("volumes") or ()):
             raise refused(review, "a mirror pod may not use service account token volume projections")
 
-    def _account(self, review: Review, spec: JsonObject) -> JsonObject:
+    def _account(self, review: Attributes, spec: JsonObject) -> JsonObject:
         name = spec.get("serviceAccountName") or ""
         if not name:
             raise refused(review, f"no service account specified for pod {review.namespace}/{review.name}")
@@ -79,7 +79,7 @@ def _mounts(spec: JsonObject, account: JsonObject) -> bool:
     return (account.get("automountServiceAccountToken") if said is None else said) is not False
 
 
-def _mount(spec: JsonObject, review: Review) -> None:
+def _mount(spec: JsonObject, review: Attributes) -> None:
     volumes = spec.get("volumes") or []
     there = next((str(v["name"]) for v in volumes if v["name"].startswith(_PREFIX)), "")
     name = there or generated_name(_PREFIX, review.call.context().rng)

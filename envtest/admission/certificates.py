@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from envtest.kinds.pem import request_organizations
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
 from opsdk.apiserver.auth.user import MASTERS
 from opsdk.structured_merge.value import JsonObject
 
@@ -33,7 +33,7 @@ class SignerPermission(Plugin):
         self._authorizer = authorizer
         self._path, self._verb = path, verb
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """See the class."""
         if not writes(review, self._path, "UPDATE") or not self._means(review):
             return
@@ -42,14 +42,14 @@ class SignerPermission(Plugin):
         if not (await self._may(review, signer) or await self._may(review, wanted)):
             raise refused(review, f'user not permitted to {self._verb} requests with signerName "{signer}"')
 
-    def _means(self, review: Review) -> bool:
+    def _means(self, review: Attributes) -> bool:
         if self._verb != "sign":
             return True
         new, old = ((obj or {}).get("status") or {} for obj in (review.obj, review.old))
         return any(new.get(key) != old.get(key) for key in ("certificate", "conditions"))
 
-    async def _may(self, review: Review, name: str) -> bool:
-        asked = Attributes(user=review.user, verb=self._verb, group=GROUP, version="*", resource="signers", name=name)
+    async def _may(self, review: Attributes, name: str) -> bool:
+        asked = AuthorizerAttributes(user=review.user, verb=self._verb, group=GROUP, version="*", resource="signers", name=name)
         return (await self._authorizer.authorize(asked)).allowed
 
 
@@ -66,7 +66,7 @@ def signing(authorizer: Authorizer) -> SignerPermission:
 class CertificateSubjectRestriction(Plugin):
     """Nobody asks for a certificate that may do everything."""
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """New requests for certificates of clients."""
         if not writes(review, _REQUESTS, "CREATE") or _signer(review.obj) != _CLIENTS:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
@@ -31,7 +31,7 @@ class DefaultClass(Plugin):
         self._classes = classes
         self._path, self._field, self._old, self._marks = path, field, old, marks
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """See the class."""
         if not writes(review, self._path, "CREATE") or review.obj is None:
             return

@@ -8,7 +8,7 @@ from typing import Final
 from envtest.admission.pod_amounts import Amounts, of_pod, read
 from envtest.kinds.pod_defaults import put
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused, together
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
@@ -24,14 +24,14 @@ class LimitRanger(Plugin):
     def __init__(self, ranges: Kept) -> None:
         self._ranges = ranges
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """New pods get the defaults."""
         if not writes(review, "pods", "CREATE") or review.obj is None:
             return
         for limit_range in self._ranges.of(review.namespace):
             review.obj = with_defaults(review.obj, limit_range)
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Pods when they are made or resized, claims whenever they are written."""
         pod = writes(review, "pods", "CREATE") or writes(review, "pods/resize", "UPDATE")
         if not pod and not writes(review, "persistentvolumeclaims", "CREATE", "UPDATE"):

@@ -20,7 +20,7 @@ from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesBy
 from envtest.admission.topology import PodTopologyLabels
 from envtest.admission.volumes import PersistentVolumeClaimResize, StorageObjectInUseProtection
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.apiserver.admission.chain import PLACES, Admission, AdmissionChain
+from opsdk.apiserver.admission.chain import PLUGIN_ORDER, Admission, Chain
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.owner_references_permission import OwnerReferencesPermissionEnforcement
 from opsdk.apiserver.endpoints.managed_fields import field_manager
@@ -43,7 +43,7 @@ class Plane(Protocol):
     stores: dict[str, Store]
     core: ResourceServer
     access: Gatekeeper
-    admission: AdmissionChain
+    admission: Chain
 
 
 class Shelf:
@@ -150,8 +150,8 @@ class Choice:
 
 def _names(given: str | Collection[str], verb: str) -> frozenset[str]:
     found = frozenset(given.split(",") if isinstance(given, str) else given) - {""}
-    for name in sorted(found - set(PLACES)):
-        known = ", ".join(sorted(filter(None, PLACES)))
+    for name in sorted(found - set(PLUGIN_ORDER)):
+        known = ", ".join(sorted(filter(None, PLUGIN_ORDER)))
         raise ConfigError(f'{verb}-admission-plugins plugin "{name}" is unknown; there are: {known}')
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
@@ -19,14 +19,14 @@ class Priority(Plugin):
     def __init__(self, classes: Kept) -> None:
         self._classes = classes
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """Pods."""
         if writes(review, "pods", "CREATE"):
             self._new(review)
         elif writes(review, "pods", "UPDATE"):
             _keep(review)
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Priority classes."""
         if not writes(review, _CLASSES, "CREATE", "UPDATE"):
             return
@@ -41,7 +41,7 @@ class Priority(Plugin):
         marked = [c for c in self._classes.of() if c.get("globalDefault")]
         return min(marked, key=lambda c: int(c.get("value", 0)), default=None)
 
-    def _new(self, review: Review) -> None:
+    def _new(self, review: Attributes) -> None:
         obj = review.obj or {}
         spec: JsonObject = dict(obj.get("spec") or {})
         name = spec.get("priorityClassName", "")
@@ -57,7 +57,7 @@ class Priority(Plugin):
         review.obj = {**obj, "spec": spec}
 
 
-def _agree(review: Review, spec: JsonObject, found: JsonObject) -> None:
+def _agree(review: Attributes, spec: JsonObject, found: JsonObject) -> None:
     """Set what the class says; what was said already must be the same."""
     value, given = found.get("value", 0), spec.get("priority")
     if given is not None and given != value:
@@ -79,7 +79,7 @@ def _agree(review: Review, spec: JsonObject, found: JsonObject) -> None:
     spec["preemptionPolicy"] = policy
 
 
-def _keep(review: Review) -> None:
+def _keep(review: Attributes) -> None:
     """What was computed when the pod was made comes back where it was left out."""
     obj, old = review.obj or {}, (review.old or {}).get("spec") or {}
     spec = obj.get("spec") or {}

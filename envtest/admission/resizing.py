@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from envtest.admission.pod_amounts import ZERO, of_pod, read, with_overhead
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
@@ -24,7 +24,7 @@ class _OnNode(Plugin):
     def __init__(self, nodes: Kept) -> None:
         self._nodes = nodes
 
-    def _node(self, review: Review) -> JsonObject:
+    def _node(self, review: Attributes) -> JsonObject:
         name = _spec(review.obj)["nodeName"]
         node = self._nodes.get(name)
         if node is None:
@@ -35,7 +35,7 @@ class _OnNode(Plugin):
 class PodResizeValidator(_OnNode):
     """The node must run Linux, and have as much as the pod asks for."""
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """See the class."""
         if not _resizes(review):
             return
@@ -54,7 +54,7 @@ class PodResizeValidator(_OnNode):
 class NodeDeclaredFeatureValidator(_OnNode):
     """What is asked for must be among the features that the node declares."""
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """See the class."""
         needed = list(_features(_spec(review.obj), _spec(review.old))) if _resizes(review) else []
         if not needed:
@@ -71,7 +71,7 @@ def _spec(obj: JsonObject | None) -> JsonObject:
     return (obj or {}).get("spec") or {}
 
 
-def _resizes(review: Review) -> bool:
+def _resizes(review: Attributes) -> bool:
     """Whether something changes of a pod that has its place."""
     if not writes(review, "pods/resize", "UPDATE"):
         return False

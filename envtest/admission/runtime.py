@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envtest.admission.tolerations import merged
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
@@ -20,7 +20,7 @@ class RuntimeClass(Plugin):
     def __init__(self, classes: Kept) -> None:
         self._classes = classes
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """New pods."""
         found = self._class(review)
         if found is None or review.obj is None:
@@ -35,7 +35,7 @@ class RuntimeClass(Plugin):
             _place(review, spec, found["scheduling"])
         review.obj = {**review.obj, "spec": spec}
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """The overhead is the runtime's."""
         if not writes(review, "pods", "CREATE"):
             return
@@ -46,7 +46,7 @@ class RuntimeClass(Plugin):
         if overhead is None and given:
             raise refused(review, _ALONE)
 
-    def _class(self, review: Review) -> JsonObject | None:
+    def _class(self, review: Attributes) -> JsonObject | None:
         if not writes(review, "pods", "CREATE"):
             return None
         name = ((review.obj or {}).get("spec") or {}).get("runtimeClassName")
@@ -67,7 +67,7 @@ def _same(one: JsonObject, other: JsonObject) -> bool:
     return one.keys() == other.keys() and all(Quantity(one[k]) == Quantity(other[k]) for k in one)
 
 
-def _place(review: Review, spec: JsonObject, scheduling: JsonObject) -> None:
+def _place(review: Attributes, spec: JsonObject, scheduling: JsonObject) -> None:
     selector = dict(spec.get("nodeSelector") or {})
     for key, value in sorted((scheduling.get("nodeSelector") or {}).items()):
         if selector.get(key, value) != value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
 
@@ -17,7 +17,7 @@ _PATIENCE: Final = 300
 class DefaultTolerationSeconds(Plugin):
     """Nodes that are away for a short while keep their pods."""
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """New pods and changed ones."""
         if not writes(review, "pods", "CREATE", "UPDATE") or review.obj is None:
             return
@@ -39,7 +39,7 @@ def _tolerates(toleration: JsonObject, key: str) -> bool:
 class TaintNodesByCondition(Plugin):
     """Nodes get no pods before they are ready."""
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """New nodes."""
         if not writes(review, "nodes", "CREATE") or review.obj is None:
             return

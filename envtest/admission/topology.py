@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
@@ -18,7 +18,7 @@ class PodTopologyLabels(Plugin):
     def __init__(self, nodes: Kept) -> None:
         self._nodes = nodes
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """Bindings, and pods that are made on a node."""
         name = _node(review)
         node = self._nodes.get(name) if name else None
@@ -31,7 +31,7 @@ class PodTopologyLabels(Plugin):
             review.obj = {**review.obj, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}}
 
 
-def _node(review: Review) -> str:
+def _node(review: Attributes) -> str:
     """The node that a pod goes to."""
     obj: JsonObject = review.obj or {}
     if writes(review, "pods/binding", "CREATE"):

@@ -7,7 +7,7 @@ from typing import Final
 
 from envtest.admission.defaults import CLASS_ANNOTATION
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin, writes
@@ -23,7 +23,7 @@ _FINALIZERS: Final[Mapping[str, str]] = {
 class StorageObjectInUseProtection(Plugin):
     """What is in use stays: a finalizer from the start."""
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """New claims, volumes and classes of their attributes."""
         info = review.served.info
         finalizer = _FINALIZERS.get(f"{info.group}/{info.path}" if info.group else info.path)
@@ -55,7 +55,7 @@ class PersistentVolumeClaimResize(Plugin):
     def __init__(self, classes: Kept) -> None:
         self._classes = classes
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Changed claims."""
         if not writes(review, "persistentvolumeclaims", "UPDATE"):
             return

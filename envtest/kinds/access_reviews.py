@@ -7,7 +7,7 @@ from typing import Any
 
 from envtest.kinds.selector_rules import check_requirement
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer, RuleResolver
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer, RuleResolver
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
@@ -124,13 +124,13 @@ def check_selectors(resource: JsonObject) -> Iterator[Cause]:
             )
 
 
-def attributes(user: User, spec: JsonObject) -> Attributes:
+def attributes(user: User, spec: JsonObject) -> AuthorizerAttributes:
     """What a review asks about."""
     resource = spec.get("resourceAttributes")
     if resource is None:
         asked = spec.get("nonResourceAttributes") or {}
-        return Attributes(user=user, verb=asked.get("verb", ""), resource_request=False, path=asked.get("path", ""))
-    return Attributes(
+        return AuthorizerAttributes(user=user, verb=asked.get("verb", ""), resource_request=False, path=asked.get("path", ""))
+    return AuthorizerAttributes(
         user=user,
         verb=resource.get("verb", ""),
         group=resource.get("group", ""),

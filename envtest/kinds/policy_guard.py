@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Transform, Validate, accept
@@ -94,7 +94,7 @@ class PolicyStore(Store):
         causes = [api_errors.not_allowed(f"spec.{key}", why)]
         raise api_errors.invalid(self.info.kind, self.info.group, obj["metadata"].get("name", ""), causes)
 
-    def _attributes(self, user: User, spec: JsonObject) -> Attributes:
+    def _attributes(self, user: User, spec: JsonObject) -> AuthorizerAttributes:
         kind = self._kind(spec.get("policyName") or "") if self._of_bindings else spec["paramKind"]
         group = version = resource = "*"
         if kind is not None:
@@ -103,7 +103,7 @@ class PolicyStore(Store):
             resource = self._resolve(api_version, str(kind.get("kind") or "")) or "*"
         ref: JsonObject = spec["paramRef"] if self._of_bindings else {"name": "*", "namespace": "*"}
         name, namespace = ref.get("name") or "", ref.get("namespace") or ""
-        return Attributes(
+        return AuthorizerAttributes(
             user=user, verb="get", group=group, version=version, resource=resource, name=name, namespace=namespace
         )
 

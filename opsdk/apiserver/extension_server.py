@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.apiserver.admission.chain import AdmissionChain
+from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
 from opsdk.apiserver.auth.authentication_config import Trust
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
@@ -25,7 +25,7 @@ def extension_server(
     ask: Ask,
     title: str,
     version: str = "v0.0.0",
-    admission: AdmissionChain | None = None,
+    admission: Chain | None = None,
     clock: Clock = LOOP_CLOCK,
 ) -> Server:
     """A server for aggregation; ``app`` is to be served with TLS that accepts the certificates of ``trust.bundle``.
@@ -39,7 +39,7 @@ def extension_server(
         admission: looks at what is written.
         clock: how long answers of the server in front hold, and timestamps.
     """
-    core = ResourceServer(NotFound(), admission or AdmissionChain())
+    core = ResourceServer(NotFound(), admission or Chain())
     for served in resources:
         core.install(served)
 

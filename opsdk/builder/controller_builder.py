@@ -12,7 +12,7 @@ from opsdk.cache.cache import Cache
 from opsdk.controller.controller import Controller, ControllerOptions
 from opsdk.controller.reconcile import ReconcileFunction, Reconciler, as_reconciler
 from opsdk.errors import UsageError
-from opsdk.handlers import EnqueueMapped, EnqueueObject, EnqueueOwner, EventHandler, MapFunction
+from opsdk.handlers import EnqueueRequestsFromMapFunc, EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction
 from opsdk.manager.manager import Manager
 from opsdk.predicates import Test
 from opsdk.sources import KindSource, Source
@@ -20,7 +20,7 @@ from opsdk.telemetry.records import Hook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
+class WatchSpec:
     """Another kind that a controller watches.
 
     Attributes:
@@ -61,7 +61,7 @@ class ControllerBuilder:
         self._kind: Kind[Any] | None = None
         self._predicates: tuple[Test, ...] = ()
         self._owns: list[tuple[Kind[Any], bool, tuple[Test, ...]]] = []
-        self._watches: list[Watching] = []
+        self._watches: list[WatchSpec] = []
         self._sources: list[Source] = []
         self._filters: tuple[Test, ...] = ()
         self._reconciler: Reconciler | None = None
@@ -79,7 +79,7 @@ class ControllerBuilder:
         self._owns.append((kind_of(kind), every_owner, tuple(predicates)))
         return self
 
-    def watches(self, watching: Watching) -> Self:
+    def watches(self, watching: WatchSpec) -> Self:
         """A kind whose objects lead to requests in a way of their own."""
         self._watches.append(watching)
         return self
@@ -149,13 +149,13 @@ class ControllerBuilder:
     def _kind_sources(self) -> list[Source]:
         made: list[Source] = []
         if self._kind is not None:
-            made.append(self._source(self._kind, EnqueueObject(), self._predicates))
+            made.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
             made += [
-                self._source(kind, EnqueueOwner(self._kind, controller_only=not every), predicates)
+                self._source(kind, EnqueueRequestForOwner(self._kind, controller_only=not every), predicates)
                 for kind, every, predicates in self._owns
             ]
         for watching in self._watches:
-            handler = watching.to if isinstance(watching.to, EventHandler) else EnqueueMapped[Any](watching.to)
+            handler = watching.to if isinstance(watching.to, EventHandler) else EnqueueRequestsFromMapFunc[Any](watching.to)
             made.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
         return made
 

@@ -16,15 +16,15 @@ from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import KubeObject, TypedObject, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.builder.controller_builder import ControllerBuilder, Watching
+from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import CacheError, UsageError
-from opsdk.leader_election.leader_election_record import ElectionOptions
-from opsdk.leader_election.leader_elector import Elector, default_identity
+from opsdk.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.leader_election.leader_elector import LeaderElector, default_identity
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.manager.signals import stop_on_signals
 from opsdk.recipes.apply import Applier
@@ -108,7 +108,7 @@ class Operator:
         kind: KindLike[Any],
         *,
         owns: Sequence[KindLike[Any]] = (),
-        watches: Sequence[Watching] = (),
+        watches: Sequence[WatchSpec] = (),
         name: str = "",
         options: ControllerOptions | None = None,
     ) -> Callable[[F], F]:
@@ -232,9 +232,9 @@ class Operator:
         with stop_on_signals(manager.stop):
             await self._until_stopped(manager)
 
-    def _elector(self, config: Config, clock: Clock) -> Elector:
+    def _elector(self, config: Config, clock: Clock) -> LeaderElector:
         o = self.options
-        options = ElectionOptions(
+        options = LeaderElectionOptions(
             name=o.leader_election_id or self.name,
             namespace=o.leader_election_namespace or config.namespace,
             identity=default_identity(),
@@ -245,7 +245,7 @@ class Operator:
         # A connection of its own: a burst of other requests must not hold up a renewal.
         self._election_transport = Transport(config, clock=clock)
         direct = DirectClient(self._election_transport, scheme=self.scheme, mapper=StaticMapper([_LEASES]))
-        return Elector(Client(direct), options, clock=clock, hook=self.manager.hook)
+        return LeaderElector(Client(direct), options, clock=clock, hook=self.manager.hook)
 
     async def _check_caches(self) -> None:
         for kind in self.cluster.cache.kinds():

@@ -17,8 +17,8 @@ from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.cache.informer import Handler, Informer, Registration
-from opsdk.cache.list_watch import ListWatch
+from opsdk.cache.informer import Handler, Informer, HandlerRegistration
+from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.store import Entry, Indexer, Store
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UnknownNamespaceError, UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -31,7 +31,7 @@ ALL_NAMESPACES = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindOptions:
+class ByObject:
     """What is cached of one kind.
 
     Attributes:
@@ -72,7 +72,7 @@ class CacheOptions:
     labels: Selector = Selector()
     fields: FieldSelector = FieldSelector()
     transform: Transform | None = None
-    by_kind: Mapping[GroupVersionKind, KindOptions] = field(default_factory=dict)
+    by_kind: Mapping[GroupVersionKind, ByObject] = field(default_factory=dict)
     resync: float = 36_000.0
     only_started_kinds: bool = False
     page_size: int = 500
@@ -90,7 +90,7 @@ class Scope:
     transform: Transform | None
 
 
-ListWatchFactory = Callable[[RestMapping, Scope], ListWatch]
+ListWatchFactory = Callable[[RestMapping, Scope], ListerWatcher]
 
 
 class CachedKind:
@@ -154,7 +154,7 @@ class CachedKind:
 class KindRegistration:
     """A handler's place at every informer of a kind."""
 
-    def __init__(self, registrations: list[Registration]) -> None:
+    def __init__(self, registrations: list[HandlerRegistration]) -> None:
         self._registrations = registrations
 
     @property
@@ -277,7 +277,7 @@ class Cache:
         return list(self._kinds.values())
 
     def _make(self, mapping: RestMapping, *, metadata_only: bool) -> CachedKind:
-        own = self.options.by_kind.get(mapping.gvk, KindOptions())
+        own = self.options.by_kind.get(mapping.gvk, ByObject())
         namespaces = own.namespaces if own.namespaces is not None else self.options.namespaces
         if not mapping.namespaced:
             if own.namespaces:
@@ -289,7 +289,7 @@ class Cache:
         }
         return CachedKind(mapping, informers, metadata_only=metadata_only)
 
-    def _informer(self, mapping: RestMapping, own: KindOptions, namespace: str, *, metadata_only: bool) -> Informer:
+    def _informer(self, mapping: RestMapping, own: ByObject, namespace: str, *, metadata_only: bool) -> Informer:
         fields = own.fields if own.fields is not None else self.options.fields
         # A selector for one namespace is a namespaced list: that needs fewer rights.
         pinned = fields.exact("metadata.namespace") if mapping.namespaced and not namespace else None

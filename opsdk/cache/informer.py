@@ -13,8 +13,8 @@ from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
-from opsdk.cache.list_watch import ListWatch
-from opsdk.cache.reflector import Action, ListPage, Outcome, Reflection, Wait, WatchFrom
+from opsdk.cache.list_watch import ListerWatcher
+from opsdk.cache.reflector import Action, ListPage, Outcome, Reflector, Wait, WatchFrom
 from opsdk.cache.store import Change, Delta, Indexer, Store
 from opsdk.errors import CacheError, CacheSyncError, ForbiddenError, OpsdkError, UsageError
 
@@ -24,7 +24,7 @@ Handler = Callable[[Delta], None]
 """Called for every difference, in order, in the loop's thread. It must not block: it queues work, and returns."""
 
 
-class Registration:
+class HandlerRegistration:
     """A handler's place at an informer; `remove` takes it away."""
 
     def __init__(self, informer: Informer, handler: Handler, *, resync: bool) -> None:
@@ -51,7 +51,7 @@ class Informer(Closing):
 
     def __init__(
         self,
-        source: ListWatch,
+        source: ListerWatcher,
         *,
         page_size: int = 500,
         resync: float = 0.0,
@@ -61,13 +61,13 @@ class Informer(Closing):
     ) -> None:
         self.name = source.describe()
         self.store = Store()
-        self.reflection = Reflection(self.store, page_size=page_size, backoff=backoff, seed=seed)
+        self.reflection = Reflector(self.store, page_size=page_size, backoff=backoff, seed=seed)
         self.counts: Counter[str] = Counter()
         """How often: list, watch, event, error, undecodable, handler_error."""
         self._source = source
         self._clock = clock
         self._resync = resync * random.Random(seed).uniform(0.9, 1.1)  # noqa: S311 - jitter, not a secret
-        self._registrations: list[Registration] = []
+        self._registrations: list[HandlerRegistration] = []
         self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash)
         self._started = False
         self._synced = asyncio.Event()
@@ -125,9 +125,9 @@ class Informer(Closing):
         return self
 
     # -------------------------------------------------------------- handlers
-    def add_handler(self, handler: Handler, *, resync: bool = False) -> Registration:
+    def add_handler(self, handler: Handler, *, resync: bool = False) -> HandlerRegistration:
         """Call `handler` for every difference from now on, beginning with an initial ADDED for what is there."""
-        registration = Registration(self, handler, resync=resync)
+        registration = HandlerRegistration(self, handler, resync=resync)
         self._registrations.append(registration)
         if self.has_synced:
             for entry in self.store.entries():
@@ -135,7 +135,7 @@ class Informer(Closing):
             registration.has_synced = True
         return registration
 
-    def remove_handler(self, registration: Registration) -> None:
+    def remove_handler(self, registration: HandlerRegistration) -> None:
         """Forget a handler; harmless if it is forgotten already."""
         if registration in self._registrations:
             self._registrations.remove(registration)
@@ -150,7 +150,7 @@ class Informer(Closing):
             for registration in tuple(self._registrations):
                 self._call(registration, delta)
 
-    def _call(self, registration: Registration, delta: Delta) -> None:
+    def _call(self, registration: HandlerRegistration, delta: Delta) -> None:
         try:
             registration.handler(delta)
         except Exception:

@@ -36,7 +36,7 @@ class RawEvent(NamedTuple):
     data: bytes
 
 
-class ListWatch(Protocol):
+class ListerWatcher(Protocol):
     """Lists and watches one kind in one scope."""
 
     async def list_page(self, *, resource_version: str, continue_: str, limit: int) -> tuple[list[bytes], ListMeta]:
@@ -52,8 +52,8 @@ class ListWatch(Protocol):
         ...
 
 
-class RestListWatch:
-    """A `ListWatch` over a transport.
+class RestListerWatcher:
+    """A `ListerWatcher` over a transport.
 
     Args:
         mapping: the resource.

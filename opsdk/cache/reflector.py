@@ -94,7 +94,7 @@ class Outcome:
     """True at the end of a list: the store is complete."""
 
 
-class Reflection:
+class Reflector:
     """The decisions for one kind in one scope.
 
     Args:

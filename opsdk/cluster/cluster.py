@@ -15,7 +15,7 @@ from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache, CacheOptions, Scope
-from opsdk.cache.list_watch import ListWatch, RestListWatch
+from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
 from opsdk.cache.reader import CachedReader
 from opsdk.client.client import Client
 from opsdk.client.decorators.dry_run import DryRun
@@ -99,9 +99,9 @@ class Cluster(Closing):
             performer = FieldValidating(performer, o.field_validation)
         return performer
 
-    def _list_watch(self, mapping: RestMapping, scope: Scope) -> ListWatch:
+    def _list_watch(self, mapping: RestMapping, scope: Scope) -> ListerWatcher:
         form = PartialObjectMetadata if scope.metadata_only else Unstructured
-        return RestListWatch(
+        return RestListerWatcher(
             self.transport,
             mapping,
             Kind(scope.gvk, form),

@@ -15,7 +15,7 @@ from opsdk.aio.waiting import ended, finish
 from opsdk.controller.reconcile import RECONCILE_ID, ReconcileFunction, Reconciler, Result, as_reconciler
 from opsdk.errors import CacheSyncError, ConflictError, OpsdkError, ShutdownTimeoutError, TerminalError, UsageError
 from opsdk.event.request import Request
-from opsdk.queue.core import Handout
+from opsdk.queue.core import QueueItem
 from opsdk.queue.rate_limiters import RateLimiter
 from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
 from opsdk.sources import Source
@@ -233,7 +233,7 @@ class Controller:
                 self._record_workers()
                 self.queue.done(handout.item)
 
-    async def _reconcile(self, handout: Handout[Request]) -> None:
+    async def _reconcile(self, handout: QueueItem[Request]) -> None:
         request = handout.item
         began = self._clock.now()
         reconcile_id = str(uuid.uuid4())
@@ -251,7 +251,7 @@ class Controller:
             RECONCILE_ID.reset(token)
         self._hook.record(Reconciled(controller=self.name, result=outcome, seconds=self._clock.now() - began, **notes))
 
-    async def _attempt(self, handout: Handout[Request]) -> tuple[Outcome, dict[str, bool]]:
+    async def _attempt(self, handout: QueueItem[Request]) -> tuple[Outcome, dict[str, bool]]:
         item = handout.item
         scope = asyncio.timeout(self.options.reconciliation_timeout or None)
         try:
@@ -278,7 +278,7 @@ class Controller:
         return result
 
     def _failed(
-        self, handout: Handout[Request], error: BaseException, **notes: bool
+        self, handout: QueueItem[Request], error: BaseException, **notes: bool
     ) -> tuple[Outcome, dict[str, bool]]:
         wait = self.queue.add_rate_limited(handout.item, priority=handout.priority)
         if _is_all(error, ConflictError):
@@ -290,7 +290,7 @@ class Controller:
             log.error("reconcile failed, again in %.3g s", wait, exc_info=error)
         return Outcome.ERROR, notes
 
-    def _next(self, handout: Handout[Request], result: Result | None) -> Outcome:
+    def _next(self, handout: QueueItem[Request], result: Result | None) -> Outcome:
         item, priority = handout.item, handout.priority
         if result is not None and result.priority is not None:
             priority = result.priority

@@ -18,7 +18,7 @@ from opsdk.cache.store import Change, Delta, Entry, Owner
 T = TypeVar("T", bound=AnyObject)
 
 
-class EventKind(Enum):
+class EventType(Enum):
     """What kind of thing happened."""
 
     CREATE = "create"
@@ -28,7 +28,7 @@ class EventKind(Enum):
     """Something outside the cluster, told through a channel."""
 
 
-class View(Generic[T]):
+class ObjectView(Generic[T]):
     """An object inside an event. What is asked often costs nothing; `object` is decoded when first asked for."""
 
     def __init__(self, entry: Entry, kind: Kind[T]) -> None:
@@ -101,30 +101,30 @@ class Event(Generic[T]):
         resync: nothing changed.
     """
 
-    kind: EventKind
-    old: View[T] | None = None
-    new: View[T] | None = None
+    kind: EventType
+    old: ObjectView[T] | None = None
+    new: ObjectView[T] | None = None
     initial: bool = False
     final_state_unknown: bool = False
     resync: bool = False
 
     @property
-    def view(self) -> View[T]:
+    def view(self) -> ObjectView[T]:
         """The object after, or for DELETE before."""
         found = self.new or self.old
         assert found is not None
         return found
 
 
-_KINDS = {Change.ADDED: EventKind.CREATE, Change.UPDATED: EventKind.UPDATE, Change.DELETED: EventKind.DELETE}
+_KINDS = {Change.ADDED: EventType.CREATE, Change.UPDATED: EventType.UPDATE, Change.DELETED: EventType.DELETE}
 
 
 def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
     """The event for a difference in a store."""
     return Event(
         kind=_KINDS[delta.change],
-        old=View(delta.old, kind) if delta.old is not None else None,
-        new=View(delta.new, kind) if delta.new is not None else None,
+        old=ObjectView(delta.old, kind) if delta.old is not None else None,
+        new=ObjectView(delta.new, kind) if delta.new is not None else None,
         initial=delta.initial,
         final_state_unknown=delta.final_state_unknown,
         resync=delta.resync,

@@ -17,7 +17,7 @@ from opsdk.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionOptions:
+class LeaderElectionOptions:
     """The election's times, in seconds. The defaults are client-go's.
 
     Attributes:
@@ -76,7 +76,7 @@ class LeaseRules:
     The loop asks `wanted` what to write, writes it, and reports with `acquired`, `observed` or `failed`.
     """
 
-    def __init__(self, options: ElectionOptions) -> None:
+    def __init__(self, options: LeaderElectionOptions) -> None:
         self.options = options
         self.role = Role.WAITING
         self._seen: _Seen | None = None

@@ -22,7 +22,7 @@ from opsdk.errors import (
     OpsdkError,
     TransportError,
 )
-from opsdk.leader_election.leader_election_record import ElectionOptions, LeaseRules, Role
+from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaseRules, Role
 from opsdk.telemetry.records import Hook, Leadership
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def default_identity() -> str:
     return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{uuid.uuid4()}"
 
 
-class Elector:
+class LeaderElector:
     """Takes part in an election until it is cancelled or loses.
 
     Args:
@@ -54,7 +54,7 @@ class Elector:
     def __init__(
         self,
         client: Client,
-        options: ElectionOptions,
+        options: LeaderElectionOptions,
         *,
         clock: Clock = LOOP_CLOCK,
         hook: Hook | None = None,

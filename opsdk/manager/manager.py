@@ -29,7 +29,7 @@ _RELEASE_SECONDS = 15.0
 
 
 class Election(Protocol):
-    """An election as the manager sees it; `opsdk.leader_election.leader_elector.Elector` is one."""
+    """An election as the manager sees it; `opsdk.leader_election.leader_elector.LeaderElector` is one."""
 
     async def run(self) -> None:
         """Take part; raise `LeaderElectionLostError` when leadership is lost."""

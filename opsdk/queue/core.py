@@ -28,7 +28,7 @@ LOW_PRIORITY = -100
 """For initial lists and resyncs: live changes overtake them."""
 
 
-class Phase(Enum):
+class ItemState(Enum):
     """Where the queue is in its life."""
 
     OPEN = "open"
@@ -52,7 +52,7 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Handout(Generic[K]):
+class QueueItem(Generic[K]):
     """An item given to a worker.
 
     Attributes:
@@ -75,7 +75,7 @@ class QueueCore(Generic[K]):
     """
 
     def __init__(self) -> None:
-        self.phase = Phase.OPEN
+        self.phase = ItemState.OPEN
         self._entries: dict[K, _Entry] = {}
         self._processing: dict[K, float] = {}
         self._delayed: list[tuple[float, int, K]] = []
@@ -89,7 +89,7 @@ class QueueCore(Generic[K]):
 
         An item that is queued already keeps the earlier time and the higher priority.
         """
-        if self.phase is not Phase.OPEN:
+        if self.phase is not ItemState.OPEN:
             return False
         ready_at = now + max(after, 0.0)
         entry = self._entries.get(item)
@@ -140,9 +140,9 @@ class QueueCore(Generic[K]):
                 entry.ticket = next(self._tickets)
                 self._make_ready(item, entry)
 
-    def take(self, now: float) -> Handout[K] | None:
+    def take(self, now: float) -> QueueItem[K] | None:
         """The next item for a worker, or None if none is ready."""
-        if self.phase is Phase.CLOSED:
+        if self.phase is ItemState.CLOSED:
             return None
         self.advance(now)
         while self._ready:
@@ -153,7 +153,7 @@ class QueueCore(Generic[K]):
             del self._entries[item]
             self._count(entry.priority, -1)
             self._processing[item] = now
-            return Handout(item, entry.priority, now - entry.ready_at)
+            return QueueItem(item, entry.priority, now - entry.ready_at)
         return None
 
     def done(self, item: K, *, now: float) -> float:
@@ -180,7 +180,7 @@ class QueueCore(Generic[K]):
     def has_ready(self, now: float) -> bool:
         """Whether `take` would hand something out."""
         self.advance(now)
-        return bool(self._depth) and self.phase is not Phase.CLOSED
+        return bool(self._depth) and self.phase is not ItemState.CLOSED
 
     def __len__(self) -> int:
         """How many items are ready: neither delayed nor waiting for their own processing to end."""
@@ -201,9 +201,9 @@ class QueueCore(Generic[K]):
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:
         """Take nothing more; with `drain`, go on handing out what is ready. Idempotent."""
-        if self.phase is Phase.CLOSED:
+        if self.phase is ItemState.CLOSED:
             return
-        self.phase = Phase.DRAINING if drain else Phase.CLOSED
+        self.phase = ItemState.DRAINING if drain else ItemState.CLOSED
         self._delayed.clear()
         for item in [i for i, e in self._entries.items() if not e.ready]:
             del self._entries[item]

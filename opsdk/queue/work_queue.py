@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
-from opsdk.queue.core import Handout, Phase, QueueCore
+from opsdk.queue.core import QueueItem, ItemState, QueueCore
 from opsdk.queue.rate_limiters import ExponentialFailure, RateLimiter
 
 K = TypeVar("K", bound=Hashable)
@@ -86,14 +86,14 @@ class WorkQueue(Generic[K]):
         self.limiter.forget(item)
 
     # -------------------------------------------------------------- taking
-    def get_nowait(self) -> Handout[K] | None:
+    def get_nowait(self) -> QueueItem[K] | None:
         """The next item, or None if none is ready."""
         found = self.core.take(self._clock.now())
         if found is not None and self._hooks:
             self._hooks.taken(found.waited)
         return found
 
-    async def get(self) -> Handout[K]:
+    async def get(self) -> QueueItem[K]:
         """The next item, waiting for one; raises `ShutDownError` when there will be none.
 
         Call `done` for every item taken. Cancelling the wait loses nothing.
@@ -101,7 +101,7 @@ class WorkQueue(Generic[K]):
         while True:
             if (found := self.get_nowait()) is not None:
                 return found
-            if self.core.phase is not Phase.OPEN:
+            if self.core.phase is not ItemState.OPEN:
                 raise ShutDownError(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._getters.append(waiter)

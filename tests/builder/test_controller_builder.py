@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from flowkit import THING, WIDGET, World, owner
 
-from opsdk.builder.controller_builder import ControllerBuilder, Watching
+from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueObject
+from opsdk.handlers import EnqueueRequestForObject
 from opsdk.manager.manager import Manager
 from opsdk.sources import ChannelSource
 
@@ -34,7 +34,7 @@ def builder(manager: Manager | None = None) -> ControllerBuilder:
         (lambda b: b.for_(THING).for_(WIDGET), "should only be called once"),
         (lambda b: b.for_(THING).build(), "must provide a reconciler"),
         (lambda b: b.owns(THING).named("x").reconciler(nothing).build(), r"owns\(\) can only be used together with"),
-        (lambda b: b.watches(Watching(kind=THING, to=list)).reconciler(nothing).build(), r"for_\(\) or named\(\)"),
+        (lambda b: b.watches(WatchSpec(kind=THING, to=list)).reconciler(nothing).build(), r"for_\(\) or named\(\)"),
         (lambda b: b.named("x").reconciler(nothing).build(), "there are no watches configured"),
         (lambda b: b.reconciler(nothing).reconciler(nothing), "the reconciler was set twice"),
         (lambda b: b.for_(THING).reconciler(5), "is no reconciler"),
@@ -111,8 +111,8 @@ async def test_filters_come_first_and_do_not_touch_raw_sources() -> None:
     made = (
         ControllerBuilder(world.cache)
         .for_(WIDGET, predicates=[lambda _: False])
-        .watches(Watching(kind=THING, to=EnqueueObject(), predicates=[only_things]))
-        .watches(Watching(kind=THING, to=lambda obj: [Request("mapped", obj.metadata.name)]))
+        .watches(WatchSpec(kind=THING, to=EnqueueRequestForObject(), predicates=[only_things]))
+        .watches(WatchSpec(kind=THING, to=lambda obj: [Request("mapped", obj.metadata.name)]))
         .with_event_filter(not_partly)
         .watches_source(channel)
     )
@@ -125,5 +125,5 @@ async def test_a_kind_need_not_be_reconciled_to_be_watched() -> None:
     """A named controller may live from other watches alone."""
     world = World()
     family(world)
-    made = ControllerBuilder(world.cache).named("x").watches(Watching(kind=THING, to=lambda _: [Request("", "one")]))
+    made = ControllerBuilder(world.cache).named("x").watches(WatchSpec(kind=THING, to=lambda _: [Request("", "one")]))
     assert await seen_by(world, made) == {"one"}

@@ -14,7 +14,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
-from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.builder.operator import Operator
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import (
@@ -84,7 +84,7 @@ async def test_a_kind_that_is_not_served() -> None:
 class NoSecrets:
     """Everything but listing config maps."""
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """Deny one verb on one resource."""
         denied = attributes.resource == "configmaps" and attributes.verb == "list"
         return Decision(allowed=not denied)

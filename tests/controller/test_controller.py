@@ -24,7 +24,7 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueObject, EnqueueOwner
+from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.sources import ChannelSource, KindSource, Source
@@ -146,7 +146,7 @@ async def test_a_denial_is_named_in_the_sync_error() -> None:
     world = World()
     world.server(THING).refuse = ForbiddenError('User "u" cannot list resource "things"')
     caching = asyncio.create_task(world.cache.start())
-    source = KindSource(world.cache, THING, EnqueueObject())
+    source = KindSource(world.cache, THING, EnqueueRequestForObject())
     controller = Controller("c", _nothing, sources=[source], options=ControllerOptions(cache_sync_timeout=20))
     with pytest.raises(CacheSyncError, match=r"controller c .*cannot list resource") as caught:
         await controller.start()
@@ -623,8 +623,8 @@ async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) 
     caching = asyncio.create_task(world.cache.start())
     gates = [Gate(start=rng.random() / 10, sync=rng.random() / 10) for _ in range(3)]
     sources: list[Source] = [
-        KindSource(world.cache, WIDGET, EnqueueObject()),
-        KindSource(world.cache, THING, EnqueueOwner(WIDGET)),
+        KindSource(world.cache, WIDGET, EnqueueRequestForObject()),
+        KindSource(world.cache, THING, EnqueueRequestForOwner(WIDGET)),
         *gates,
     ]
     options = ControllerOptions(max_concurrent_reconciles=3, drain_timeout=5)
@@ -654,7 +654,7 @@ async def test_from_the_cluster_to_the_reconciler_and_back() -> None:
         seen[str(request)] += 1
 
     caching = asyncio.create_task(world.cache.start())
-    async with Running(reconcile, KindSource(world.cache, THING, EnqueueOwner(WIDGET))):
+    async with Running(reconcile, KindSource(world.cache, THING, EnqueueRequestForOwner(WIDGET))):
         for n in range(10):
             things.put(f"t{n}")
             things.objects[f"t{n}"]["metadata"]["ownerReferences"] = [owner(WIDGET, f"w{n % 3}")]

@@ -13,8 +13,8 @@ from envtest.environment import Environment
 from opsdk.aio.tasks import TaskOwner
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, LeaderElectionLostError
-from opsdk.leader_election.leader_election_record import ElectionOptions
-from opsdk.leader_election.leader_elector import Elector
+from opsdk.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.leader_election.leader_elector import LeaderElector
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 
@@ -91,8 +91,8 @@ async def test_a_leader_that_cannot_renew_loses_in_no_time() -> None:
     """Fifteen seconds of the clock, none of the wall."""
     clock = ManualClock()
     async with Environment(clock=clock) as env, Cluster(env.config) as cluster, TaskOwner("test") as tasks:
-        options = ElectionOptions(name="lock", namespace="default", identity="me")
-        elector = Elector(cluster.live, options, clock=clock)
+        options = LeaderElectionOptions(name="lock", namespace="default", identity="me")
+        elector = LeaderElector(cluster.live, options, clock=clock)
         begin = time.perf_counter()
         running = tasks.start(_lost(elector), name="elector")
         await clock.advance(30)
@@ -104,7 +104,7 @@ async def test_a_leader_that_cannot_renew_loses_in_no_time() -> None:
         assert time.perf_counter() - begin < 5
 
 
-async def _lost(elector: Elector) -> bool:
+async def _lost(elector: LeaderElector) -> bool:
     try:
         await elector.run()
     except LeaderElectionLostError:

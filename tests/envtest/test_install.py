@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 from hookkit import Hooks, hook
+from http_servers import Seen, Server
 from server_client import Caller
 
 from envtest.environment import Environment
 from envtest.install import CRD, Webhooks, read_objects
 from opsdk.errors import ConfigError
 from opsdk.structured_merge.value import JsonObject
-from tests.rest.servers import Seen, Server
 
 CM = "/api/v1/namespaces/default/configmaps"
 

@@ -13,7 +13,7 @@ from flowkit import THING, World
 from opsdk.controller.controller import Controller, ControllerOptions
 from opsdk.errors import CacheSyncError, ForbiddenError, LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueObject
+from opsdk.handlers import EnqueueRequestForObject
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.runnable import Runnable
 from opsdk.sources import ChannelSource, KindSource
@@ -432,7 +432,7 @@ async def test_a_cache_that_may_not_list_does_not_hold_up_the_end() -> None:
     await world.cache.informer_for(THING)
     manager = Manager()
     manager.add(world.cache, phase=Phase.CACHES)
-    manager.add(Controller("c", _nothing, sources=[KindSource(world.cache, THING, EnqueueObject())]))
+    manager.add(Controller("c", _nothing, sources=[KindSource(world.cache, THING, EnqueueRequestForObject())]))
     await run_for(manager, 1000)
     assert now() == pytest.approx(1000, abs=1)
 
@@ -572,7 +572,7 @@ def _whole(rng: random.Random, log: list[str]) -> tuple[Manager, list[Part]]:
     world = World()
     world.server(THING).put("a")
     manager.add(world.cache, phase=Phase.CACHES)
-    manager.add(Controller("c", _nothing, sources=[KindSource(world.cache, THING, EnqueueObject())]))
+    manager.add(Controller("c", _nothing, sources=[KindSource(world.cache, THING, EnqueueRequestForObject())]))
     return manager, parts
 
 

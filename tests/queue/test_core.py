@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from opsdk.queue.core import LOW_PRIORITY, Phase, QueueCore
+from opsdk.queue.core import LOW_PRIORITY, ItemState, QueueCore
 
 ITEMS = st.sampled_from("abcde")
 
@@ -122,4 +122,4 @@ def test_shutdown(*, drain: bool) -> None:
     taken = q.take(0)
     assert (taken is not None) == drain
     assert q.take(100) is None
-    assert q.phase is (Phase.DRAINING if drain else Phase.CLOSED)
+    assert q.phase is (ItemState.DRAINING if drain else ItemState.CLOSED)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from http_servers import Pair, Server, always, answer, make_ca
 
 from opsdk.errors import ConfigError, ConnectError, ConnectionLostError, TlsError
 from opsdk.rest.config import Config
@@ -15,7 +16,6 @@ from opsdk.rest.request import Request
 from opsdk.rest.tls import RELOAD_EVERY, ClientCert, TlsContexts
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
-from tests.rest.servers import Pair, Server, always, answer, make_ca
 
 GET = Request("GET", "/a")
 POST = Request("POST", "/a", body=b"x")

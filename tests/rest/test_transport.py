@@ -11,6 +11,7 @@ from typing import Any
 import httptools
 import httpx
 import pytest
+from http_servers import Seen, Server, always, answer, in_turn
 
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.errors import (
@@ -29,7 +30,6 @@ from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Answered, Transport
 from opsdk.structured_merge.value import JsonObject
-from tests.rest.servers import Seen, Server, always, answer, in_turn
 
 GET = Request("GET", "/a", verb="get", resource="things", name="a")
 POST = Request("POST", "/a", body=b'{"x":1}', verb="create", resource="things")

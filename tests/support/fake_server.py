@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class FakeServer:
-    """A `ListWatch` over a model of a server's history."""
+    """A `ListerWatcher` over a model of a server's history."""
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self.rng = rng or random.Random(0)

@@ -14,9 +14,9 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.rest_mapper import DiscoverySource, RestMapper, RestMapping, Served
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache, Scope
-from opsdk.cache.list_watch import ListWatch
+from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.store import Entry, make_entry
-from opsdk.event.event import AnyEvent, Event, EventKind, View
+from opsdk.event.event import AnyEvent, Event, EventType, ObjectView
 from opsdk.structured_merge.value import JsonObject
 
 THING: Kind[Unstructured] = unstructured("v1", "Thing")
@@ -54,7 +54,7 @@ class World:
         self._seed = seed
         self.cache = Cache(self._list_watch, scheme=Scheme(), mapper=RestMapper(self.discovery))
 
-    def _list_watch(self, mapping: RestMapping, scope: Scope) -> ListWatch:
+    def _list_watch(self, mapping: RestMapping, scope: Scope) -> ListerWatcher:
         return self.server(mapping.gvk)
 
     def server(self, kind: GroupVersionKind | Kind[Any]) -> FakeServer:
@@ -84,24 +84,24 @@ def entry(name: str = "a", version: int = 1, *, namespace: str = "ns", **meta: A
     return make_entry(msgspec.json.encode(tree))
 
 
-def view(name: str = "a", version: int = 1, **meta: Any) -> View[Any]:
+def view(name: str = "a", version: int = 1, **meta: Any) -> ObjectView[Any]:
     """A Thing as it stands in an event."""
-    return View(entry(name, version, **meta), THING)
+    return ObjectView(entry(name, version, **meta), THING)
 
 
-def created(new: View[Any], *, initial: bool = False) -> AnyEvent:
+def created(new: ObjectView[Any], *, initial: bool = False) -> AnyEvent:
     """An object came to be."""
     """An object came to be."""
-    return Event(kind=EventKind.CREATE, new=new, initial=initial)
+    return Event(kind=EventType.CREATE, new=new, initial=initial)
 
 
-def updated(old: View[Any], new: View[Any]) -> AnyEvent:
+def updated(old: ObjectView[Any], new: ObjectView[Any]) -> AnyEvent:
     """An object changed."""
     """An object changed."""
-    return Event(kind=EventKind.UPDATE, old=old, new=new)
+    return Event(kind=EventType.UPDATE, old=old, new=new)
 
 
-def deleted(old: View[Any]) -> AnyEvent:
+def deleted(old: ObjectView[Any]) -> AnyEvent:
     """An object went away."""
     """An object went away."""
-    return Event(kind=EventKind.DELETE, old=old)
+    return Event(kind=EventType.DELETE, old=old)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from envtest.admission.pod_security.checks import Violation, violations
 from envtest.admission.pod_security.levels import PREFIX, Demand, Policy, policy_of
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
 
@@ -42,7 +42,7 @@ class PodSecurity(Plugin):
         self._namespace = namespace
         self._pods = pods
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Namespaces, pods, and what makes pods."""
         info = review.served.info
         if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
@@ -59,7 +59,7 @@ class PodSecurity(Plugin):
                 self._check_pod(review, template, enforce=False)
 
     # -------------------------------------------------------------- pods
-    def _check_pod(self, review: Review, pod: JsonObject, *, enforce: bool) -> None:
+    def _check_pod(self, review: Attributes, pod: JsonObject, *, enforce: bool) -> None:
         policy = self._policy(review.namespace)
         if enforce:
             review.call.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
@@ -82,7 +82,7 @@ class PodSecurity(Plugin):
         return policy_of((found or {"metadata": {}})["metadata"].get("labels"))[0]
 
     # -------------------------------------------------------------- namespaces
-    def _check_labels(self, review: Review) -> None:
+    def _check_labels(self, review: Attributes) -> None:
         obj, old = review.obj or {}, review.old
         name = obj["metadata"].get("name", "")
         policy, wrong = policy_of(obj["metadata"].get("labels"))

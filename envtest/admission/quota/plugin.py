@@ -7,7 +7,7 @@ from collections.abc import Callable
 from envtest.admission.pod_amounts import Amounts
 from envtest.admission.quota.check import Asked, QuotaError, fit, written
 from envtest.admission.quota.evaluators import Registry
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import Kept
 from opsdk.apiserver.admission.plugin import Plugin
@@ -37,7 +37,7 @@ class ResourceQuota(Plugin):
         self._owner = owner
         self._registry = Registry()
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Objects in namespaces."""
         info = review.served.info
         if not info.namespaced or review.obj is None or not self._quotas.of(review.namespace):
@@ -60,7 +60,7 @@ class ResourceQuota(Plugin):
                 continue
             return
 
-    async def _book(self, review: Review, quota: JsonObject, used: Amounts) -> None:
+    async def _book(self, review: Attributes, quota: JsonObject, used: Amounts) -> None:
         meta = quota["metadata"]
         now = review.call.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -38,7 +38,7 @@ class RequestContext(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Review:
+class Attributes:
     """One request under review. Objects are of the served version, and nobody changes them in place.
 
     Attributes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.versioned_attributes import Invocation
 from opsdk.apiserver.admission.webhooks.admission_review import question
-from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.expressions.admission import request_variable
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue, ResourceCheck
 from opsdk.apiserver.expressions.authorizer_checks import Asking
@@ -15,7 +15,7 @@ _HIDDEN = frozenset({"ownerReferences", "managedFields", "selfLink"})
 
 
 def inputs(
-    review: Review,
+    review: Attributes,
     seen: Invocation,
     asking: Asking,
     *,
@@ -45,8 +45,8 @@ def _shown(namespace: JsonObject) -> JsonObject:
     return {"metadata": meta, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
 
 
-def _attributes(review: Review) -> Attributes:
-    return Attributes(
+def _attributes(review: Attributes) -> AuthorizerAttributes:
+    return AuthorizerAttributes(
         user=review.user,
         verb="",
         group=review.resource.group,

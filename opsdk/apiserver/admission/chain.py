@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 
-PLACES = (
+PLUGIN_ORDER = (
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -47,17 +47,17 @@ PLACES = (
 class Admission(Protocol):
     """Rules across kinds."""
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """Replace ``review.obj``, or raise to refuse."""
         ...
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Raise to refuse."""
         ...
 
 
-class AdmissionChain:
-    """Plugins in the order of `PLACES`; a second mutating round where one asks for it."""
+class Chain:
+    """Plugins in the order of `PLUGIN_ORDER`; a second mutating round where one asks for it."""
 
     def __init__(self, plugins: Mapping[str, Admission] | None = None) -> None:
         self._named: dict[str, Admission] = {}
@@ -87,7 +87,7 @@ class AdmissionChain:
         self._named = dict(sorted(self._named.items(), key=lambda item: _place(item[0])))
         self._ordered = tuple(self._named.values())
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """Each in turn."""
         for plugin in self._ordered:
             await plugin.mutate(review)
@@ -96,11 +96,11 @@ class AdmissionChain:
             for plugin in self._ordered:
                 await plugin.mutate(review)
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Each in turn."""
         for plugin in self._ordered:
             await plugin.validate(review)
 
 
 def _place(name: str) -> int:
-    return PLACES.index(name if name in PLACES else "")
+    return PLUGIN_ORDER.index(name if name in PLUGIN_ORDER else "")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.errors import Cause, ForbiddenError
 
 
-def name_of(review: Review) -> str:
+def name_of(review: Attributes) -> str:
     """The name as refusals show it; where the server makes one up, what it begins with."""
     meta = (review.obj or {}).get("metadata") or {}
     return review.name or meta.get("name") or meta.get("generateName") or "Unknown"
 
 
-def refused(review: Review, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
+def refused(review: Attributes, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
     """403 with the reason."""
     return api_errors.forbidden(review.served.info, name_of(review), why, causes=causes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -18,7 +18,7 @@ class NamespaceLifecycle:
         self._find = find
         self._info = namespaces
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """Refuse creations."""
         info = review.served.info
         if review.operation != "CREATE" or not info.namespaced or not review.namespace:
@@ -36,5 +36,5 @@ class NamespaceLifecycle:
         )
         raise api_errors.forbidden(info, review.name, text, causes=(cause,))
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Everything was said before."""

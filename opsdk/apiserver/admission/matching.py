@@ -11,7 +11,7 @@ import msgspec
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.selectors import Selector
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.structured_merge.value import JsonObject
 
 _GROUP = "admissionregistration.k8s.io"
@@ -58,7 +58,7 @@ class Asked:
     namespace: str = ""
 
     @classmethod
-    def of(cls, review: Review) -> Self:
+    def of(cls, review: Attributes) -> Self:
         """The same of a review."""
         return cls(
             operation=review.operation,
@@ -141,7 +141,7 @@ def selector_of(tree: JsonObject | None) -> Selector:
     return Selector.of(msgspec.convert(given, LabelSelector))
 
 
-def selects_object(selector: Selector, review: Review) -> bool:
+def selects_object(selector: Selector, review: Attributes) -> bool:
     """Whether the new object or the old one is selected."""
     return not selector.requirements or any(
         obj is not None and "metadata" in obj and selector.matches(obj["metadata"].get("labels") or {})
@@ -149,7 +149,7 @@ def selects_object(selector: Selector, review: Review) -> bool:
     )
 
 
-def selected_labels(review: Review) -> JsonObject | None:
+def selected_labels(review: Attributes) -> JsonObject | None:
     """The labels that a namespace selector looks at where the request brings them itself: it writes a namespace."""
     if review.resource.resource != "namespaces" or review.resource.group or review.subresource:
         return None
@@ -159,6 +159,6 @@ def selected_labels(review: Review) -> JsonObject | None:
     return labels
 
 
-def in_some_namespace(review: Review) -> bool:
+def in_some_namespace(review: Attributes) -> bool:
     """Whether a namespace selector has anything to look at; what is in no namespace is always selected."""
     return bool(review.namespace) or (review.resource.resource == "namespaces" and not review.resource.group)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.plugin import Plugin
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
 from opsdk.structured_merge.value import JsonObject
 
 Mapping = Callable[[str, str], Sequence[GroupVersionResource]]
@@ -26,7 +26,7 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         self._authorizer = authorizer
         self._resources = resources
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Changed owners."""
         if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
             return
@@ -40,7 +40,7 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         for owner in _blocking(review):
             await self._check_owner(review, owner)
 
-    async def _check_owner(self, review: Review, owner: JsonObject) -> None:
+    async def _check_owner(self, review: Attributes, owner: JsonObject) -> None:
         version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
         found = self._resources(version, kind)
         if not found:
@@ -53,10 +53,10 @@ class OwnerReferencesPermissionEnforcement(Plugin):
                 raise refused(review, f"{text} finalizers on: {why}, <nil>")
 
     async def _refusal(
-        self, review: Review, verb: str, resource: GroupVersionResource, subresource: str, name: str
+        self, review: Attributes, verb: str, resource: GroupVersionResource, subresource: str, name: str
     ) -> str | None:
         """Why the user may not; None where they may."""
-        asked = Attributes(
+        asked = AuthorizerAttributes(
             user=review.user,
             verb=verb,
             group=resource.group,
@@ -75,7 +75,7 @@ def _owners(obj: JsonObject | None) -> Sequence[JsonObject]:
     return found
 
 
-def _blocking(review: Review) -> list[JsonObject]:
+def _blocking(review: Attributes) -> list[JsonObject]:
     """References that block the deletion of the owner, and did not before."""
     before = {o.get("uid") for o in _owners(review.old) if o.get("blockOwnerDeletion")}
     return [o for o in _owners(review.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]

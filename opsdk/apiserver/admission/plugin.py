@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 
 
 class Plugin:
@@ -11,14 +11,14 @@ class Plugin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """See `Admission`."""
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """See `Admission`."""
 
 
-def writes(review: Review, path: str, *operations: str) -> bool:
+def writes(review: Attributes, path: str, *operations: str) -> bool:
     """Whether a request is one of some operations on ``resource``, ``resource/subresource`` or those of a group.
 
     >>> # writes(review, "pods", "CREATE"), writes(review, "certificates.k8s.io/certificatesigningrequests", "UPDATE")

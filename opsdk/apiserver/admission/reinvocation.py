@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
@@ -24,7 +24,7 @@ class Rounds:
     again: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, review: Review, plugin: str) -> Rounds:
+    def of(cls, review: Attributes, plugin: str) -> Rounds:
         """Those of a plugin; what happened to the object between the rounds counts as a change."""
         rounds: Rounds = review.notes.setdefault(plugin, cls())
         if review.again and not deep_equal(rounds.last, review.obj):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.selectors import Selector
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import Asked, Rule, in_some_namespace, selected_labels
 from opsdk.apiserver.resources import Installed
 from opsdk.structured_merge.value import JsonObject
@@ -47,7 +47,7 @@ class Invocation:
 class Views:
     """The versions of one review."""
 
-    def __init__(self, review: Review, equivalents: Equivalents, namespace: Namespaces) -> None:
+    def __init__(self, review: Attributes, equivalents: Equivalents, namespace: Namespaces) -> None:
         self._review = review
         self._equivalents = equivalents
         self._namespace = namespace

@@ -10,7 +10,7 @@ from opsdk.apiserver.auth.user import MASTERS, UNAUTHENTICATED, User
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class AuthorizerAttributes:
     """What someone wants to do; `path` is used where it is no resource request."""
 
     user: User
@@ -53,7 +53,7 @@ class Rules:
 class Authorizer(Protocol):
     """Decides what users may do."""
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """The decision; errors are the server's fault, never a yes."""
         ...
 
@@ -70,7 +70,7 @@ class RuleResolver(Protocol):
 class Masters:
     """Everything for those in the group of masters, no opinion on others."""
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """Yes, for masters."""
         return Decision(allowed=MASTERS in attributes.user.groups)
 
@@ -84,7 +84,7 @@ class UnionAuthorizer:
     def __repr__(self) -> str:
         return f"<UnionAuthorizer of {', '.join(map(repr, self._authorizers))}>"
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """See the class; where nobody has an opinion, all reasons and errors are told."""
         reasons: list[str] = []
         errors: list[str] = []
@@ -117,7 +117,7 @@ def is_public(path: str) -> bool:
 class AllowAuthenticated:
     """Everything for everyone with credentials; health and version for all."""
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """Yes, unless the user is anonymous."""
         if UNAUTHENTICATED not in attributes.user.groups:
             return Decision(allowed=True)

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import Authenticated
-from opsdk.apiserver.auth.authorization import Attributes, Decision, is_public
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, is_public
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.errors import OpsdkError, UnauthorizedError
 from opsdk.structured_merge.value import JsonObject
@@ -89,7 +89,7 @@ class DelegatedAuthorizer:
         self._ask = ask
         self._memory = _Memory[Decision](clock)
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """See `Authorizer`."""
         if MASTERS in attributes.user.groups or (not attributes.resource_request and is_public(attributes.path)):
             return Decision(allowed=True)
@@ -113,7 +113,7 @@ class DelegatedAuthorizer:
         return decision
 
 
-def access_of(asked: Attributes) -> JsonObject:
+def access_of(asked: AuthorizerAttributes) -> JsonObject:
     """The ``spec`` of a review."""
     user = asked.user
     who: JsonObject = {

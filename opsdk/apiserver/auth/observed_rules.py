@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer, Decision, RuleResolver, Rules
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer, Decision, RuleResolver, Rules
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, Rule
 from opsdk.apiserver.auth.user import User
 from opsdk.structured_merge.value import JsonObject
@@ -45,7 +45,7 @@ class Use:
     path: str = ""
 
     @classmethod
-    def of(cls, asked: Attributes) -> Use:
+    def of(cls, asked: AuthorizerAttributes) -> Use:
         """The use that a question is about."""
         user = asked.user.name
         if not asked.resource_request:
@@ -116,9 +116,9 @@ class UserUsage:
         return sorted(u for u in self.allowed if not any(r.allows(_attributes(u, asker)) for r in owned))
 
 
-def _attributes(use: Use, user: User) -> Attributes:
+def _attributes(use: Use, user: User) -> AuthorizerAttributes:
     resource, _, subresource = use.resource.partition("/")
-    return Attributes(
+    return AuthorizerAttributes(
         user=user,
         verb=use.verb,
         resource_request=not use.path,
@@ -154,7 +154,7 @@ class ObservingAuthorizer:
     def __repr__(self) -> str:
         return f"<ObservingAuthorizer of {len(self._seen)} uses before {self._authorizer!r}>"
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """See `Authorizer`."""
         decision = await self._authorizer.authorize(attributes)
         use = Use.of(attributes)

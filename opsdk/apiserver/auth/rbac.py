@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.user import User
 from opsdk.structured_merge.value import JsonObject
 
@@ -57,7 +57,7 @@ class Rule:
         }
         return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in named.items() if value) + "}"
 
-    def allows(self, asked: Attributes) -> bool:
+    def allows(self, asked: AuthorizerAttributes) -> bool:
         """Whether the rule permits this request."""
         if ALL not in self.verbs and asked.verb not in self.verbs:
             return False

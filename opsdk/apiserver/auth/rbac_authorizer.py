@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.auth.authorization import Attributes, Decision, Rules
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, Rules
 from opsdk.apiserver.auth.rbac import Binding, Rule
 from opsdk.apiserver.auth.rule_resolver import Policy, joined
 from opsdk.apiserver.auth.user import User
@@ -34,7 +34,7 @@ class RbacAuthorizer:
             self._storage.subscribe(self._take)
         return self._policy
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """See `Authorizer`."""
         return self.policy.decide(attributes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.rbac import Binding, Rule, Subject, keys_of
 from opsdk.apiserver.auth.user import User
 
@@ -94,7 +94,7 @@ class Policy:
         grants = self.grants(user, namespace)
         return [r for g in grants for r in g.rules], [g.problem for g in grants if g.problem]
 
-    def decide(self, asked: Attributes) -> Decision:
+    def decide(self, asked: AuthorizerAttributes) -> Decision:
         """Whether some rule allows it; what went wrong on the way is the reason of a no."""
         problems: list[str] = []
         for grant in self.grants(asked.user, asked.namespace):

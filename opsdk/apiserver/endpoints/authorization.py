@@ -5,7 +5,7 @@ from __future__ import annotations
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.endpoints.response import negotiated_error
@@ -16,12 +16,12 @@ from opsdk.http.server.response import Response
 _SELECTING = frozenset({"list", "watch", "deletecollection"})
 
 
-def attributes_of(call: Call) -> Attributes:
+def attributes_of(call: Call) -> AuthorizerAttributes:
     """What the call wants."""
     info, query = call.info, call.http.query
     selecting = info.is_resource and info.verb in _SELECTING
     fields = query.get("fieldSelector") if selecting else ""
-    return Attributes(
+    return AuthorizerAttributes(
         user=call.user,
         verb=info.verb,
         resource_request=info.is_resource,
@@ -48,7 +48,7 @@ def _selected_name(info: RequestInfo, fields: str) -> str:
     return "" if validation.path_segment(name) else name
 
 
-def denial(asked: Attributes, reason: str = "") -> ForbiddenError:
+def denial(asked: AuthorizerAttributes, reason: str = "") -> ForbiddenError:
     """The 403 for a request that is not allowed."""
     user = asked.user.name
     if not asked.resource_request:
@@ -60,7 +60,7 @@ def denial(asked: Attributes, reason: str = "") -> ForbiddenError:
     return refusal(asked, f"{why}: {reason}" if reason else why)
 
 
-def refusal(asked: Attributes, why: str) -> ForbiddenError:
+def refusal(asked: AuthorizerAttributes, why: str) -> ForbiddenError:
     """The 403 that names the object; `why` is what follows."""
     what = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
     named = f'{what} "{asked.name}"' if asked.name else what
@@ -68,7 +68,7 @@ def refusal(asked: Attributes, why: str) -> ForbiddenError:
     return ForbiddenError(f"{named} is forbidden: {why}", details=details)
 
 
-def denied(call: Call, asked: Attributes, reason: str = "") -> Response:
+def denied(call: Call, asked: AuthorizerAttributes, reason: str = "") -> Response:
     """The answer with that 403."""
     response = negotiated_error(call, denial(asked, reason))
     response.add_header("x-content-type-options", "nosniff")
@@ -91,7 +91,7 @@ async def check_create(call: Call) -> None:
     if call.authorizer is None:
         return
     info = call.info
-    asked = Attributes(
+    asked = AuthorizerAttributes(
         user=call.user,
         verb="create",
         group=info.group,

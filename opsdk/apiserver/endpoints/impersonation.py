@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from cachetools import LRUCache
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT
 from opsdk.apiserver.auth.service_accounts import account_groups, split_username
 from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
@@ -85,7 +85,7 @@ def impersonated(wanted: User, groups: Sequence[str] = ()) -> User:
 
 
 # ------------------------------------------------------------------ the ways
-Questions = Callable[[User, User], Sequence[Attributes]]
+Questions = Callable[[User, User], Sequence[AuthorizerAttributes]]
 """What must be allowed so that the first user may be the second."""
 
 
@@ -109,8 +109,8 @@ def _node_of(user: User) -> str:
 
 def _ask(
     verb: str, user: User, *, resource: str, name: str, group: str = "", namespace: str = "", subresource: str = ""
-) -> Attributes:
-    return Attributes(
+) -> AuthorizerAttributes:
+    return AuthorizerAttributes(
         user=user,
         verb=verb,
         group=group,
@@ -122,7 +122,7 @@ def _ask(
     )
 
 
-def _parts(user: User, wanted: User, verb: str) -> Iterator[Attributes]:
+def _parts(user: User, wanted: User, verb: str) -> Iterator[AuthorizerAttributes]:
     """The uid, the groups and everything else."""
     if wanted.uid:
         yield _ask(verb, user, group=_GROUP, resource="uids", name=wanted.uid)
@@ -133,26 +133,26 @@ def _parts(user: User, wanted: User, verb: str) -> Iterator[Attributes]:
             yield _ask(verb, user, group=_GROUP, resource="userextras", subresource=key, name=value)
 
 
-def _info_questions(user: User, wanted: User) -> Sequence[Attributes]:
+def _info_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
     verb = "impersonate:user-info"
     return [_ask(verb, user, group=_GROUP, resource="users", name=wanted.name), *_parts(user, wanted, verb)]
 
 
-def _account_questions(user: User, wanted: User) -> Sequence[Attributes]:
+def _account_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
     namespace, name = split_username(wanted.name) or ("", "")
     verb = "impersonate:serviceaccount"
     return [_ask(verb, user, group=_GROUP, resource="serviceaccounts", namespace=namespace, name=name)]
 
 
-def _associated_questions(user: User, _: User) -> Sequence[Attributes]:
+def _associated_questions(user: User, _: User) -> Sequence[AuthorizerAttributes]:
     return [_ask("impersonate:associated-node", user, group=_GROUP, resource="nodes", name="*")]
 
 
-def _node_questions(user: User, wanted: User) -> Sequence[Attributes]:
+def _node_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
     return [_ask("impersonate:arbitrary-node", user, group=_GROUP, resource="nodes", name=_node_of(wanted))]
 
 
-def _old_questions(user: User, wanted: User) -> Sequence[Attributes]:
+def _old_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
     account = split_username(wanted.name)
     if account is None:
         first = _ask("impersonate", user, resource="users", name=wanted.name)
@@ -204,7 +204,7 @@ class Impersonation:
         if wanted is None:
             return await handler(call)
         asked = attributes_of(call)
-        refused: tuple[Attributes, str] | None = None
+        refused: tuple[AuthorizerAttributes, str] | None = None
         key = (call.user.name, call.user.groups)
         for number in self._order(key):
             mode = MODES[number]
@@ -225,7 +225,7 @@ class Impersonation:
             yield first
         yield from (number for number in range(len(MODES)) if number != first)
 
-    async def _refused(self, mode: Mode, asked: Attributes, wanted: User) -> tuple[Attributes, str] | None:
+    async def _refused(self, mode: Mode, asked: AuthorizerAttributes, wanted: User) -> tuple[AuthorizerAttributes, str] | None:
         """The first question that is answered with no, and why; None where all are allowed."""
         questions = list(mode.questions(asked.user, wanted))
         if mode.on:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from opsdk.apimachinery import validation
-from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.cel.declarations import CallEstimate, Library, Operand, Overload, Range, Sizes, exactly, method
 from opsdk.cel.library.costs import estimate_unit, unit
@@ -26,7 +26,7 @@ DECISION: Final = opaque(f"{_NAME}.Decision")
 CHECK_COST: Final = 350_000
 """What asking costs: an expression can ask twice."""
 
-Ask = Callable[[Attributes], Decision]
+Ask = Callable[[AuthorizerAttributes], Decision]
 """Decides; it is asked in the middle of an evaluation, and so cannot wait."""
 
 
@@ -35,7 +35,7 @@ class _Question(Opaque):
 
     __slots__ = ("ask", "attributes")
 
-    def __init__(self, ask: Ask, attributes: Attributes) -> None:
+    def __init__(self, ask: Ask, attributes: AuthorizerAttributes) -> None:
         self.ask = ask
         self.attributes = attributes
 
@@ -53,7 +53,7 @@ class AuthorizerValue(_Question):
     @classmethod
     def of(cls, ask: Ask, user: User) -> AuthorizerValue:
         """Asks for this user."""
-        return cls(ask, Attributes(user=user, verb=""))
+        return cls(ask, AuthorizerAttributes(user=user, verb=""))
 
 
 class PathCheck(_Question):
@@ -77,7 +77,7 @@ class ResourceCheck(_Question):
     cel_type: ClassVar[Type] = RESOURCE_CHECK
 
     @classmethod
-    def of(cls, ask: Ask, attributes: Attributes) -> ResourceCheck:
+    def of(cls, ask: Ask, attributes: AuthorizerAttributes) -> ResourceCheck:
         """``authorizer.requestResource``: about the resource of the request itself."""
         return cls(ask, replace(attributes, verb=""))
 

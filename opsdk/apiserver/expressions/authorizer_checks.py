@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from opsdk.apiserver.auth.authorization import Attributes, Authorizer, Decision
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer, Decision
 
 T = TypeVar("T")
 
 
 class _UnansweredError(Exception):
-    def __init__(self, attributes: Attributes) -> None:
+    def __init__(self, attributes: AuthorizerAttributes) -> None:
         self.attributes = attributes
 
 
@@ -21,9 +21,9 @@ class Asking:
     """The questions of some evaluations and their answers; `ask` is what expressions call."""
 
     authorizer: Authorizer
-    _known: list[tuple[Attributes, Decision]] = field(default_factory=list)
+    _known: list[tuple[AuthorizerAttributes, Decision]] = field(default_factory=list)
 
-    def ask(self, attributes: Attributes) -> Decision:
+    def ask(self, attributes: AuthorizerAttributes) -> Decision:
         """The answer, if there is one yet."""
         for asked, decision in self._known:
             if asked == attributes:

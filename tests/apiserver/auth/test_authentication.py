@@ -12,7 +12,7 @@ from opsdk.apiserver.auth.authentication import (
     TokenAuthenticator,
     UnionAuthenticator,
 )
-from opsdk.apiserver.auth.authorization import Attributes, Decision, Masters, Rules, UnionAuthorizer
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, Masters, Rules, UnionAuthorizer
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.errors import UnauthorizedError
 from opsdk.http.asgi_types import Message
@@ -107,7 +107,7 @@ class Says:
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         return self.decision
 
     async def rules_for(self, user: User, namespace: str) -> Rules:
@@ -118,11 +118,11 @@ async def test_the_first_yes_or_firm_no_counts() -> None:
     """Masters pass before anybody is asked; a firm no stops; where nobody has an opinion all reasons are told."""
     no, firm = Decision(allowed=False, reason="one", error="e"), Decision(allowed=False, denied=True)
     yes = Decision(allowed=True)
-    ask = Attributes(user=ALICE, verb="get")
+    ask = AuthorizerAttributes(user=ALICE, verb="get")
     assert (await UnionAuthorizer([Says(no), Says(yes), Says(firm)]).authorize(ask)).allowed
     assert await UnionAuthorizer([Says(no), Says(firm), Says(yes)]).authorize(ask) == firm
     nobody = await UnionAuthorizer([Says(no), Says(Decision(allowed=False, reason="two"))]).authorize(ask)
     assert nobody == Decision(allowed=False, reason="one\ntwo", error="e")
     union = UnionAuthorizer([Masters(), Says(firm)])
-    assert (await union.authorize(Attributes(user=BOB, verb="get"))).allowed
+    assert (await union.authorize(AuthorizerAttributes(user=BOB, verb="get"))).allowed
     assert await union.rules_for(BOB, "n") == Rules(rules=[{"verbs": ["n"]}], error="partly")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.delegated import REMEMBERED, DelegatedAuthorizer, DelegatedTokens
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.errors import ServiceUnavailableError, UnauthorizedError
@@ -58,9 +58,9 @@ async def test_a_token_of_nobody_is_left_to_others() -> None:
     assert await DelegatedTokens(Front({})).check("t", []) is None
 
 
-def wish(**more: Any) -> Attributes:
+def wish(**more: Any) -> AuthorizerAttributes:
     """What alice wants."""
-    return Attributes(user=ALICE, verb="get", group="g", version="v1", resource="books", namespace="n", **more)
+    return AuthorizerAttributes(user=ALICE, verb="get", group="g", version="v1", resource="books", namespace="n", **more)
 
 
 async def test_a_wish_is_asked_once() -> None:
@@ -102,10 +102,10 @@ async def test_masters_and_health_need_no_review() -> None:
     front = Front(None)
     authorizer = DelegatedAuthorizer(front, clock=ManualClock())
     asked = [
-        Attributes(user=User(name="root", groups=(MASTERS,)), verb="delete", resource="books"),
-        Attributes(user=ALICE, verb="get", resource_request=False, path="/healthz"),
+        AuthorizerAttributes(user=User(name="root", groups=(MASTERS,)), verb="delete", resource="books"),
+        AuthorizerAttributes(user=ALICE, verb="get", resource_request=False, path="/healthz"),
     ]
     assert all([(await authorizer.authorize(attributes)).allowed for attributes in asked])
-    other = Attributes(user=ALICE, verb="get", resource_request=False, path="/apis")
+    other = AuthorizerAttributes(user=ALICE, verb="get", resource_request=False, path="/apis")
     assert not (await authorizer.authorize(other)).allowed
     assert front.asked[0]["spec"]["nonResourceAttributes"] == {"path": "/apis", "verb": "get"}

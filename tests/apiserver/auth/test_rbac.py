@@ -9,7 +9,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.rbac import Binding, Rule, Subject, compact, escalation, missing
 from opsdk.apiserver.auth.rule_resolver import Policy
 from opsdk.apiserver.auth.user import User
@@ -42,7 +42,7 @@ users = st.builds(
 )
 asked = st.one_of(
     st.builds(
-        Attributes,
+        AuthorizerAttributes,
         user=users,
         verb=st.sampled_from(["get", "list", "delete"]),
         group=st.sampled_from(["", "apps"]),
@@ -52,7 +52,7 @@ asked = st.one_of(
         namespace=st.sampled_from(["", "n", "m"]),
     ),
     st.builds(
-        Attributes,
+        AuthorizerAttributes,
         user=users,
         verb=st.sampled_from(["get", "list"]),
         resource_request=st.just(value=False),
@@ -62,7 +62,7 @@ asked = st.one_of(
 
 
 # ------------------------------------------------------------------ the model
-def plainly_allows(rule: Rule, asked: Attributes) -> bool:
+def plainly_allows(rule: Rule, asked: AuthorizerAttributes) -> bool:
     """One rule, word by word."""
     if not asked.resource_request:
         return any(
@@ -95,7 +95,7 @@ def plainly_means(subject: Subject, binding: Binding, user: User) -> bool:
 World = tuple[dict[tuple[str, str], tuple[Rule, ...]], dict[tuple[str, str], Binding]]
 
 
-def plainly_decides(world: World, asked: Attributes) -> bool:
+def plainly_decides(world: World, asked: AuthorizerAttributes) -> bool:
     """Every binding, every subject, every rule."""
     roles, bindings = world
     for binding in bindings.values():
@@ -111,7 +111,7 @@ def plainly_decides(world: World, asked: Attributes) -> bool:
 
 # ------------------------------------------------------------------ laws of rules
 @given(rules, asked)
-def test_a_rule_allows_what_its_words_say(rule: Rule, asked: Attributes) -> None:
+def test_a_rule_allows_what_its_words_say(rule: Rule, asked: AuthorizerAttributes) -> None:
     """Wildcards, subresources, names and path prefixes mean what they mean word by word."""
     assert rule.allows(asked) == plainly_allows(rule, asked)
 
@@ -133,14 +133,14 @@ def test_covering_is_transitive(one: Rule, two: Rule, three: Rule) -> None:
 
 
 @given(rules, rules, asked)
-def test_who_covers_allows_no_less(one: Rule, two: Rule, asked: Attributes) -> None:
+def test_who_covers_allows_no_less(one: Rule, two: Rule, asked: AuthorizerAttributes) -> None:
     """A covering rule allows every request that the covered one allows: nobody escalates by being covered."""
     if one.covers(two) and two.allows(asked):
         assert one.allows(asked)
 
 
 @given(st.lists(rules, max_size=4), st.lists(rules, max_size=4), asked)
-def test_what_is_granted_without_complaint_is_held(owned: list[Rule], wanted: list[Rule], asked: Attributes) -> None:
+def test_what_is_granted_without_complaint_is_held(owned: list[Rule], wanted: list[Rule], asked: AuthorizerAttributes) -> None:
     """Where nothing is missing, the granted rules allow no request that the owner's do not; more rules miss no more."""
     lacking = missing(owned, wanted)
     assert missing([*owned, *lacking], wanted) == []
@@ -149,7 +149,7 @@ def test_what_is_granted_without_complaint_is_held(owned: list[Rule], wanted: li
 
 
 @given(st.lists(rules, max_size=5), asked)
-def test_compacting_changes_no_meaning(given_rules: list[Rule], asked: Attributes) -> None:
+def test_compacting_changes_no_meaning(given_rules: list[Rule], asked: AuthorizerAttributes) -> None:
     """Joined rules allow exactly what the single ones did."""
     parts = [part for rule in given_rules for part in rule.parts()]
     joined = compact(parts)
@@ -226,7 +226,7 @@ def test_the_index_decides_as_looking_at_everything_does(history: list[tuple[obj
             case ("unbind", str(place), str(name)):
                 policy.drop_binding(place, name)
                 world[1].pop((place, name), None)
-            case ("ask", Attributes() as asked):
+            case ("ask", AuthorizerAttributes() as asked):
                 decision = policy.decide(asked)
                 assert decision.allowed == plainly_decides(world, asked)
                 assert not decision.allowed or decision.reason.startswith("RBAC: allowed by ")
@@ -236,7 +236,7 @@ def test_reasons_name_the_binding_and_the_missing_role() -> None:
     """A yes says by which binding of which role to whom; a no says which roles could not be had, each once."""
     policy = Policy()
     user = User(name="u", groups=("g",))
-    ask = Attributes(user=user, verb="get", resource="pods", namespace="n")
+    ask = AuthorizerAttributes(user=user, verb="get", resource="pods", namespace="n")
     group = Subject(kind="Group", name="g")
     policy.put_binding(Binding(name="b", namespace="n", role_kind="ClusterRole", role="gone", subjects=(group,)))
     policy.put_binding(Binding(name="c", namespace="n", role_kind="Role", role="r", subjects=(group,)))

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.auth.authorization import Attributes
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 GROUP = "rbac.authorization.k8s.io"
 PLACES = ("", "n", "m")
 ASKED = [
-    Attributes(user=User(name="u", groups=("g",)), verb=verb, resource="pods", namespace=place)
+    AuthorizerAttributes(user=User(name="u", groups=("g",)), verb=verb, resource="pods", namespace=place)
     for verb in ("get", "list")
     for place in PLACES
 ]

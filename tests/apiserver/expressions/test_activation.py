@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.expressions.activation import Activation, Compiled, OutOfBudgetError, PolicyCompiler, judge
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue
@@ -22,9 +22,9 @@ class Counting:
     """Allows ``get``, and counts the questions."""
 
     def __init__(self) -> None:
-        self.asked: list[Attributes] = []
+        self.asked: list[AuthorizerAttributes] = []
 
-    async def authorize(self, attributes: Attributes) -> Decision:
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         self.asked.append(attributes)
         return Decision(allowed=attributes.verb == "get")
 

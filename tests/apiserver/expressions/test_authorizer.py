@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.apiserver.auth.authorization import Attributes, Decision
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK, AuthorizerValue, ResourceCheck
 from opsdk.apiserver.expressions.environment import kubernetes_environment
@@ -16,15 +16,15 @@ ENVIRONMENT = kubernetes_environment().extend(
 ALICE = User(name="alice")
 
 
-def ask(text: str) -> tuple[object, list[Attributes]]:
+def ask(text: str) -> tuple[object, list[AuthorizerAttributes]]:
     """The value of an expression, and what the authorizer was asked."""
-    asked: list[Attributes] = []
+    asked: list[AuthorizerAttributes] = []
 
-    def decide(attributes: Attributes) -> Decision:
+    def decide(attributes: AuthorizerAttributes) -> Decision:
         asked.append(attributes)
         return Decision(attributes.verb == "get", "because")
 
-    own = Attributes(user=ALICE, verb="update", resource="pods", namespace="ns", name="p")
+    own = AuthorizerAttributes(user=ALICE, verb="update", resource="pods", namespace="ns", name="p")
     variables = {
         "authorizer": AuthorizerValue.of(decide, ALICE),
         "authorizer.requestResource": ResourceCheck.of(decide, own),

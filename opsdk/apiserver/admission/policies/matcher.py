@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import selects_object
 from opsdk.apiserver.admission.policies.params import ConfigurationError, Params, collect, source_of
 from opsdk.apiserver.admission.policies.policy_source import Binding, Bound, Criteria, Policy
@@ -60,7 +60,7 @@ class Choice:
     failures: list[Failure] = field(default_factory=list)
 
 
-async def choose(review: Review, bound: Sequence[Bound], ports: Ports) -> Choice:
+async def choose(review: Attributes, bound: Sequence[Bound], ports: Ports) -> Choice:
     """Match all policies with the review as it is now; failures are those of policies that do not ignore them."""
     views, choice = Views(review, ports.equivalents, ports.namespace), Choice()
     for one in bound:
@@ -89,7 +89,7 @@ def _fail(choice: Choice, policy: Policy, binding: Binding | None, message: str)
         choice.failures.append(Failure(policy, binding, message))
 
 
-def matched(views: Views, review: Review, criteria: Criteria) -> Installed | None:
+def matched(views: Views, review: Attributes, criteria: Criteria) -> Installed | None:
     """The version by which the criteria mean the review; None where they do not.
 
     Raises:
@@ -108,7 +108,7 @@ def matched(views: Views, review: Review, criteria: Criteria) -> Installed | Non
     return served if views.selects_namespace(criteria.namespaces) else None
 
 
-def namespace_of(review: Review, ports: Ports) -> JsonObject | None:
+def namespace_of(review: Attributes, ports: Ports) -> JsonObject | None:
     """The namespace that the request is in; a namespace itself is in none."""
     of_namespace = review.kind.kind == "Namespace" and review.kind.version == "v1" and not review.kind.group
     return ports.namespace(review.namespace) if review.namespace and not of_namespace else None

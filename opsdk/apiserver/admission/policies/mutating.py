@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.cel_inputs import inputs
 from opsdk.apiserver.admission.policies.compiled_policy import Mutation
 from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
@@ -23,7 +23,7 @@ from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
 
-async def mutate(review: Review, bound: Sequence[Bound], ports: Ports) -> None:
+async def mutate(review: Attributes, bound: Sequence[Bound], ports: Ports) -> None:
     """Change the object.
 
     Raises:
@@ -40,7 +40,7 @@ async def mutate(review: Review, bound: Sequence[Bound], ports: Ports) -> None:
 class _Mutator:
     """One round of one review."""
 
-    def __init__(self, review: Review, ports: Ports) -> None:
+    def __init__(self, review: Attributes, ports: Ports) -> None:
         self._review = review
         self._views = Views(review, ports.equivalents, ports.namespace)
         self._asking = Asking(ports.authorizer)
@@ -115,7 +115,7 @@ def _checked(model: Model, after: JsonObject) -> JsonObject:
     return after
 
 
-def _refusal(review: Review, failures: Sequence[Failure]) -> ApiError:
+def _refusal(review: Attributes, failures: Sequence[Failure]) -> ApiError:
     """All that went wrong; the first gives its message."""
     texts = [_text(failure) for failure in failures]
     causes = tuple(Cause(message=text) for text in texts)

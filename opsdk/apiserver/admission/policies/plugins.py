@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import policy_exempt
 from opsdk.apiserver.admission.policies.matcher import Ports
 from opsdk.apiserver.admission.policies.policy_source import Configured
@@ -15,7 +15,7 @@ class MutatingPolicies:
         self._policies = policies
         self._ports = ports
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """See `Admission`."""
         bound = self._policies.bound()
         if not bound or review.operation == "DELETE" or policy_exempt(review.resource):
@@ -24,7 +24,7 @@ class MutatingPolicies:
 
         await mutate(review, bound, self._ports)
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Nothing."""
 
 
@@ -35,10 +35,10 @@ class ValidatingPolicies:
         self._policies = policies
         self._ports = ports
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """Nothing."""
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """See `Admission`."""
         bound = self._policies.bound()
         if not bound or policy_exempt(review.resource):

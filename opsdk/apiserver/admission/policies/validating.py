@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.cel_inputs import inputs, without_authorizer
 from opsdk.apiserver.admission.policies.compiled_policy import Programs, Validation
 from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
@@ -156,7 +156,7 @@ class _Denied:
         return f"ValidatingAdmissionPolicy '{self.policy.name}'{by} denied request: {self.decision.message}"
 
 
-async def validate(review: Review, bound: Sequence[Bound], ports: Ports) -> None:
+async def validate(review: Attributes, bound: Sequence[Bound], ports: Ports) -> None:
     """Refuse, or warn.
 
     Raises:
@@ -170,7 +170,7 @@ async def validate(review: Review, bound: Sequence[Bound], ports: Ports) -> None
         raise _refusal(review, min(denied, key=lambda one: one.place))
 
 
-async def _judge_all(review: Review, chosen: Sequence[Chosen], ports: Ports) -> list[_Denied]:
+async def _judge_all(review: Attributes, chosen: Sequence[Chosen], ports: Ports) -> list[_Denied]:
     views, asking = Views(review, ports.equivalents, ports.namespace), Asking(ports.authorizer)
     namespace = namespace_of(review, ports)
     denied: list[_Denied] = []
@@ -192,7 +192,7 @@ async def _judge_all(review: Review, chosen: Sequence[Chosen], ports: Ports) -> 
     return denied
 
 
-def _act(review: Review, chosen: Chosen, decision: Decision, index: int) -> list[_Denied]:
+def _act(review: Attributes, chosen: Chosen, decision: Decision, index: int) -> list[_Denied]:
     policy, binding = chosen.policy, chosen.binding
     if "Audit" in binding.actions:
         review.call.annotate(_FAILURE, _recorded(chosen, decision, index))
@@ -213,7 +213,7 @@ def _recorded(chosen: Chosen, decision: Decision, index: int) -> str:
     return f"[{{{','.join(f'{go_json(key)}:{go_json(value)}' for key, value in failure.items())}}}]"
 
 
-def _refusal(review: Review, denied: _Denied) -> ApiError:
+def _refusal(review: Attributes, denied: _Denied) -> ApiError:
     reason = denied.decision.reason or "Invalid"
     error = api_errors.forbidden(
         review.served.info, review.shown_name, denied.text, causes=(Cause(message=denied.text),)

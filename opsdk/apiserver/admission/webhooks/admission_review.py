@@ -10,7 +10,7 @@ from typing import Any
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.versioned_attributes import Invocation
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.serializer import documents
@@ -29,7 +29,7 @@ class AnswerError(Exception):
 
 
 # ------------------------------------------------------------------ the question
-def question(review: Review, seen: Invocation, *, uid: str, version: str) -> JsonObject:
+def question(review: Attributes, seen: Invocation, *, uid: str, version: str) -> JsonObject:
     """The AdmissionReview that is sent."""
     request: JsonObject = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}
     sub = {"subResource": review.subresource} if review.subresource else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.versioned_attributes import Invocation
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.structured_merge.value import JsonObject
@@ -17,7 +17,7 @@ class Conditions:
         self._authorizer = authorizer
 
     async def __call__(
-        self, review: Review, seen: Invocation, conditions: Sequence[JsonObject]
+        self, review: Attributes, seen: Invocation, conditions: Sequence[JsonObject]
     ) -> Sequence[bool | str]:
         """See `opsdk.apiserver.admission.webhooks.plugins.Evaluate`."""
         # CEL takes long to load, and most servers never see a condition.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import exempt, selects_object
 from opsdk.apiserver.admission.reinvocation import Rounds
 from opsdk.apiserver.admission.versioned_attributes import Equivalents, Invocation, Namespaces, Views
@@ -31,7 +31,7 @@ from opsdk.errors import ApiError, DecodeError, PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
-Evaluate = Callable[[Review, Invocation, Sequence[JsonObject]], Awaitable[Sequence[bool | str]]]
+Evaluate = Callable[[Attributes, Invocation, Sequence[JsonObject]], Awaitable[Sequence[bool | str]]]
 """What each match condition says of an invocation: true, false, or what went wrong."""
 
 
@@ -61,7 +61,7 @@ class _Chosen:
 class _Chooser:
     """Which webhooks a review concerns, and how each of them sees it."""
 
-    def __init__(self, ports: Ports, review: Review) -> None:
+    def __init__(self, ports: Ports, review: Attributes) -> None:
         self._ports = ports
         self._review = review
         self._views = Views(review, ports.equivalents, ports.namespace)
@@ -100,7 +100,7 @@ class _Caller:
         self._client = ports.client
         self._mutating = mutating
 
-    async def ask(self, review: Review, chosen: _Chosen) -> Verdict:
+    async def ask(self, review: Attributes, chosen: _Chosen) -> Verdict:
         """What it decided. Its refusal is an `ApiError`; `_FailedError` where it could not be asked."""
         hook = chosen.hook
         if review.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
@@ -112,7 +112,7 @@ class _Caller:
             raise rejection(hook.name, found.status)
         return found
 
-    async def _asked(self, review: Review, chosen: _Chosen) -> Verdict:
+    async def _asked(self, review: Attributes, chosen: _Chosen) -> Verdict:
         hook = chosen.hook
         version = next((v for v in hook.versions if v in KNOWN_VERSIONS), "")
         if not version:
@@ -156,7 +156,7 @@ class MutatingWebhooks:
         self._ports = ports
         self._caller = _Caller(ports, mutating=True)
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """See `Admission`."""
         hooks = self._hooks()
         if not hooks or exempt(review.resource):
@@ -171,10 +171,10 @@ class MutatingWebhooks:
                 await self._invoke(review, chosen, rounds)
         rounds.last = review.obj
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """Nothing."""
 
-    async def _invoke(self, review: Review, chosen: _Chosen, rounds: Rounds) -> None:
+    async def _invoke(self, review: Attributes, chosen: _Chosen, rounds: Rounds) -> None:
         hook = chosen.hook
         try:
             found = await self._caller.ask(review, chosen)
@@ -187,7 +187,7 @@ class MutatingWebhooks:
         if hook.reinvoke:
             rounds.invoked.add(hook.uid)
 
-    async def _patch(self, review: Review, chosen: _Chosen, found: Verdict) -> bool:
+    async def _patch(self, review: Attributes, chosen: _Chosen, found: Verdict) -> bool:
         """Change the object as the webhook asks; whether that made a difference."""
         name, before = chosen.hook.name, chosen.seen.obj
         try:
@@ -230,10 +230,10 @@ class ValidatingWebhooks:
         self._ports = ports
         self._caller = _Caller(ports, mutating=False)
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         """Nothing."""
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         """See `Admission`; all are waited for, so that none goes on after the answer."""
         hooks = self._hooks()
         if not hooks or exempt(review.resource):
@@ -247,7 +247,7 @@ class ValidatingWebhooks:
         if refusals:
             raise refusals[0]
 
-    async def _ask(self, review: Review, chosen: _Chosen, refusals: list[Exception]) -> None:
+    async def _ask(self, review: Attributes, chosen: _Chosen, refusals: list[Exception]) -> None:
         try:
             await self._caller.ask(review, chosen)
         except _FailedError as error:

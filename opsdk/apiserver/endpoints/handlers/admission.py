@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.chain import Admission
 from opsdk.apiserver.endpoints.authorization import check_create
 from opsdk.apiserver.endpoints.call import Call
@@ -13,7 +13,7 @@ from opsdk.errors import DecodeError
 from opsdk.structured_merge.value import JsonObject
 
 
-class Gate:
+class RequestAdmission:
     """Admission for one request; makes the reviews.
 
     Args:
@@ -65,10 +65,10 @@ class Gate:
             review.connected = kind
             await judge(review)
 
-    def _review(self, operation: str, obj: JsonObject | None, old: JsonObject | None) -> Review:
+    def _review(self, operation: str, obj: JsonObject | None, old: JsonObject | None) -> Attributes:
         call, body = self._call, obj if obj is not None else old
         meta: JsonObject = (body or {}).get("metadata") or {}
-        return Review(
+        return Attributes(
             call=call,
             served=self._served,
             operation=operation,

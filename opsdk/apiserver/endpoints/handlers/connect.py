@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opsdk.apiserver.admission.chain import Admission
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.registry.rest import Connected
 from opsdk.apiserver.resources import Installed
 from opsdk.http.server.response import Response
@@ -15,7 +15,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     rest = "/".join(call.info.parts[3:])
     if isinstance(served.storage, Connected):
         options = served.storage.connect_options(_path(call, rest), call.http)
-        await Gate(admission, call, served, {}, dry_run=False).connect(options["kind"], options)
+        await RequestAdmission(admission, call, served, {}, dry_run=False).connect(options["kind"], options)
     response: Response = await served.storage.connect(call.context(), call.info.name, rest, call.http)
     return response
 

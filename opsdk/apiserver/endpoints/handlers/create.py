@@ -7,7 +7,7 @@ from opsdk.apiserver.admission.chain import Admission
 from opsdk.apiserver.endpoints import managed_fields
 from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.registry import metadata
@@ -32,7 +32,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
         meta.pop("managedFields", None)
     obj = served.model.default(obj)
     obj = await managed_fields.record_update(call, served, None, obj, options.field_manager)
-    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
+    gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
     obj = await gate.mutate(obj, None)
     context = call.context(dry_run=options.dry_run)
     stored = await served.storage.create(context, call.info.name, served.model.to_storage(obj), gate.validate)

@@ -10,7 +10,7 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import Admission
 from opsdk.apiserver.endpoints import body
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.endpoints.handlers.list import list_meta, list_query, out_of_reach
 from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
 from opsdk.apiserver.endpoints.options import check_list, dry_run_problems, list_options, number
@@ -37,7 +37,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     accepted = accepted_for(call, served)
     options, tree, dry_run = await delete_options(call, served)
     name = call.info.name
-    gate = Gate(admission, call, served, tree, dry_run=dry_run)
+    gate = RequestAdmission(admission, call, served, tree, dry_run=dry_run)
     deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, gate.remove)
     if not deleted.gone or served.storage.strategy.returns_deleted:
         status = 202 if not deleted.gone and tree.get("orphanDependents") is False else 200
@@ -56,7 +56,7 @@ async def handle_collection(call: Call, served: Installed, admission: Admission)
     if selected.version and not selected.match:
         selected = replace(selected, match="Exact")  # as of all that is taken page by page
     query = await list_query(call, served, selected)
-    gate = Gate(admission, call, served, tree, dry_run=dry_run)
+    gate = RequestAdmission(admission, call, served, tree, dry_run=dry_run)
     try:
         listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, gate.remove)
     except (CompactedError, FutureRevisionError) as error:

@@ -19,7 +19,7 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import Admission
 from opsdk.apiserver.endpoints import body, managed_fields
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.endpoints.handlers.update import check_name, finish
 from opsdk.apiserver.endpoints.options import WriteOptions, write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
@@ -83,7 +83,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
         raise _unsupported(served)
     options = _options(call, apply=media == APPLY)
     raw = await call.http.body(body.LIMIT)
-    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
+    gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
         stored, created = await _apply(call, served, gate, options, raw)
     else:
@@ -148,7 +148,7 @@ def _reader(media: str, served: Installed, raw: bytes) -> Patch:
 
 
 async def _patch(
-    call: Call, served: Installed, gate: Gate, options: WriteOptions, read: Callable[[], Patch]
+    call: Call, served: Installed, gate: RequestAdmission, options: WriteOptions, read: Callable[[], Patch]
 ) -> tuple[JsonObject, bool]:
     async def transform(current: JsonObject | None) -> JsonObject:
         if current is None:
@@ -227,7 +227,7 @@ def check_identity(call: Call, served: Installed, obj: JsonObject) -> None:
 
 
 async def _apply(
-    call: Call, served: Installed, gate: Gate, options: WriteOptions, raw: bytes
+    call: Call, served: Installed, gate: RequestAdmission, options: WriteOptions, raw: bytes
 ) -> tuple[JsonObject, bool]:
     config = _configuration(call, served, options, raw)
 
@@ -286,7 +286,7 @@ def _gvk_text(version: str, kind: str) -> str:
 
 
 async def _update(
-    call: Call, served: Installed, gate: Gate, options: WriteOptions, transform: Any, *, create: bool = False
+    call: Call, served: Installed, gate: RequestAdmission, options: WriteOptions, transform: Any, *, create: bool = False
 ) -> tuple[JsonObject, bool]:
     context = call.context(dry_run=options.dry_run)
     stored, created = await served.storage.update(

@@ -7,7 +7,7 @@ from opsdk.apiserver.admission.chain import Admission
 from opsdk.apiserver.endpoints import managed_fields
 from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.handlers.admission import Gate
+from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.endpoints.handlers.create import check_namespace, warn_of_owners
 from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
@@ -27,7 +27,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     check_namespace(call, served, wanted)
     warn_of_owners(call, wanted)
     first: list[JsonObject] = [served.model.default(wanted)]
-    gate = Gate(admission, call, served, options.tree, dry_run=options.dry_run)
+    gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
 
     async def transform(current: JsonObject | None) -> JsonObject:
         # Whoever writes may change what it gets, so each further try, which is rare, reads the body anew.
@@ -59,7 +59,7 @@ def check_name(call: Call, obj: JsonObject) -> None:
 
 
 async def finish(
-    call: Call, served: Installed, gate: Gate, current: JsonObject | None, wanted: JsonObject, *, manager: str
+    call: Call, served: Installed, gate: RequestAdmission, current: JsonObject | None, wanted: JsonObject, *, manager: str
 ) -> JsonObject:
     """From the wanted object of the served version to the one to store: owners of fields, admission."""
     model = served.model

@@ -13,7 +13,7 @@ from opsdk.errors import ApiError, BadRequestError, ConflictError
 from opsdk.structured_merge.fieldpath import FieldSet
 from opsdk.structured_merge.schema import Shape, shape_of_schema
 from opsdk.structured_merge.value import JsonObject
-from tests.tree.kinds import SCHEMAS, WIDGET_SCHEMA, WORK
+from tests.structured_merge.schemas import SCHEMAS, WIDGET_SCHEMA, WORK
 
 T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
 assert "Work" in SCHEMAS

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch, create_merge_patch
 from opsdk.structured_merge.equality import deep_equal
-from tests.tree.trees import objects, trees
+from tests.structured_merge.json_values import objects, trees
 
 
 @given(objects(), objects())

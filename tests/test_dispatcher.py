@@ -11,11 +11,11 @@ import pytest
 from flowkit import created, deleted, updated, view
 
 from opsdk.aio.clock import LOOP_CLOCK
-from opsdk.dispatcher import Feeder
+from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueMapped, EnqueueObject
+from opsdk.handlers import EnqueueRequestsFromMapFunc, EnqueueRequestForObject
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 
@@ -25,7 +25,7 @@ class Fed:
 
     def __init__(self, handler: Any, *predicates: Callable[[AnyEvent], bool]) -> None:
         self.queue: WorkQueue[Request] = WorkQueue()
-        self.feeder = Feeder("things", handler, predicates, LOOP_CLOCK)
+        self.feeder = EventDispatcher("things", handler, predicates, LOOP_CLOCK)
         self.feeder.bind(self.queue)
 
     def taken(self) -> list[str]:
@@ -136,7 +136,7 @@ async def test_a_newer_success_does_not_swallow_an_older_failure() -> None:
             raise ConnectionError("blip")
         return [Request("", obj.metadata.resource_version)]
 
-    async with Fed(EnqueueMapped(flaky)) as fed:
+    async with Fed(EnqueueRequestsFromMapFunc(flaky)) as fed:
         fed.feeder.feed(updated(view(version=1), view(version=2)))
         fed.feeder.feed(updated(view(version=3), view(version=4)))
         await asyncio.sleep(1)
@@ -177,7 +177,7 @@ async def test_one_object_in_trouble_does_not_hold_up_others() -> None:
             raise ValueError("no")
         return [Request("", obj.metadata.name)]
 
-    async with Fed(EnqueueMapped(picky)) as fed:
+    async with Fed(EnqueueRequestsFromMapFunc(picky)) as fed:
         fed.feeder.feed(created(view("bad")))
         fed.feeder.feed(created(view("good")))
         assert fed.taken() == ["good"]
@@ -207,7 +207,7 @@ async def test_a_function_that_cancels_itself_is_a_failure() -> None:
             raise asyncio.CancelledError
         return [Request("", obj.metadata.name)]
 
-    async with Fed(EnqueueMapped(odd)) as fed:
+    async with Fed(EnqueueRequestsFromMapFunc(odd)) as fed:
         fed.feeder.feed(created(view("a")))
         fed.feeder.feed(created(view("b")))
         await asyncio.sleep(1)
@@ -217,12 +217,12 @@ async def test_a_function_that_cancels_itself_is_a_failure() -> None:
 async def test_answers_are_checked() -> None:
     """What is no Request is an error of the handler, lazy answers included; nothing odd reaches the queue."""
 
-    class Lazy(EnqueueObject):
+    class Lazy(EnqueueRequestForObject):
         def requests(self, event: AnyEvent) -> Any:
             yield Request("", "first")
             raise ValueError("late")
 
-    async with Fed(EnqueueMapped(lambda _: ["ns/name"])) as fed:
+    async with Fed(EnqueueRequestsFromMapFunc(lambda _: ["ns/name"])) as fed:
         fed.feeder.feed(created(view()))
         assert fed.taken() == []
         assert fed.feeder.counts["handler_error"] == 1
@@ -238,11 +238,11 @@ async def test_a_raising_predicate_lets_the_event_pass() -> None:
     def broken(_: AnyEvent) -> bool:
         raise RuntimeError("mine")
 
-    async with Fed(EnqueueObject(), broken) as fed:
+    async with Fed(EnqueueRequestForObject(), broken) as fed:
         fed.feeder.feed(created(view("a")))
         assert fed.taken() == ["a"]
         assert fed.feeder.counts["predicate_error"] == 1
-    async with Fed(EnqueueObject(), lambda e: e.view.key.name != "a", broken) as fed:
+    async with Fed(EnqueueRequestForObject(), lambda e: e.view.key.name != "a", broken) as fed:
         fed.feeder.feed(created(view("a")))
         assert fed.taken() == []
         assert (fed.feeder.counts["dropped"], fed.feeder.counts["predicate_error"]) == (1, 0)
@@ -250,7 +250,7 @@ async def test_a_raising_predicate_lets_the_event_pass() -> None:
 
 async def test_initial_objects_wait_behind_changes() -> None:
     """Initial and resync events have the low priority, changes the ordinary one."""
-    async with Fed(EnqueueObject()) as fed:
+    async with Fed(EnqueueRequestForObject()) as fed:
         fed.feeder.feed(created(view("old"), initial=True))
         fed.feeder.feed(created(view("new")))
         first, second = fed.queue.get_nowait(), fed.queue.get_nowait()
@@ -274,7 +274,7 @@ async def test_async_functions_are_asked_one_at_a_time() -> None:
         order.append(obj.metadata.name)
         return []
 
-    async with Fed(EnqueueMapped(slow)) as fed:
+    async with Fed(EnqueueRequestsFromMapFunc(slow)) as fed:
         for n in range(10):
             fed.feeder.feed(created(view(f"o{n}")))
         await fed.feeder.settled()
@@ -289,7 +289,7 @@ async def test_closing_leaves_nothing() -> None:
         await asyncio.sleep(10_000)
         return [Request("", obj.metadata.name)]
 
-    fed = Fed(EnqueueMapped(forever))
+    fed = Fed(EnqueueRequestsFromMapFunc(forever))
     for n in range(3):
         fed.feeder.feed(created(view(f"o{n}")))
     await asyncio.sleep(1)
@@ -302,7 +302,7 @@ async def test_closing_leaves_nothing() -> None:
 
 async def test_one_queue_only() -> None:
     """A feeder serves one controller."""
-    async with Fed(EnqueueObject()) as fed:
+    async with Fed(EnqueueRequestForObject()) as fed:
         with pytest.raises(UsageError, match="give each controller its own"):
             fed.feeder.bind(fed.queue)
 

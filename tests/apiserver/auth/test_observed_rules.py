@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.auth.authorization import AllowAuthenticated, Attributes, Decision
+from opsdk.apiserver.auth.authorization import AllowAuthenticated, AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer, Use, UserUsage, minimal_rules
 from opsdk.apiserver.auth.rbac import Rule
 from opsdk.apiserver.auth.user import User
@@ -59,12 +59,12 @@ async def test_questions_are_kept_once_each_with_their_answers() -> None:
     class Strict:
         allowed = False
 
-        async def authorize(self, attributes: Attributes) -> Decision:
+        async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
             return Decision(allowed=self.allowed)
 
     strict = Strict()
     observer = ObservingAuthorizer(strict)
-    ask = Attributes(user=USER, verb="get", resource="pods", namespace="n")
+    ask = AuthorizerAttributes(user=USER, verb="get", resource="pods", namespace="n")
     await observer.authorize(ask)
     assert observer.of("u").denied == {Use(user="u", verb="get", resource="pods", namespace="n")}
     strict.allowed = True
@@ -83,16 +83,16 @@ async def test_what_is_remembered_is_bounded() -> None:
     """A client that asks for ever new things does not fill the memory."""
     observer = ObservingAuthorizer(AllowAuthenticated())
     for number in range(10_050):
-        await observer.authorize(Attributes(user=USER, verb="get", resource_request=False, path=f"/{number}"))
+        await observer.authorize(AuthorizerAttributes(user=USER, verb="get", resource_request=False, path=f"/{number}"))
     assert len(observer.of("u").allowed) == 10_000
 
 
 async def test_what_everybody_may_is_no_use() -> None:
     """Discovery and questions about oneself need no role."""
     observer = ObservingAuthorizer(AllowAuthenticated())
-    await observer.authorize(Attributes(user=USER, verb="get", resource_request=False, path="/apis/apps/v1"))
+    await observer.authorize(AuthorizerAttributes(user=USER, verb="get", resource_request=False, path="/apis/apps/v1"))
     group, resource = "authorization.k8s.io", "selfsubjectaccessreviews"
-    await observer.authorize(Attributes(user=USER, verb="create", group=group, resource=resource))
+    await observer.authorize(AuthorizerAttributes(user=USER, verb="create", group=group, resource=resource))
     assert observer.users() == []
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from http_servers import make_ca
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
@@ -21,7 +22,6 @@ from opsdk.rest.exec_plugin import ExecSource, exec_info, parse_credential
 from opsdk.rest.request import Request
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
-from tests.rest.servers import make_ca
 
 GET = Request("GET", "/")
 V1 = "client.authentication.k8s.io/v1"

@@ -12,7 +12,7 @@ from opsdk.apimachinery.patch.json_patch import apply_json_patch, create_json_pa
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
-from tests.tree.trees import objects, trees
+from tests.structured_merge.json_values import objects, trees
 
 
 @given(objects(), objects())

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from http_servers import Pair, Server, always, answer, in_turn, make_ca
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from opsdk.apiserver.webhook_client import client as module
 from opsdk.apiserver.webhook_client.client import CallError, HookClient
 from opsdk.apiserver.webhook_client.endpoint import TargetError, target_of
 from opsdk.apiserver.webhook_client.go_errors import media_fault, refusal
-from tests.rest.servers import Pair, Server, always, answer, in_turn, make_ca
 
 pytestmark = pytest.mark.realtime
 OK = answer(200, b'{"ok":true}', Content_Type="application/json")

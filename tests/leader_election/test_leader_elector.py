@@ -23,8 +23,8 @@ from opsdk.errors import (
     NotFoundError,
     UsageError,
 )
-from opsdk.leader_election.leader_election_record import ElectionOptions, LeaseRules, Role
-from opsdk.leader_election.leader_elector import Elector
+from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaseRules, Role
+from opsdk.leader_election.leader_elector import LeaderElector
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
 
@@ -98,12 +98,12 @@ class _Link:
         raise NotImplementedError
 
 
-def options(identity: str) -> ElectionOptions:
+def options(identity: str) -> LeaderElectionOptions:
     """The usual times."""
-    return ElectionOptions(name="lock", namespace="ns", identity=identity)
+    return LeaderElectionOptions(name="lock", namespace="ns", identity=identity)
 
 
-async def leading(elector: Elector) -> bool:
+async def leading(elector: LeaderElector) -> bool:
     """Whether it leads within a minute."""
     for _ in range(600):
         if elector.is_leader:
@@ -118,12 +118,12 @@ async def test_never_two_leaders(seed: int) -> None:
     rng = random.Random(seed)
     server = LeaseServer(rng)
     server.fault_rate = 0.2
-    electors: dict[str, Elector] = {}
+    electors: dict[str, LeaderElector] = {}
     tasks: dict[str, asyncio.Task[None]] = {}
 
     async def replica(name: str) -> None:
         while True:
-            electors[name] = Elector(server.client(name), options(name), seed=rng.randrange(1 << 30))
+            electors[name] = LeaderElector(server.client(name), options(name), seed=rng.randrange(1 << 30))
             try:
                 await electors[name].run()
             except LeaderElectionLostError:
@@ -157,7 +157,7 @@ async def test_never_two_leaders(seed: int) -> None:
 async def test_the_next_one_takes_over_after_the_lease_has_run_out() -> None:
     """A leader that dies is followed after the lease duration, not before."""
     server = LeaseServer()
-    first, second = (Elector(server.client(n), options(n), seed=1) for n in "ab")
+    first, second = (LeaderElector(server.client(n), options(n), seed=1) for n in "ab")
     dying = asyncio.create_task(first.run())
     assert await leading(first)
     waiting = asyncio.create_task(second.run())
@@ -178,7 +178,7 @@ async def test_the_next_one_takes_over_after_the_lease_has_run_out() -> None:
 async def test_a_released_lease_is_taken_at_once() -> None:
     """Giving the lease back lets the next one win within a retry period."""
     server = LeaseServer()
-    first, second = (Elector(server.client(n), options(n), seed=2) for n in "ab")
+    first, second = (LeaderElector(server.client(n), options(n), seed=2) for n in "ab")
     one = asyncio.create_task(first.run())
     assert await leading(first)
     two = asyncio.create_task(second.run())
@@ -197,7 +197,7 @@ async def test_a_released_lease_is_taken_at_once() -> None:
 async def test_giving_back_never_hangs() -> None:
     """A server that does not answer holds up the end by half the renew deadline, no longer."""
     server = LeaseServer()
-    elector = Elector(server.client("a"), options("a"))
+    elector = LeaderElector(server.client("a"), options("a"))
     task = asyncio.create_task(elector.run())
     assert await leading(elector)
     task.cancel()
@@ -211,7 +211,7 @@ async def test_giving_back_never_hangs() -> None:
 async def test_a_cut_off_leader_gives_up_before_others_may_begin() -> None:
     """Without an answer for the renew deadline the leader says so itself, even while a request hangs."""
     server = LeaseServer()
-    elector = Elector(server.client("a"), options("a"))
+    elector = LeaderElector(server.client("a"), options("a"))
     task = asyncio.create_task(elector.run())
     assert await leading(elector)
     await asyncio.sleep(5)
@@ -230,8 +230,8 @@ async def test_what_others_wrote_on_the_lease_stays() -> None:
         metadata=ObjectMeta(name="lock", namespace="ns", uid="u", resource_version="0", labels={"team": "x"}),
         spec=LeaseSpec(holder_identity="", lease_transitions=4),
     )
-    wanted = ElectionOptions(name="lock", namespace="ns", identity="a", labels=(("mine", "y"),))
-    elector = Elector(server.client("a"), wanted)
+    wanted = LeaderElectionOptions(name="lock", namespace="ns", identity="a", labels=(("mine", "y"),))
+    elector = LeaderElector(server.client("a"), wanted)
     task = asyncio.create_task(elector.run())
     assert await leading(elector)
     acquired = server.lease.spec.acquire_time
@@ -248,7 +248,7 @@ async def test_a_denied_candidate_keeps_trying() -> None:
     """No right to the lease is logged and retried, not a crash."""
     server = LeaseServer()
     server.denied = True
-    elector = Elector(server.client("a"), options("a"))
+    elector = LeaderElector(server.client("a"), options("a"))
     task = asyncio.create_task(elector.run())
     await asyncio.sleep(100)
     assert not task.done()
@@ -281,7 +281,7 @@ def test_remote_clocks_are_not_believed() -> None:
 def test_bad_options_are_refused_at_once(changes: JsonObject, words: str) -> None:
     """Times that cannot work, and missing names, say so at construction."""
     with pytest.raises(UsageError, match=words):
-        ElectionOptions(**{"name": "n", "namespace": "ns", "identity": "i", **changes})
+        LeaderElectionOptions(**{"name": "n", "namespace": "ns", "identity": "i", **changes})
 
 
 def test_the_loop_is_virtual() -> None:
@@ -289,7 +289,7 @@ def test_the_loop_is_virtual() -> None:
 
     async def hour() -> float:
         server = LeaseServer()
-        task = asyncio.create_task(Elector(server.client("a"), options("a")).run())
+        task = asyncio.create_task(LeaderElector(server.client("a"), options("a")).run())
         await asyncio.sleep(3600)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -14,7 +14,7 @@ from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.errors import NoMatchError, UsageError
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueMapped, EnqueueObject, EnqueueOwner, EventHandler
+from opsdk.handlers import EnqueueRequestsFromMapFunc, EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler
 
 
 async def ask(handler: EventHandler, event: AnyEvent) -> list[str]:
@@ -26,13 +26,13 @@ async def ask(handler: EventHandler, event: AnyEvent) -> list[str]:
 async def test_an_object_leads_to_itself() -> None:
     """Every event of an object is one request for its key."""
     for event in (created(view("x")), updated(view("x"), view("x", 2)), deleted(view("x"))):
-        assert await ask(EnqueueObject(), event) == ["ns/x"]
+        assert await ask(EnqueueRequestForObject(), event) == ["ns/x"]
 
 
 async def test_owners_before_and_after() -> None:
     """An update that changes owners leads to both, one that does not leads to its owner once."""
     mapper = RestMapper(Discovery(THING, WIDGET))
-    handler = EnqueueOwner(WIDGET)
+    handler = EnqueueRequestForOwner(WIDGET)
     await handler.prepare(mapper)
     one, two = view(ownerReferences=[owner(WIDGET, "one")]), view(version=2, ownerReferences=[owner(WIDGET, "two")])
     assert await ask(handler, updated(one, two)) == ["ns/one", "ns/two"]
@@ -43,8 +43,8 @@ async def test_owners_before_and_after() -> None:
 async def test_only_the_controlling_owner_unless_asked() -> None:
     """Other owners count with ``controller_only=False`` only."""
     both = view(ownerReferences=[owner(WIDGET, "a", controller=False), owner(WIDGET, "b")])
-    assert await ask(EnqueueOwner(WIDGET), created(both)) == ["ns/b"]
-    assert await ask(EnqueueOwner(WIDGET, controller_only=False), created(both)) == ["ns/a", "ns/b"]
+    assert await ask(EnqueueRequestForOwner(WIDGET), created(both)) == ["ns/b"]
+    assert await ask(EnqueueRequestForOwner(WIDGET, controller_only=False), created(both)) == ["ns/a", "ns/b"]
 
 
 async def test_owners_match_by_group_and_kind() -> None:
@@ -52,12 +52,12 @@ async def test_owners_match_by_group_and_kind() -> None:
     old, foreign = unstructured("demo.opsdk.dev/v1alpha1", "Widget"), unstructured("other.dev/v1", "Widget")
     unreadable = {**owner(WIDGET, "bad"), "apiVersion": "a/b/c"}
     event = created(view(ownerReferences=[unreadable, owner(foreign, "no"), owner(old, "yes")]))
-    assert await ask(EnqueueOwner(WIDGET), event) == ["ns/yes"]
+    assert await ask(EnqueueRequestForOwner(WIDGET), event) == ["ns/yes"]
 
 
 async def test_cluster_scoped_owners_have_no_namespace() -> None:
     """A cluster-scoped owner of a namespaced object is asked for without a namespace."""
-    handler = EnqueueOwner(CLUSTER_THING)
+    handler = EnqueueRequestForOwner(CLUSTER_THING)
     await handler.prepare(RestMapper(Discovery(THING, CLUSTER_THING)))
     assert await ask(handler, created(view(ownerReferences=[owner(CLUSTER_THING, "z")]))) == ["z"]
 
@@ -65,7 +65,7 @@ async def test_cluster_scoped_owners_have_no_namespace() -> None:
 async def test_an_owner_that_is_not_served_cannot_be_prepared() -> None:
     """Without its kind nobody knows whether owners have namespaces: the source tries again later."""
     with pytest.raises(NoMatchError):
-        await EnqueueOwner(WIDGET).prepare(RestMapper(Discovery(THING)))
+        await EnqueueRequestForOwner(WIDGET).prepare(RestMapper(Discovery(THING)))
 
 
 async def test_map_functions_map_old_then_new_without_duplicates() -> None:
@@ -83,7 +83,7 @@ async def test_map_functions_map_old_then_new_without_duplicates() -> None:
 
     event = updated(view(labels={"to": "old"}), view(version=2, labels={"to": "new"}))
     for function in (plain, waiting, functools.partial(waiting), Callable(), functools.partial(Callable())):
-        assert await ask(EnqueueMapped(function), event) == ["ns/old", "ns/both", "ns/new"]
+        assert await ask(EnqueueRequestsFromMapFunc(function), event) == ["ns/old", "ns/both", "ns/new"]
 
 
 async def test_a_map_function_may_answer_nothing() -> None:
@@ -91,9 +91,9 @@ async def test_a_map_function_may_answer_nothing() -> None:
 
     async def nothing(_: Any) -> None: ...
 
-    assert await ask(EnqueueMapped(lambda _: None), created(view())) == []
-    assert await ask(EnqueueMapped(lambda _: []), created(view())) == []
-    assert await ask(EnqueueMapped(nothing), created(view())) == []
+    assert await ask(EnqueueRequestsFromMapFunc(lambda _: None), created(view())) == []
+    assert await ask(EnqueueRequestsFromMapFunc(lambda _: []), created(view())) == []
+    assert await ask(EnqueueRequestsFromMapFunc(nothing), created(view())) == []
 
 
 async def test_a_hidden_coroutine_is_named() -> None:
@@ -103,4 +103,4 @@ async def test_a_hidden_coroutine_is_named() -> None:
         return []
 
     with pytest.raises(UsageError, match="async def"):
-        EnqueueMapped(lambda obj: find(obj)).requests(created(view()))  # noqa: PLW0108 - the point
+        EnqueueRequestsFromMapFunc(lambda obj: find(obj)).requests(created(view()))  # noqa: PLW0108 - the point

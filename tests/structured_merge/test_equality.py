@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from opsdk.structured_merge.equality import deep_equal, written_alike
-from tests.tree.trees import trees
+from tests.structured_merge.json_values import trees
 
 
 @given(trees())

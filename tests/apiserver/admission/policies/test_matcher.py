@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.apiserver.admission.attributes import Review
+from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import Asked, Rule, policy_exempt, selects_object
 from opsdk.apiserver.admission.policies.matcher import matched
 from opsdk.apiserver.admission.policies.policy_source import Criteria
@@ -69,7 +69,7 @@ def namespace(name: str) -> JsonObject:
 
 
 REVIEWS = st.builds(
-    lambda operation, version, space, name, label: Review(
+    lambda operation, version, space, name, label: Attributes(
         call=cast("Any", SimpleNamespace()),
         served=VERSIONS[version],
         operation=operation,
@@ -85,7 +85,7 @@ REVIEWS = st.builds(
 )
 
 
-def meant(rules: Sequence[JsonObject], review: Review, *, equivalent: bool) -> Installed | None:
+def meant(rules: Sequence[JsonObject], review: Attributes, *, equivalent: bool) -> Installed | None:
     """The first version, the request's own before others, that a rule means; one rule after another."""
     others = [one for one in VERSIONS.values() if one is not review.served] if equivalent else []
     for tier in ([review.served], others):
@@ -99,7 +99,7 @@ def meant(rules: Sequence[JsonObject], review: Review, *, equivalent: bool) -> I
 
 
 @given(CRITERIA, REVIEWS)
-def test_criteria_mean_what_their_parts_mean_together(tree: JsonObject, review: Review) -> None:
+def test_criteria_mean_what_their_parts_mean_together(tree: JsonObject, review: Attributes) -> None:
     """No rule means all; exclusions win; a selector of namespaces says nothing about what is in none."""
     criteria, equivalent = Criteria.of(tree), tree.get("matchPolicy") != "Exact"
     rules, excluded = tree.get("resourceRules") or [], tree.get("excludeResourceRules") or []

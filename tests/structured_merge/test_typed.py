@@ -22,7 +22,7 @@ from opsdk.structured_merge.typed import (
     remove_items,
     with_named_fields,
 )
-from tests.tree.kinds import WIDGET_SCHEMA, WORK
+from tests.structured_merge.schemas import WIDGET_SCHEMA, WORK
 
 WIDGET = shape_of_schema(WIDGET_SCHEMA)
 UNKEYED = "associative list without keys has an element that's"

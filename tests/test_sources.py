@@ -10,7 +10,7 @@ from flowkit import THING, WIDGET, World
 
 from opsdk.errors import CacheSyncError, ForbiddenError, NoMatchError, UsageError
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueMapped, EnqueueObject, EnqueueOwner
+from opsdk.handlers import EnqueueRequestsFromMapFunc, EnqueueRequestForObject, EnqueueRequestForOwner
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.sources import ChannelSource, KindSource
 
@@ -46,7 +46,7 @@ async def test_synced_means_queued() -> None:
     for n in range(20):
         world.server(THING).put(f"o{n}")
     async with Running(world) as running:
-        source = KindSource(world.cache, THING, EnqueueObject())
+        source = KindSource(world.cache, THING, EnqueueRequestForObject())
         await source.start(running.queue)
         await source.wait_synced(10)
         assert running.names() == {f"o{n}" for n in range(20)}
@@ -70,7 +70,7 @@ async def test_synced_waits_for_async_handlers() -> None:
         return [Request("ns", obj.metadata.name)]
 
     async with Running(world) as running:
-        source = KindSource(world.cache, THING, EnqueueMapped(slow))
+        source = KindSource(world.cache, THING, EnqueueRequestsFromMapFunc(slow))
         await source.start(running.queue)
         await source.wait_synced(60)
         assert len(running.names()) == 5
@@ -87,7 +87,7 @@ async def test_a_handler_that_never_answers_is_named() -> None:
         return []
 
     async with Running(world) as running:
-        source = KindSource(world.cache, THING, EnqueueMapped(stuck))
+        source = KindSource(world.cache, THING, EnqueueRequestsFromMapFunc(stuck))
         await source.start(running.queue)
         with pytest.raises(CacheSyncError, match=r"EnqueueMapped\(.*stuck"):
             await source.wait_synced(30)
@@ -100,7 +100,7 @@ async def test_a_kind_that_comes_later_is_found() -> None:
     world = World(THING)
     world.server(WIDGET).put("w")
     async with Running(world) as running:
-        source = KindSource(world.cache, WIDGET, EnqueueObject())
+        source = KindSource(world.cache, WIDGET, EnqueueRequestForObject())
         await source.start(running.queue)
         await asyncio.sleep(25)
         asked = world.discovery.asked
@@ -116,7 +116,7 @@ async def test_a_kind_that_never_comes_is_named() -> None:
     """The timeout names the kind and carries the reason."""
     world = World(THING)
     async with Running(world) as running:
-        source = KindSource(world.cache, WIDGET, EnqueueObject())
+        source = KindSource(world.cache, WIDGET, EnqueueRequestForObject())
         await source.start(running.queue)
         with pytest.raises(CacheSyncError, match="Kind=Widget") as caught:
             await source.wait_synced(60)
@@ -128,7 +128,7 @@ async def test_an_owner_kind_that_comes_later_is_found() -> None:
     """The source of owned objects waits for the kind of their owner in the same way."""
     world = World(THING)
     async with Running(world) as running:
-        source = KindSource(world.cache, THING, EnqueueOwner(WIDGET))
+        source = KindSource(world.cache, THING, EnqueueRequestForOwner(WIDGET))
         await source.start(running.queue)
         await asyncio.sleep(15)
         world.discovery.add(WIDGET)
@@ -141,7 +141,7 @@ async def test_a_denial_is_named() -> None:
     world = World()
     world.server(THING).refuse = ForbiddenError('things is forbidden: User "u" cannot list resource "things"')
     async with Running(world) as running:
-        source = KindSource(world.cache, THING, EnqueueObject())
+        source = KindSource(world.cache, THING, EnqueueRequestForObject())
         await source.start(running.queue)
         with pytest.raises(CacheSyncError, match='User "u" cannot list') as caught:
             await source.wait_synced(30)
@@ -154,7 +154,7 @@ async def test_a_denial_is_named() -> None:
 async def test_a_mistake_ends_the_wait_at_once() -> None:
     """What no retry can mend is raised without waiting for the timeout."""
 
-    class Wrong(EnqueueObject):
+    class Wrong(EnqueueRequestForObject):
         async def prepare(self, mapper: Any) -> None:
             raise UsageError("this handler is wrong")
 
@@ -171,7 +171,7 @@ async def test_a_mistake_ends_the_wait_at_once() -> None:
 async def test_a_crash_is_not_a_silent_stall() -> None:
     """A handler whose preparation breaks in an unforeseen way fails the sync at once, too."""
 
-    class Broken(EnqueueObject):
+    class Broken(EnqueueRequestForObject):
         async def prepare(self, mapper: Any) -> None:
             raise ZeroDivisionError
 
@@ -188,7 +188,7 @@ async def test_a_source_serves_one_controller() -> None:
     """Starting it a second time is refused, for kinds and channels alike."""
     world = World()
     async with Running(world) as running:
-        for source in (KindSource(world.cache, THING, EnqueueObject()), ChannelSource("c")):
+        for source in (KindSource(world.cache, THING, EnqueueRequestForObject()), ChannelSource("c")):
             await source.start(running.queue)
             with pytest.raises(UsageError, match="give each controller its own"):
                 await source.start(running.queue)

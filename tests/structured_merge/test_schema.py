@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opsdk.structured_merge.schema import UNKNOWN, Shape, Topology, shape_of_schema
-from tests.tree.kinds import SHAPES, WIDGET_SCHEMA, WORK
+from tests.structured_merge.schemas import SHAPES, WIDGET_SCHEMA, WORK
 
 SPEC = WORK.field("spec")
 WIDGET = shape_of_schema(WIDGET_SCHEMA)

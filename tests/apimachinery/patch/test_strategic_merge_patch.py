@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic, create_strategic
 from opsdk.errors import PatchError
 from opsdk.structured_merge.value import JsonObject
-from tests.tree.kinds import WORK
+from tests.structured_merge.schemas import WORK
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2"]), max_size=3)
 STRINGS = st.lists(st.sampled_from("xyz"), max_size=3)

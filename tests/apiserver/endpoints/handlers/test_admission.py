@@ -11,8 +11,8 @@ from server_client import APPLY, MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.attributes import Review
-from opsdk.apiserver.admission.chain import PLACES, AdmissionChain
+from opsdk.apiserver.admission.attributes import Attributes
+from opsdk.apiserver.admission.chain import PLUGIN_ORDER, Chain
 
 CM = "/api/v1/namespaces/default/configmaps"
 
@@ -21,12 +21,12 @@ class Recorder:
     """A plugin that remembers what it saw, labels what it may, and refuses what it is told to."""
 
     def __init__(self, *, label: str = "", refuse: str = "", again: bool = False) -> None:
-        self.seen: list[tuple[str, Review]] = []
+        self.seen: list[tuple[str, Attributes]] = []
         self._label = label
         self._refuse = refuse
         self._again = again
 
-    async def mutate(self, review: Review) -> None:
+    async def mutate(self, review: Attributes) -> None:
         self.seen.append(("mutate", review))
         review.reinvoke = review.reinvoke or self._again
         if self._label and review.obj is not None:
@@ -34,7 +34,7 @@ class Recorder:
             labels = {**(meta.get("labels") or {}), self._label: "yes"}
             review.obj = {**review.obj, "metadata": {**meta, "labels": labels}}
 
-    async def validate(self, review: Review) -> None:
+    async def validate(self, review: Attributes) -> None:
         self.seen.append(("validate", review))
         if review.operation == self._refuse:
             raise api_errors.forbidden(review.served.info, review.name, "no")
@@ -43,14 +43,14 @@ class Recorder:
         return [(step, review.operation, review.options.get("kind")) for step, review in self.seen]
 
 
-@given(st.permutations([name for name in PLACES if name]))
+@given(st.permutations([name for name in PLUGIN_ORDER if name]))
 def test_the_chain_is_ordered_by_place_whatever_came_first(names: list[str]) -> None:
     """Plugins stand in the order of their places, not in that of their registration."""
-    chain = AdmissionChain()
+    chain = Chain()
     for name in names:
         chain.add(name, Recorder())
     chain.add("MyOwn", Recorder())
-    assert list(chain.plugins) == [name or "MyOwn" for name in PLACES]
+    assert list(chain.plugins) == [name or "MyOwn" for name in PLUGIN_ORDER]
     chain.remove("MyOwn")
     chain.remove("MyOwn")
     assert "MyOwn" not in chain.plugins
@@ -142,7 +142,7 @@ async def test_unreadable_owners_are_put_back() -> None:
     """A plugin that breaks managedFields gets them as they were, and the client a warning."""
 
     class Breaker(Recorder):
-        async def mutate(self, review: Review) -> None:
+        async def mutate(self, review: Attributes) -> None:
             assert review.obj is not None
             broken = {**review.obj["metadata"], "managedFields": [{"operation": "Nonsense"}]}
             review.obj = {**review.obj, "metadata": broken}
