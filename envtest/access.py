@@ -15,7 +15,7 @@ from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.service_accounts import Names, ServiceAccountTokens
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
-from opsdk.http.server.response import Response, encode_json
+from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject
 
 _DISCOVERY = "/.well-known/openid-configuration"
@@ -71,11 +71,11 @@ class Gatekeeper:
         self.authorizer: Authorizer = access.authorizer or UnionAuthorizer((Masters(), self.rbac))
         self.observed = ObservingAuthorizer(self.authorizer)
 
-    def pages(self) -> dict[str, Callable[[Call], Response]]:
+    def pages(self) -> dict[str, Callable[[Call], HttpResponse]]:
         """How others can check the tokens that this server signs."""
         return {_DISCOVERY: self._discovery, _KEYS: self._keys}
 
-    def _discovery(self, call: Call) -> Response:
+    def _discovery(self, call: Call) -> HttpResponse:
         document = {
             "issuer": self.names.issuers[0],
             "jwks_uri": f"{call.http.scheme}://{call.http.header('host')}{_KEYS}",
@@ -83,11 +83,11 @@ class Gatekeeper:
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": [self.key.algorithm],
         }
-        return Response(200, [("content-type", "application/json"), _CACHED], encode_json(document))
+        return HttpResponse(200, [("content-type", "application/json"), _CACHED], encode_json(document))
 
-    def _keys(self, _: Call) -> Response:
+    def _keys(self, _: Call) -> HttpResponse:
         media = "application/jwk-set+json"
-        return Response(200, [("content-type", media), _CACHED], encode_json({"keys": self.key.public()}))
+        return HttpResponse(200, [("content-type", media), _CACHED], encode_json({"keys": self.key.public()}))
 
     def find(self, resource: str, namespace: str, name: str) -> JsonObject | None:
         """An object of the core group as it is now; None where there is none."""

@@ -64,7 +64,7 @@ from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
 from opsdk.apiserver.webhook_client.client import HookClient
 from opsdk.apiserver.webhook_client.connection_pools import Identity
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 _MODELS: Mapping[tuple[str, str, str], type[TypedModel]] = {
@@ -129,7 +129,7 @@ class _Late:
 
     target: Delegate = NotFound()
 
-    async def handle(self, call: Call) -> Response:
+    async def handle(self, call: Call) -> HttpResponse:
         return await self.target.handle(call)
 
     def groups(self) -> Sequence[ServedGroup]:

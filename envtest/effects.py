@@ -18,7 +18,7 @@ from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.storage.ports import CompactedError
 from opsdk.errors import ApiError, GoneError, api_error_from_status
 from opsdk.http.server.request import Query
-from opsdk.http.server.response import CutConnection, CutResponse, Response, StreamResponse, encode_json
+from opsdk.http.server.response import CutConnection, CutResponse, HttpResponse, StreamResponse, encode_json
 
 _REASONS = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired",
@@ -49,7 +49,7 @@ class Place(Protocol):
 class Effect(Protocol):
     """What happens."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
         """Answer, with or without the help of `handler`."""
         ...
 
@@ -69,7 +69,7 @@ class Fail:
     message: str = ""
     retry_after: int | None = None
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         info = call.info
         details: dict[str, object] = {"name": info.name, "group": info.group, "kind": info.resource}
@@ -87,7 +87,7 @@ class Fail:
 class Conflict:
     """A write is refused as if somebody else had been faster; give the rule `times` for a storm."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
         """See `Effect`."""
         info = call.info
         what = f"{info.resource}.{info.group}" if info.group else info.resource
@@ -102,7 +102,7 @@ class Delay:
     seconds: float
     jitter: float = 0.0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
         """See `Effect`."""
         await call.clock.sleep(self.seconds + self.jitter * place.rng.random())
         return await handler(call)
@@ -114,7 +114,7 @@ class Reset:
 
     after_commit: bool = False
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         if self.after_commit:
             response = await handler(call)
@@ -131,7 +131,7 @@ class Truncate:
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         response = await handler(call)
         if not isinstance(response, StreamResponse):
@@ -158,7 +158,7 @@ async def _half(body: bytes) -> AsyncGenerator[bytes, None]:
 Lines = AsyncGenerator[bytes, None]
 
 
-async def _watch(call: Call, handler: Handler, change: Callable[[Lines], Lines]) -> Response:
+async def _watch(call: Call, handler: Handler, change: Callable[[Lines], Lines]) -> HttpResponse:
     """The answer with its stream of lines changed; whatever is no stream stays."""
     response = await handler(call)
     if not isinstance(response, StreamResponse):
@@ -181,7 +181,7 @@ class DropWatch:
     after: int = 0
     cut: bool = False
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -208,7 +208,7 @@ class ExpireWatch:
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
         """See `Effect`."""
         asked = call.http.query.get("resourceVersion") or "0"
 
@@ -227,7 +227,7 @@ class SlowWatch:
 
     seconds: float
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
 
         async def change(lines: Lines) -> Lines:
@@ -243,7 +243,7 @@ class SlowWatch:
 class DoubleBookmarks:
     """Each bookmark comes twice."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -260,7 +260,7 @@ class DoubleBookmarks:
 class LateBookmarks:
     """Each bookmark comes after the event that follows it, with a resource version of before."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -291,7 +291,7 @@ class StaleList:
 
     behind: int = 10
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> Response:
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
         """See `Effect`."""
         query = call.http.query
         if call.info.verb != "list" or query.get("resourceVersion") != "0":

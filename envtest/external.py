@@ -26,7 +26,7 @@ from envtest.processes import Process, ProcessOptions
 from opsdk.aio.closing import Closing
 from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_status
 from opsdk.rest.config import Config
-from opsdk.rest.request import Request
+from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
@@ -354,7 +354,7 @@ class RemoteApi:
         """One request; the answer, or the `ApiError` that it stands for."""
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": "application/json"} if raw else {}
-        answer = await self._transport.send(Request(method, path, body=raw, headers=headers))
+        answer = await self._transport.send(RestRequest(method, path, body=raw, headers=headers))
         found: Any = msgspec.json.decode(answer.body)
         if answer.status >= 400:
             raise api_error_from_status(found, code=answer.status)
@@ -365,7 +365,7 @@ class RemoteApi:
 async def _answers(config: Config, path: str) -> bool:
     try:
         async with Transport(config) as transport:
-            return (await transport.send(Request("GET", path), timeout=2, retry=False)).status == 200
+            return (await transport.send(RestRequest("GET", path), timeout=2, retry=False)).status == 200
     except OpsdkError:
         return False
 

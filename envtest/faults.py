@@ -22,7 +22,7 @@ from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.errors import ConfigError
-from opsdk.http.server.response import CutConnection, Response
+from opsdk.http.server.response import CutConnection, HttpResponse
 from opsdk.http.server.server import WebServer
 
 _FILTER = "faults"
@@ -174,7 +174,7 @@ class Faults:
         for rule in self.rules:
             self._drop(rule)
 
-    async def _filter(self, call: Call, handler: Handler) -> Response:
+    async def _filter(self, call: Call, handler: Handler) -> HttpResponse:
         for rule in reversed([r for r in self._rules if r.strikes(call, self.rng)]):
             handler = partial(_under, rule.effect, self, handler)
         return await handler(call)
@@ -217,5 +217,5 @@ class Faults:
         return self._storage
 
 
-async def _under(effect: effects.Effect, faults: Faults, handler: Handler, call: Call) -> Response:
+async def _under(effect: effects.Effect, faults: Faults, handler: Handler, call: Call) -> HttpResponse:
     return await effect.apply(call, handler, faults)

@@ -22,7 +22,7 @@ from opsdk.apiserver.endpoints.request_deadline import long_running
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Remove, Storage
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 SCHEMAS: Final = f"{GROUP}/flowschemas/"
@@ -175,7 +175,7 @@ class FlowControl:
             self._settling = True
             self._tasks.start(self._settle(), name="conditions")
 
-    async def __call__(self, call: Call, handler: Handler) -> Response:
+    async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
         """Name the flow in the answer, whatever it is."""
         if not long_running(call.info) or call.info.verb == "watch":
             schema, level = self.classify(call.user, call.info)

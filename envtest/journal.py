@@ -18,7 +18,7 @@ from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import Named
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Change, Kind, Storage
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 _READS = frozenset({"get", "list", "watch"})
@@ -187,7 +187,7 @@ class Journal:
         self._entries.clear()
         self.idle.clear()
 
-    async def _filter(self, call: Call, handler: Handler) -> Response:
+    async def _filter(self, call: Call, handler: Handler) -> HttpResponse:
         info = call.info
         if not info.is_resource or info.verb in _READS:
             return await handler(call)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.registry.store import Store
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -40,14 +40,14 @@ class Metrics:
     def __repr__(self) -> str:
         return f"<Metrics of {self._requests.total()} requests>"
 
-    def __call__(self, call: Call, response: Response) -> None:
+    def __call__(self, call: Call, response: HttpResponse) -> None:
         """Count an answer."""
         labels = labels_of(call, response.status)
         if len(self._requests) >= _MOST and labels not in self._requests:
             labels = _REST
         self._requests[labels] += 1
 
-    def pages(self) -> dict[str, Callable[[Call], Response]]:
+    def pages(self) -> dict[str, Callable[[Call], HttpResponse]]:
         """The paths they are at."""
         return {"/metrics": lambda _: _page(self._collect), "/metrics/slis": lambda _: _page(self._collect_checks)}
 
@@ -104,7 +104,7 @@ class _Collected:
         self.collect = collect
 
 
-def _page(collect: Callable[[], Iterator[Metric]]) -> Response:
+def _page(collect: Callable[[], Iterator[Metric]]) -> HttpResponse:
     from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest  # noqa: PLC0415
 
-    return Response(200, [("content-type", CONTENT_TYPE_PLAIN_0_0_4)], generate_latest(_Collected(collect)))
+    return HttpResponse(200, [("content-type", CONTENT_TYPE_PLAIN_0_0_4)], generate_latest(_Collected(collect)))

@@ -22,7 +22,7 @@ from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType
 from opsdk.event.request import Request
 from opsdk.handlers import EventHandler, Mapped
-from opsdk.predicates import Test
+from opsdk.predicates import PredicateFunc
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 
@@ -41,32 +41,32 @@ class _State:
     """An event that the handler did not answer for."""
 
     event: AnyEvent
-    strikes: int = 0
+    failures: int = 0
 
 
 @dataclass(slots=True)
-class PendingRetries:
+class _PendingRetries:
     """What the handler still has to answer for one object, oldest first."""
 
     states: list[_State] = field(default_factory=list)
-    witness: AnyEvent | None = None
+    last_success: AnyEvent | None = None
     """A newer event that the handler answered for: if it does so again, what fails is the state's own fault."""
     waits: BackoffState = field(default_factory=_RETRY.start)
 
     def whole(self) -> AnyEvent:
         """One event for the way from the first state to the last."""
         first, last = self.states[0].event, self.states[-1].event
-        if last.kind is EventType.DELETE or first is last:
+        if last.type is EventType.DELETE or first is last:
             return last
-        if first.kind is EventType.DELETE:  # deleted, and made again
-            return replace(last, kind=EventType.UPDATE, old=first.old)
-        return replace(last, kind=EventType.CREATE if first.old is None else EventType.UPDATE, old=first.old)
+        if first.type is EventType.DELETE:  # deleted, and made again
+            return replace(last, type=EventType.UPDATE, old=first.old)
+        return replace(last, type=EventType.CREATE if first.old is None else EventType.UPDATE, old=first.old)
 
 
 class EventDispatcher:
     """Feeds one queue with the requests for events, in order."""
 
-    def __init__(self, name: str, handler: EventHandler, predicates: Sequence[Test], clock: Clock) -> None:
+    def __init__(self, name: str, handler: EventHandler, predicates: Sequence[PredicateFunc], clock: Clock) -> None:
         self.name = name
         self.handler = handler
         self.predicates = tuple(predicates)
@@ -77,7 +77,7 @@ class EventDispatcher:
         self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash)
         self._waiting: deque[tuple[Awaitable[Mapped], AnyEvent]] = deque()
         self._drainer: asyncio.Task[None] | None = None
-        self._owed: dict[ObjectKey, PendingRetries] = {}
+        self._owed: dict[ObjectKey, _PendingRetries] = {}
         self._closed = False
 
     def bind(self, queue: WorkQueue[Request]) -> None:
@@ -127,9 +127,9 @@ class EventDispatcher:
     def _answered(self, event: AnyEvent) -> None:
         """The handler answered for a new event: it need not answer for the way to older ones first."""
         if (owed := self._owed.get(event.view.key)) is not None:
-            if owed.witness is None:
+            if owed.last_success is None:
                 owed.waits.reset()
-            owed.witness = event
+            owed.last_success = event
 
     async def _drain(self) -> None:
         try:
@@ -155,10 +155,10 @@ class EventDispatcher:
         key = event.view.key
         owed = self._owed.get(key)
         if owed is None:
-            owed = self._owed[key] = PendingRetries()
+            owed = self._owed[key] = _PendingRetries()
             self._tasks.start(self._retry(key, owed), name=f"retry {key}")
         owed.states.append(_State(event))
-        owed.witness = None
+        owed.last_success = None
         if len(owed.states) > _MAX_OWED:
             self._give_up(owed, owed.states[_MAX_OWED // 2])
 
@@ -168,7 +168,7 @@ class EventDispatcher:
             "the handler of source %s raised at %s; it will be asked again", self.name, event.view, exc_info=error
         )
 
-    async def _retry(self, key: ObjectKey, owed: PendingRetries) -> None:
+    async def _retry(self, key: ObjectKey, owed: _PendingRetries) -> None:
         while owed.states:
             await self._clock.sleep(owed.waits.next(self._clock.now()))
             known = list(owed.states)
@@ -179,20 +179,20 @@ class EventDispatcher:
                 if state.event is answered or await self._ask(state.event):
                     owed.states.remove(state)
                     continue
-                state.strikes += 1
-                if state.strikes >= _STRIKES:
+                state.failures += 1
+                if state.failures >= _STRIKES:
                     self._give_up(owed, state)
             if owed.states and owed.states[-1] not in known:
-                owed.witness = None  # what came in meanwhile failed: it has its own way to go
-            elif owed.witness is None:
-                owed.witness = answered
+                owed.last_success = None  # what came in meanwhile failed: it has its own way to go
+            elif owed.last_success is None:
+                owed.last_success = answered
         # Nothing was awaited since the last look at the states: none can be left behind.
         del self._owed[key]
 
-    async def _ask_newest(self, owed: PendingRetries) -> AnyEvent | None:
+    async def _ask_newest(self, owed: _PendingRetries) -> AnyEvent | None:
         """Ask for the whole way, else for its last step; the event that was answered, or None."""
-        if owed.witness is not None:
-            return owed.witness if await self._ask(owed.witness) else None
+        if owed.last_success is not None:
+            return owed.last_success if await self._ask(owed.last_success) else None
         whole, last = owed.whole(), owed.states[-1].event
         for event in (whole,) if whole is last else (whole, last):
             if await self._ask(event):
@@ -200,7 +200,7 @@ class EventDispatcher:
                 return event
         return None
 
-    def _give_up(self, owed: PendingRetries, state: _State) -> None:
+    def _give_up(self, owed: _PendingRetries, state: _State) -> None:
         owed.states.remove(state)
         self.counts["given_up"] += 1
         log.error("source %s gives up %s; newer states go through", self.name, state.event.view)

@@ -12,7 +12,7 @@ from opsdk.apimachinery.gvk import GroupKind, GroupVersion
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapper
-from opsdk.cache.store import Owner
+from opsdk.cache.store import OwnerRef
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, Event
 from opsdk.event.request import Request
@@ -80,7 +80,7 @@ class EnqueueRequestForOwner:
                     found[Request(namespace, owner.name)] = None
         return found
 
-    def _is_ours(self, owner: Owner) -> bool:
+    def _is_ours(self, owner: OwnerRef) -> bool:
         if self.controller_only and not owner.controller:
             return False
         try:

@@ -9,7 +9,7 @@ from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.selectors import Selector, as_selector
 from opsdk.event.event import AnyEvent, EventType, ObjectView
 
-Test = Callable[[AnyEvent], bool]
+PredicateFunc = Callable[[AnyEvent], bool]
 
 
 class Predicate:
@@ -18,7 +18,7 @@ class Predicate:
     >>> p = generation_changed() | labels_changed()
     """
 
-    def __init__(self, test: Test, name: str = "") -> None:
+    def __init__(self, test: PredicateFunc, name: str = "") -> None:
         self._test = test
         self.name = name or getattr(test, "__name__", "predicate")
 
@@ -26,10 +26,10 @@ class Predicate:
         """Whether the event matters."""
         return self._test(event)
 
-    def __and__(self, other: Test) -> Predicate:
+    def __and__(self, other: PredicateFunc) -> Predicate:
         return all_of(self, other)
 
-    def __or__(self, other: Test) -> Predicate:
+    def __or__(self, other: PredicateFunc) -> Predicate:
         return any_of(self, other)
 
     def __invert__(self) -> Predicate:
@@ -39,22 +39,22 @@ class Predicate:
         return f"<Predicate {self.name}>"
 
 
-def all_of(*tests: Test) -> Predicate:
+def all_of(*tests: PredicateFunc) -> Predicate:
     """All must hold; none at all holds always."""
     return Predicate(lambda event: all(t(event) for t in tests), f"all of {len(tests)}")
 
 
-def any_of(*tests: Test) -> Predicate:
+def any_of(*tests: PredicateFunc) -> Predicate:
     """One must hold; none at all never holds."""
     return Predicate(lambda event: any(t(event) for t in tests), f"any of {len(tests)}")
 
 
 def on(
     *,
-    create: Test | bool = True,
-    update: Test | bool = True,
-    delete: Test | bool = True,
-    generic: Test | bool = True,
+    create: PredicateFunc | bool = True,
+    update: PredicateFunc | bool = True,
+    delete: PredicateFunc | bool = True,
+    generic: PredicateFunc | bool = True,
 ) -> Predicate:
     """A test for each kind of event; True lets all pass, False none.
 
@@ -68,7 +68,7 @@ def on(
     }
 
     def test(event: AnyEvent) -> bool:
-        chosen = tests[event.kind]
+        chosen = tests[event.type]
         return chosen if isinstance(chosen, bool) else chosen(event)
 
     return Predicate(test, "on")
@@ -83,7 +83,7 @@ def _changed(name: str, value: Callable[[ObjectView[Any]], Any]) -> Predicate:
     """Updates in which `value` differs; other events pass."""
 
     def test(event: AnyEvent) -> bool:
-        if event.kind is not EventType.UPDATE:
+        if event.type is not EventType.UPDATE:
             return True
         return event.old is not None and event.new is not None and value(event.old) != value(event.new)
 

@@ -19,7 +19,7 @@ from opsdk.errors import CacheSyncError, NoMatchError, OpsdkError, UsageError
 from opsdk.event.event import event_of
 from opsdk.event.request import Request
 from opsdk.handlers import EventHandler
-from opsdk.predicates import Test
+from opsdk.predicates import PredicateFunc
 from opsdk.queue.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _RETRY_KIND = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.0, reset_after=0)
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """Feeds a controller's queue."""
 
     async def start(self, queue: WorkQueue[Request]) -> None:
@@ -58,7 +58,7 @@ class KindSource:
         kind: KindLike[Any],
         handler: EventHandler,
         *,
-        predicates: Sequence[Test] = (),
+        predicates: Sequence[PredicateFunc] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.kind: Kind[Any] = kind_of(kind)

@@ -15,7 +15,7 @@ from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestsFromMapFunc, EnqueueRequestForObject
+from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 

@@ -14,7 +14,7 @@ from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.errors import NoMatchError, UsageError
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestsFromMapFunc, EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler
+from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc, EventHandler
 
 
 async def ask(handler: EventHandler, event: AnyEvent) -> list[str]:

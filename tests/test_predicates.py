@@ -72,7 +72,7 @@ def test_changed_predicates_only_look_at_updates(predicate: Predicate, same: dic
     """An update must differ in the one thing; creations, deletions and generic events pass."""
     assert not predicate(updated(view(version=1, **same), view(version=2, **same)))
     assert predicate(updated(view(version=1, **same), view(version=2, **other)))
-    for event in (created(view(**same)), deleted(view(**same)), Event(kind=EventType.GENERIC, new=view(**same))):
+    for event in (created(view(**same)), deleted(view(**same)), Event(type=EventType.GENERIC, new=view(**same))):
         assert predicate(event)
 
 
@@ -84,8 +84,8 @@ def test_resync_is_no_change_of_revision() -> None:
 
 def test_updates_without_a_side_do_not_crash() -> None:
     """An update that lacks old or new has not changed in any known way."""
-    assert not generation_changed()(Event(kind=EventType.UPDATE, new=view()))
-    assert not labels_changed()(Event(kind=EventType.UPDATE, old=view()))
+    assert not generation_changed()(Event(type=EventType.UPDATE, new=view()))
+    assert not labels_changed()(Event(type=EventType.UPDATE, old=view()))
 
 
 def test_each_kind_of_event_has_its_test() -> None:
@@ -95,7 +95,7 @@ def test_each_kind_of_event_has_its_test() -> None:
     assert only_b(created(view("b")))
     assert not only_b(EVENTS[1])
     assert only_b(EVENTS[2])
-    assert not only_b(Event(kind=EventType.GENERIC, new=view()))
+    assert not only_b(Event(type=EventType.GENERIC, new=view()))
 
 
 def test_object_tests_see_the_new_one() -> None:

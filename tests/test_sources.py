@@ -10,7 +10,7 @@ from flowkit import THING, WIDGET, World
 
 from opsdk.errors import CacheSyncError, ForbiddenError, NoMatchError, UsageError
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestsFromMapFunc, EnqueueRequestForObject, EnqueueRequestForOwner
+from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.sources import ChannelSource, KindSource
 

@@ -8,7 +8,7 @@ from envtest.kinds.pem import request_organizations
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.user import MASTERS
 from opsdk.structured_merge.value import JsonObject
 
@@ -49,7 +49,9 @@ class SignerPermission(Plugin):
         return any(new.get(key) != old.get(key) for key in ("certificate", "conditions"))
 
     async def _may(self, review: Attributes, name: str) -> bool:
-        asked = AuthorizerAttributes(user=review.user, verb=self._verb, group=GROUP, version="*", resource="signers", name=name)
+        asked = AuthorizerAttributes(
+            user=review.user, verb=self._verb, group=GROUP, version="*", resource="signers", name=name
+        )
         return (await self._authorizer.authorize(asked)).allowed
 
 

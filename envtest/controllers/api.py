@@ -10,8 +10,8 @@ from envtest.controllers.writes import Create, Delete, Patch, Update, Write
 from opsdk.apiserver.server import Server
 from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.http.asgi_types import Message
-from opsdk.http.server.request import Query, Request
-from opsdk.http.server.response import CutResponse, Response, StreamResponse
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import CutResponse, HttpResponse, StreamResponse
 from opsdk.structured_merge.value import JsonObject
 
 _JSON = "application/json"
@@ -59,7 +59,7 @@ class Api:
             return {"type": "http.request", "body": raw, "more_body": False}
 
         headers = {**self._headers, "content-type": media, "content-length": str(len(raw))}
-        response = await self._server.respond(Request(method, path, Query(), headers, receive))
+        response = await self._server.respond(HttpRequest(method, path, Query(), headers, receive))
         if isinstance(response, CutResponse):
             raise ServiceUnavailableError(f"{method} {path}: the connection was lost")
         answer = _decoded(await _whole(response), response.status)
@@ -69,7 +69,7 @@ class Api:
         return found
 
 
-async def _whole(response: Response) -> bytes:
+async def _whole(response: HttpResponse) -> bytes:
     """The body; what another server answers comes in pieces."""
     if isinstance(response, StreamResponse):
         return b"".join([piece async for piece in response.chunks])

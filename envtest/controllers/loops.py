@@ -90,7 +90,7 @@ class Controller(ABC):
         self.kit = kit
         self.hub = kit.hub
         self.queue: WorkQueue[str] = WorkQueue(
-            self.name, limiter=ExponentialFailure(cap=_LONGEST_WAIT), clock=kit.clock
+            self.name, rate_limiter=ExponentialFailure(cap=_LONGEST_WAIT), clock=kit.clock
         )
         self.events = Recorder(kit.api, self.component or f"{self.name}-controller", kit.clock)
         self.told: ApiError | None = None

@@ -30,7 +30,7 @@ from opsdk.apiserver.server import Delegate
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove
 from opsdk.apiserver.webhook_client.client import HookClient
 from opsdk.errors import NotFoundError
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.schema import Shape
 from opsdk.structured_merge.value import JsonObject
 
@@ -314,7 +314,7 @@ class ExtensionServer:
         self._scale = model.printed_by(ColumnPrinter(SCALE))
 
     # -------------------------------------------------------------- serving
-    async def handle(self, call: Call) -> Response:
+    async def handle(self, call: Call) -> HttpResponse:
         """See `Delegate`."""
         info = call.info
         defined = self._defined.get(f"{info.resource}.{info.group}") if info.is_resource else None

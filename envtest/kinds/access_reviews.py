@@ -7,7 +7,7 @@ from typing import Any
 
 from envtest.kinds.selector_rules import check_requirement
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer, RuleResolver
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, RuleResolver
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
@@ -129,7 +129,9 @@ def attributes(user: User, spec: JsonObject) -> AuthorizerAttributes:
     resource = spec.get("resourceAttributes")
     if resource is None:
         asked = spec.get("nonResourceAttributes") or {}
-        return AuthorizerAttributes(user=user, verb=asked.get("verb", ""), resource_request=False, path=asked.get("path", ""))
+        return AuthorizerAttributes(
+            user=user, verb=asked.get("verb", ""), resource_request=False, path=asked.get("path", "")
+        )
     return AuthorizerAttributes(
         user=user,
         verb=resource.get("verb", ""),

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     # CEL takes long to load, and most servers never see a device.
-    from opsdk.cel.environment import Environment
+    from opsdk.cel.environment import CelEnvironment
 
 _TYPE: Final = "kubernetes.DRADevice"
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> CelEnvironment:
     from opsdk.apiserver.expressions.environment import kubernetes_environment  # noqa: PLC0415
     from opsdk.cel.library.quantities import QUANTITY  # noqa: PLC0415
     from opsdk.cel.types import BOOL, DYN, STRING, map_of, object_of  # noqa: PLC0415

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Transform, Validate, accept

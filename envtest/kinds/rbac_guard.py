@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.rbac import Rule, escalation
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.rule_resolver import Policy

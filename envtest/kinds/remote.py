@@ -17,8 +17,8 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.store import Store
 from opsdk.errors import Cause, ServiceUnavailableError
-from opsdk.http.server.request import Query, Request
-from opsdk.http.server.response import Response, StreamResponse
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -34,13 +34,13 @@ class LogStore:
         self._nodes = nodes
         self._responders = responders
 
-    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:  # noqa: ARG002
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
         """See `Connecter`."""
         options = log_options(request.query, name)
         pod = await self._pods.get(context, name)
         container = choose_container(pod, request.query.get("container"))
         if not pod["spec"].get("nodeName"):
-            return Response(204, [])
+            return HttpResponse(204, [])
         if self._responders.logs is None:
             await far_away(self._nodes, context, pod, f"containerLogs/{context.namespace}/{name}/{container}")
         written: Any = self._responders.logs(pod, container)
@@ -49,7 +49,7 @@ class LogStore:
             return StreamResponse(200, headers, chunks=written)
         found = await written if inspect.isawaitable(written) else written
         raw: bytes = found.encode() if isinstance(found, str) else found
-        return Response(200, headers, cut(raw, options))
+        return HttpResponse(200, headers, cut(raw, options))
 
 
 def log_options(query: Query, name: str) -> dict[str, int]:
@@ -148,13 +148,13 @@ class ProxyStore:
         self._endpoints = endpoints
         self._pods = pods
 
-    def connect_options(self, path: str, request: Request) -> JsonObject:
+    def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
         """See `Connected`."""
         made: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
         shown = path or request.query.get("path")
         return {**made, "path": shown} if shown else made
 
-    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
         """See `Connecter`; `name` may be ``https:name:port``."""
         target = target_of(name, _KINDS[self._main.info.resource].lower())
         obj = await self._main.get(context, target.name)

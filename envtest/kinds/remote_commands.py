@@ -13,8 +13,8 @@ from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
 from opsdk.apiserver.streams.remote_command import SocketLine, command, ports
 from opsdk.apiserver.streams.spdy_streams import LAST_PORT
 from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_ports, tunnel_ports, wants_spdy
-from opsdk.http.server.request import Query, Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.structured_merge.value import JsonObject
 
@@ -31,7 +31,7 @@ class RunStore:
         self._kind = kind
         self._responders = responders
 
-    def connect_options(self, path: str, request: Request) -> JsonObject:  # noqa: ARG002
+    def connect_options(self, path: str, request: HttpRequest) -> JsonObject:  # noqa: ARG002
         """See `Connected`."""
         query = request.query
         if self._kind == "portforward":
@@ -46,7 +46,7 @@ class RunStore:
             made["command"] = query.all("command")
         return made
 
-    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:  # noqa: ARG002
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
         """See `Connecter`."""
         pod = await self._pods.get(context, name)
         forwards = self._kind == "portforward"
@@ -64,7 +64,7 @@ class RunStore:
             )
         return self._forward(pod, request) if forwards else self._run(pod, container, request)
 
-    def _run(self, pod: JsonObject, container: str, request: Request) -> Response:
+    def _run(self, pod: JsonObject, container: str, request: HttpRequest) -> HttpResponse:
         query = request.query
         said = {key: _said(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
         if not (said["stdin"] or said["stdout"] or said["stderr"]):
@@ -84,7 +84,7 @@ class RunStore:
 
         return accept_websocket(request, list(COMMANDS), begin)
 
-    def _forward(self, pod: JsonObject, request: Request) -> Response:
+    def _forward(self, pod: JsonObject, request: HttpRequest) -> HttpResponse:
         assert self._responders.forwarded is not None
         run = partial(self._responders.forwarded, pod)
         if wants_spdy(request):

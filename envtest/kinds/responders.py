@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from opsdk.apiserver.streams.pipe import Pipe
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 Logs = Callable[[JsonObject, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
 """What a container of a pod has written; a generator is streamed as it comes."""
 
-Proxied = Callable[[JsonObject, str, Request], "Response | Awaitable[Response]"]
+Proxied = Callable[[JsonObject, str, HttpRequest], "HttpResponse | Awaitable[HttpResponse]"]
 """What a pod, service or node answers to a request that is passed on, by the path behind ``proxy``."""
 
 

@@ -26,7 +26,7 @@ from opsdk.apiserver.auth.service_accounts import ISSUER, Names
 from opsdk.apiserver.webhook_client.connection_pools import Identity
 from opsdk.errors import ConfigError, OpsdkError
 from opsdk.rest.config import Config
-from opsdk.rest.request import Request
+from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
 _SWITCHES = frozenset({
@@ -150,7 +150,7 @@ async def _kept(flags: Flags) -> Path:
         raise ConfigError("--etcd-servers must be specified")
     try:
         async with Transport(Config(host=servers[0])) as transport:
-            answer = await transport.send(Request("GET", KEEP), timeout=10, retry=False)
+            answer = await transport.send(RestRequest("GET", KEEP), timeout=10, retry=False)
     except OpsdkError as error:
         raise ConfigError(f"--etcd-servers: {servers[0]} does not answer: {error}") from error
     if answer.status != 200:

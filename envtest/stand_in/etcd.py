@@ -11,8 +11,8 @@ from envtest.stand_in.flags import Flags
 from envtest.stand_in.program import Program
 from opsdk.errors import ConfigError
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, encode_json
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 KEEP = "/envtest/data-dir"
@@ -31,11 +31,11 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
         KEEP: {"path": str(directory)},
     }
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> HttpResponse:
         found = pages.get(request.path)
         if found is None:
-            return Response(404, [("content-type", "text/plain; charset=utf-8")], b"404 page not found\n")
-        return Response(200, [("content-type", "application/json")], encode_json(found))
+            return HttpResponse(404, [("content-type", "text/plain; charset=utf-8")], b"404 page not found\n")
+        return HttpResponse(200, [("content-type", "application/json")], encode_json(found))
 
     urls = flags.listed("listen-client-urls", ["http://localhost:2379"])
     for url in urls:

@@ -22,7 +22,7 @@ from opsdk.apimachinery.object import (
     Unstructured,
     convert,
     key_of,
-    remember_origin,
+    retain_unknown_fields,
     to_tree,
 )
 from opsdk.errors import DecodeError, EncodeError
@@ -82,7 +82,7 @@ def _decode(data: bytes, form: type[T]) -> T:
     except msgspec.ValidationError:
         # Null where the type has a list or a map: rare, so it costs a second pass only then.
         made = convert(msgspec.json.decode(data, type=JsonObject), form)
-    remember_origin(made, data)
+    retain_unknown_fields(made, data)
     return made
 
 
@@ -107,7 +107,7 @@ def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
         made = convert(tree, kind.form)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise DecodeError(f"{kind.gvk} {_name(msgspec.json.encode(tree))}: {error}") from error
-    remember_origin(made, tree)
+    retain_unknown_fields(made, tree)
     return _named(made, kind.gvk, b"")
 
 

@@ -62,7 +62,7 @@ class ListMeta(Model, kw_only=True):
     """Metadata of a list: the revision of its snapshot, and how to get the next page."""
 
     resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
+    continue_token: str = msgspec.field(default="", name="continue")
     remaining_item_count: int | None = None
     self_link: str = ""
 

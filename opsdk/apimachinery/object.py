@@ -16,7 +16,7 @@ import msgspec
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.meta import ListMeta, ObjectMeta
 from opsdk.apimachinery.model import Model, to_builtins
-from opsdk.apimachinery.unknown_fields import overlay
+from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.errors import EncodeError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -98,7 +98,7 @@ class Unstructured(msgspec.Struct, dict=True):
         raw = tree.get("metadata")
         meta = msgspec.convert(without_nulls(raw) if raw is not None else {}, ObjectMeta)
         made = cls(str(tree.get("apiVersion") or ""), str(tree.get("kind") or ""), meta, content)
-        remember_origin(made, tree)
+        retain_unknown_fields(made, tree)
         return made
 
     @property
@@ -197,7 +197,7 @@ def gvk_of(obj: KubeObject) -> GroupVersionKind:
 
 
 # ------------------------------------------------------------------ trees
-def remember_origin(obj: AnyObject, tree: JsonObject | bytes) -> None:
+def retain_unknown_fields(obj: AnyObject, tree: JsonObject | bytes) -> None:
     """Remember the tree (or its JSON) that `obj` was decoded from."""
     obj.__dict__[_ORIGIN] = tree
 
@@ -238,11 +238,11 @@ def to_tree(obj: AnyObject) -> JsonObject:
         tree = copy.deepcopy(tree)
         if origin is not None:
             before = _metadata_baseline(origin)
-            tree["metadata"] = overlay(origin.get("metadata") or {}, before, tree["metadata"])
+            tree["metadata"] = merge_unknown_fields(origin.get("metadata") or {}, before, tree["metadata"])
         return tree
     if origin is None:
         return tree
-    kept: JsonObject = overlay(origin, _baseline(type(obj), origin), tree)
+    kept: JsonObject = merge_unknown_fields(origin, _baseline(type(obj), origin), tree)
     return kept
 
 

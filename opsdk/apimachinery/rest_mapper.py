@@ -38,7 +38,7 @@ class RestMapping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedResource:
     """Everything a server serves, in its order of preference, and which group versions could not be asked."""
 
     mappings: Sequence[RestMapping] = ()
@@ -55,7 +55,7 @@ class Served:
 class DiscoverySource(Protocol):
     """Where the mapper learns what is served."""
 
-    async def fetch(self) -> Served:
+    async def fetch(self) -> ServedResource:
         """Ask the server; raises ApiError or TransportError if it does not answer at all."""
         ...
 
@@ -72,7 +72,7 @@ class RestMapper:
 
     def __init__(self, source: DiscoverySource, *, clock: Clock = LOOP_CLOCK, refresh_interval: float = 1.0) -> None:
         self._source = source
-        self._served = Served()
+        self._served = ServedResource()
         self._by_kind: dict[GroupVersionKind, RestMapping] = {}
         self._missed: TTLCache[Hashable, bool] = TTLCache(1024, refresh_interval, timer=clock.now)
         self._refreshing: asyncio.Future[bool] | None = None
@@ -135,13 +135,13 @@ class RestMapper:
             await self.refresh()
             self._missed[missing] = True
 
-    def _take(self, served: Served) -> None:
+    def _take(self, served: ServedResource) -> None:
         failed = dict(served.failures)
         # A group that could not be asked this time keeps what was known of it.
         kept = [m for m in self._served.mappings if m.gvk.group_version in failed]
         known = {m.gvk for m in served.mappings}
         mappings = [*served.mappings, *(m for m in kept if m.gvk not in known)]
-        self._served = Served(mappings=mappings, failures=failed)
+        self._served = ServedResource(mappings=mappings, failures=failed)
         self._by_kind = {m.gvk: m for m in reversed(mappings)}
 
     def _explain(self, gvk: GroupVersionKind) -> str:
@@ -178,12 +178,12 @@ class StaticMapper(RestMapper):
     """A RESTMapper that knows a fixed set of mappings; for fakes and tests."""
 
     def __init__(self, mappings: Sequence[RestMapping]) -> None:
-        super().__init__(_Fixed(Served(mappings=mappings, failures={})))
+        super().__init__(_Fixed(ServedResource(mappings=mappings, failures={})))
 
 
 class _Fixed:
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: ServedResource) -> None:
         self._served = served
 
-    async def fetch(self) -> Served:
+    async def fetch(self) -> ServedResource:
         return self._served

@@ -16,7 +16,7 @@ _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 _TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
 
 
-class Operator(Enum):
+class SelectorOperator(Enum):
     """How a requirement compares."""
 
     IN = "in"
@@ -30,10 +30,10 @@ class Operator(Enum):
 
 
 _FROM_OBJECT = {
-    "In": Operator.IN,
-    "NotIn": Operator.NOT_IN,
-    "Exists": Operator.EXISTS,
-    "DoesNotExist": Operator.DOES_NOT_EXIST,
+    "In": SelectorOperator.IN,
+    "NotIn": SelectorOperator.NOT_IN,
+    "Exists": SelectorOperator.EXISTS,
+    "DoesNotExist": SelectorOperator.DOES_NOT_EXIST,
 }
 
 
@@ -51,40 +51,40 @@ class Requirement:
     """One condition on one key. `values` is sorted for IN and NOT_IN."""
 
     key: str
-    operator: Operator
+    operator: SelectorOperator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether `labels` meet it. Negative operators hold where the key is missing."""
         value = labels.get(self.key)
         match self.operator:
-            case Operator.EXISTS:
+            case SelectorOperator.EXISTS:
                 return value is not None
-            case Operator.DOES_NOT_EXIST:
+            case SelectorOperator.DOES_NOT_EXIST:
                 return value is None
-            case Operator.IN | Operator.EQUALS:
+            case SelectorOperator.IN | SelectorOperator.EQUALS:
                 return value is not None and value in self.values
-            case Operator.NOT_IN | Operator.NOT_EQUALS:
+            case SelectorOperator.NOT_IN | SelectorOperator.NOT_EQUALS:
                 return value is None or value not in self.values
             case _:
                 return _compares(value, self.operator, self.values[0])
 
     def __str__(self) -> str:
         match self.operator:
-            case Operator.EXISTS:
+            case SelectorOperator.EXISTS:
                 return self.key
-            case Operator.DOES_NOT_EXIST:
+            case SelectorOperator.DOES_NOT_EXIST:
                 return f"!{self.key}"
-            case Operator.IN | Operator.NOT_IN:
+            case SelectorOperator.IN | SelectorOperator.NOT_IN:
                 return f"{self.key} {self.operator.value} ({','.join(self.values)})"
             case _:
                 return f"{self.key}{self.operator.value}{self.values[0]}"
 
 
-def _compares(value: str | None, operator: Operator, bound: str) -> bool:
+def _compares(value: str | None, operator: SelectorOperator, bound: str) -> bool:
     if value is None or not re.fullmatch(r"-?[0-9]+", value):
         return False
-    return int(value) > int(bound) if operator is Operator.GREATER_THAN else int(value) < int(bound)
+    return int(value) > int(bound) if operator is SelectorOperator.GREATER_THAN else int(value) < int(bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Selector:
         """Exactly these labels and values (others may be there too)."""
         for key, value in labels.items():
             _check_label(key, (value,))
-        return cls(tuple(Requirement(k, Operator.EQUALS, (v,)) for k, v in sorted(labels.items())))
+        return cls(tuple(Requirement(k, SelectorOperator.EQUALS, (v,)) for k, v in sorted(labels.items())))
 
     @classmethod
     def none(cls) -> Self:
@@ -129,7 +129,7 @@ class Selector:
             operator = _FROM_OBJECT.get(part.operator)
             if operator is None:
                 raise UsageError(f"{part.operator!r} is no operator: use In, NotIn, Exists or DoesNotExist")
-            if (operator in (Operator.IN, Operator.NOT_IN)) != bool(part.values):
+            if (operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) != bool(part.values):
                 raise UsageError(f"{part.key}: In and NotIn need values, Exists and DoesNotExist have none")
             _check_label(part.key, tuple(part.values))
             found.append(Requirement(part.key, operator, tuple(sorted(part.values))))
@@ -206,7 +206,10 @@ def _parse_labels(text: str) -> Iterator[Requirement]:
     tokens = _Tokens(text)
     while tokens.peek():
         made = _parse_requirement(tokens)
-        _check_label(made.key, made.values if made.operator not in (Operator.GREATER_THAN, Operator.LESS_THAN) else ())
+        _check_label(
+            made.key,
+            made.values if made.operator not in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN) else (),
+        )
         yield made
         if not tokens.peek():
             return
@@ -218,22 +221,22 @@ def _parse_labels(text: str) -> Iterator[Requirement]:
 def _parse_requirement(tokens: _Tokens) -> Requirement:
     if tokens.peek() == "!":
         tokens.take()
-        return Requirement(tokens.expect(_is_word, "a label key"), Operator.DOES_NOT_EXIST)
+        return Requirement(tokens.expect(_is_word, "a label key"), SelectorOperator.DOES_NOT_EXIST)
     key = tokens.expect(_is_word, "a label key")
     match tokens.peek():
         case "" | ",":
-            return Requirement(key, Operator.EXISTS)
+            return Requirement(key, SelectorOperator.EXISTS)
         case "=" | "==" | "!=" as mark:
             tokens.take()
             value = tokens.take() if _is_word(tokens.peek()) else ""
-            return Requirement(key, Operator.NOT_EQUALS if mark == "!=" else Operator.EQUALS, (value,))
+            return Requirement(key, SelectorOperator.NOT_EQUALS if mark == "!=" else SelectorOperator.EQUALS, (value,))
         case ">" | "<" as mark:
             tokens.take()
             bound = tokens.expect(lambda t: re.fullmatch(r"-?[0-9]+", t) is not None, "a number")
-            return Requirement(key, Operator(mark), (bound,))
+            return Requirement(key, SelectorOperator(mark), (bound,))
         case "in" | "notin" as word:
             tokens.take()
-            return Requirement(key, Operator(word), _parse_values(tokens))
+            return Requirement(key, SelectorOperator(word), _parse_values(tokens))
         case other:
             raise UsageError(
                 f"label selector {tokens.text!r}: found {other!r} after {key!r}, expected an operator or ','"

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 _NAMES = ("name", "key", "type", "uid", "id", "ip", "containerPort", "port", "mountPath", "devicePath", "topologyKey")
 
 
-def overlay(origin: Any, before: Any, after: Any) -> Any:
+def merge_unknown_fields(origin: Any, before: Any, after: Any) -> Any:
     """The tree to send. Shares nothing mutable with its arguments except parts of `after`."""
     if isinstance(origin, dict) and isinstance(before, dict) and isinstance(after, dict):
         return _overlay_dict(origin, before, after)
@@ -28,7 +28,7 @@ def _overlay_dict(origin: JsonObject, before: JsonObject, after: JsonObject) -> 
     made: JsonObject = {}
     for key, value in origin.items():
         if key in after:
-            made[key] = overlay(value, before[key], after[key]) if key in before else after[key]
+            made[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
         elif key not in before:
             made[key] = _copy(value)  # unknown to the type
     return made | {key: value for key, value in after.items() if key not in origin}
@@ -41,7 +41,7 @@ def _overlay_list(origin: list[Any], before: list[Any], after: list[Any]) -> lis
         return _copy(origin)  # type: ignore[no-any-return]
     pairs = _pair(before, after)
     return [
-        after[new] if old is None else overlay(origin[old], before[old], after[new])
+        after[new] if old is None else merge_unknown_fields(origin[old], before[old], after[new])
         for new, old in ((new, pairs.get(new)) for new in range(len(after)))
     ]
 

@@ -15,7 +15,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial events of a streaming list."""
 
 
-class EventType(Enum):
+class WatchEventType(Enum):
     """What happened."""
 
     ADDED = "ADDED"
@@ -28,5 +28,5 @@ class EventType(Enum):
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One change; for DELETED, `object` is the last state."""
 
-    type: EventType
+    type: WatchEventType
     object: T

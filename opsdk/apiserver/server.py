@@ -36,15 +36,15 @@ from opsdk.apiserver.registry.rest import Connecter, verbs_of
 from opsdk.apiserver.resources import Installed
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, text_response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.structured_merge.value import JsonObject
 
 
 class Delegate(Protocol):
     """One server of the chain."""
 
-    async def handle(self, call: Call) -> Response:
+    async def handle(self, call: Call) -> HttpResponse:
         """Answer, or pass on."""
         ...
 
@@ -56,7 +56,7 @@ class Delegate(Protocol):
 class NotFound:
     """The end of the chain."""
 
-    async def handle(self, call: Call) -> Response:  # noqa: ARG002 - the shape of Delegate
+    async def handle(self, call: Call) -> HttpResponse:  # noqa: ARG002 - the shape of Delegate
         """A plain 404, not a Status: clients tell unknown paths from missing objects by it."""
         response = text_response("404 page not found\n", status=404)
         response.add_header("x-content-type-options", "nosniff")
@@ -96,7 +96,7 @@ class ResourceServer:
         """Every installed resource and subresource."""
         return list(self._routes.values())
 
-    async def handle(self, call: Call) -> Response:
+    async def handle(self, call: Call) -> HttpResponse:
         """See `Delegate`."""
         info = call.info
         if not info.is_resource or info.group not in self._groups:
@@ -177,13 +177,13 @@ class Server:
             self.filters.remove(name)
             self._handler = None
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: HttpRequest) -> HttpResponse:
         """Answer one request."""
         if self._handler is None:
             self._handler = self.filters.wrap(self._direct)
         info = parse_request(request.method, request.path, request.query)
         return await self._handler(Call(http=request, info=info, clock=self.clock, protobuf=self._protobuf))
 
-    async def _direct(self, call: Call) -> Response:
+    async def _direct(self, call: Call) -> HttpResponse:
         answer = None if call.info.is_resource else self.well_known.answer(call)
         return answer if answer is not None else await self.delegate.handle(call)

@@ -12,11 +12,17 @@ from opsdk.cache.cache import Cache
 from opsdk.controller.controller import Controller, ControllerOptions
 from opsdk.controller.reconcile import ReconcileFunction, Reconciler, as_reconciler
 from opsdk.errors import UsageError
-from opsdk.handlers import EnqueueRequestsFromMapFunc, EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction
+from opsdk.handlers import (
+    EnqueueRequestForObject,
+    EnqueueRequestForOwner,
+    EnqueueRequestsFromMapFunc,
+    EventHandler,
+    MapFunction,
+)
 from opsdk.manager.manager import Manager
-from opsdk.predicates import Test
-from opsdk.sources import KindSource, Source
-from opsdk.telemetry.records import Hook
+from opsdk.predicates import PredicateFunc
+from opsdk.sources import EventSource, KindSource
+from opsdk.telemetry.records import TelemetryHook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +37,7 @@ class WatchSpec:
 
     kind: KindLike[Any]
     to: MapFunction | EventHandler
-    predicates: Sequence[Test] = ()
+    predicates: Sequence[PredicateFunc] = ()
 
 
 class ControllerBuilder:
@@ -49,7 +55,7 @@ class ControllerBuilder:
         manager: Manager | None = None,
         name: str = "",
         options: ControllerOptions | None = None,
-        hook: Hook | None = None,
+        hook: TelemetryHook | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._cache = cache
@@ -59,14 +65,14 @@ class ControllerBuilder:
         self._hook = hook
         self._clock = clock
         self._kind: Kind[Any] | None = None
-        self._predicates: tuple[Test, ...] = ()
-        self._owns: list[tuple[Kind[Any], bool, tuple[Test, ...]]] = []
+        self._predicates: tuple[PredicateFunc, ...] = ()
+        self._owns: list[tuple[Kind[Any], bool, tuple[PredicateFunc, ...]]] = []
         self._watches: list[WatchSpec] = []
-        self._sources: list[Source] = []
-        self._filters: tuple[Test, ...] = ()
+        self._sources: list[EventSource] = []
+        self._filters: tuple[PredicateFunc, ...] = ()
         self._reconciler: Reconciler | None = None
 
-    def for_(self, kind: KindLike[Any], *, predicates: Sequence[Test] = ()) -> Self:
+    def for_(self, kind: KindLike[Any], *, predicates: Sequence[PredicateFunc] = ()) -> Self:
         """The kind that is reconciled; once."""
         if self._kind is not None:
             raise UsageError("for_(...) should only be called once: a controller reconciles one kind")
@@ -74,7 +80,7 @@ class ControllerBuilder:
         self._predicates = tuple(predicates)
         return self
 
-    def owns(self, kind: KindLike[Any], *, predicates: Sequence[Test] = (), every_owner: bool = False) -> Self:
+    def owns(self, kind: KindLike[Any], *, predicates: Sequence[PredicateFunc] = (), every_owner: bool = False) -> Self:
         """A kind whose objects lead to their controlling owner, or to every owner."""
         self._owns.append((kind_of(kind), every_owner, tuple(predicates)))
         return self
@@ -84,12 +90,12 @@ class ControllerBuilder:
         self._watches.append(watching)
         return self
 
-    def watches_source(self, source: Source) -> Self:
+    def watches_source(self, source: EventSource) -> Self:
         """Any other source; filters do not apply to it."""
         self._sources.append(source)
         return self
 
-    def with_event_filter(self, *predicates: Test) -> Self:
+    def with_event_filter(self, *predicates: PredicateFunc) -> Self:
         """Predicates for every watch, asked before each watch's own."""
         self._filters += predicates
         return self
@@ -146,8 +152,8 @@ class ControllerBuilder:
         if self._kind is None and not self._watches and not self._sources:
             raise UsageError("there are no watches configured, controller will never get triggered")
 
-    def _kind_sources(self) -> list[Source]:
-        made: list[Source] = []
+    def _kind_sources(self) -> list[EventSource]:
+        made: list[EventSource] = []
         if self._kind is not None:
             made.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
             made += [
@@ -155,9 +161,11 @@ class ControllerBuilder:
                 for kind, every, predicates in self._owns
             ]
         for watching in self._watches:
-            handler = watching.to if isinstance(watching.to, EventHandler) else EnqueueRequestsFromMapFunc[Any](watching.to)
+            handler = (
+                watching.to if isinstance(watching.to, EventHandler) else EnqueueRequestsFromMapFunc[Any](watching.to)
+            )
             made.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
         return made
 
-    def _source(self, kind: Kind[Any], handler: EventHandler, predicates: tuple[Test, ...]) -> Source:
+    def _source(self, kind: Kind[Any], handler: EventHandler, predicates: tuple[PredicateFunc, ...]) -> EventSource:
         return KindSource(self._cache, kind, handler, predicates=(*self._filters, *predicates), clock=self._clock)

@@ -32,7 +32,7 @@ from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.context import setup_logging
-from opsdk.telemetry.records import Hook
+from opsdk.telemetry.records import TelemetryHook
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class Operator:
         return self.cluster.recorder
 
     # -------------------------------------------------------------- running
-    def prepare(self, config: Config, *, hooks: Sequence[Hook] = (), clock: Clock = LOOP_CLOCK) -> Manager:
+    def prepare(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> Manager:
         """Make the cluster, the manager and every controller; `start` does so itself."""
         o = self.options
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
@@ -203,7 +203,7 @@ class Operator:
             plan(self).complete()
         return manager
 
-    async def start(self, config: Config, *, hooks: Sequence[Hook] = (), clock: Clock = LOOP_CLOCK) -> None:
+    async def start(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> None:
         """Run until cancelled or until something fails; raises the failure."""
         manager = self.prepare(config, hooks=hooks, clock=clock)
         await self._until_stopped(manager)

@@ -17,9 +17,9 @@ from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.cache.informer import Handler, Informer, HandlerRegistration
+from opsdk.cache.informer import Handler, HandlerRegistration, Informer
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.store import Entry, Indexer, Store
+from opsdk.cache.store import Indexer, InformerStore, StoreEntry
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UnknownNamespaceError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -63,7 +63,7 @@ class CacheOptions:
         by_kind: options of single kinds, by their GroupVersionKind.
         resync: seconds between reminders, jittered by a tenth. Ten hours, as in controller-runtime: a safety net
             against a handler's bug, not against missed events.
-        only_started_kinds: refuse reads of kinds that nobody asked an informer for, instead of starting a
+        reader_fail_on_missing_informer: refuse reads of kinds that nobody asked an informer for, instead of starting a
             cluster-wide informer because of one careless read.
         page_size: objects per page of a list.
     """
@@ -74,12 +74,12 @@ class CacheOptions:
     transform: Transform | None = None
     by_kind: Mapping[GroupVersionKind, ByObject] = field(default_factory=dict)
     resync: float = 36_000.0
-    only_started_kinds: bool = False
+    reader_fail_on_missing_informer: bool = False
     page_size: int = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class CacheScope:
     """What one list+watch covers."""
 
     gvk: GroupVersionKind
@@ -90,7 +90,7 @@ class Scope:
     transform: Transform | None
 
 
-ListWatchFactory = Callable[[RestMapping, Scope], ListerWatcher]
+ListWatchFactory = Callable[[RestMapping, CacheScope], ListerWatcher]
 
 
 class CachedKind:
@@ -128,7 +128,7 @@ class CachedKind:
         """Add a handler to every informer."""
         return KindRegistration([i.add_handler(handler, resync=resync) for i in self.informers.values()])
 
-    def stores(self, namespace: str) -> list[Store]:
+    def stores(self, namespace: str) -> list[InformerStore]:
         """The stores that hold a namespace (empty: all); `UnknownNamespaceError` if it is not cached."""
         if ALL_NAMESPACES in self.informers:
             return [self.informers[ALL_NAMESPACES].store]
@@ -141,7 +141,7 @@ class CachedKind:
             )
         return [self.informers[namespace].store]
 
-    def entries(self, namespace: str = "") -> Iterable[Entry]:
+    def entries(self, namespace: str = "") -> Iterable[StoreEntry]:
         """Everything cached, in no particular order."""
         for store in self.stores(namespace):
             yield from store.entries(namespace)
@@ -244,7 +244,7 @@ class Cache:
         metadata_only = token.form is PartialObjectMetadata
         if (found := self._find(token.gvk, metadata_only=metadata_only)) is not None:
             return found
-        if implicitly and self.options.only_started_kinds:
+        if implicitly and self.options.reader_fail_on_missing_informer:
             raise NotCachedError(f"{token.gvk} is not cached: watch it, or ask the cache for its informer first")
         lock = self._making.setdefault((token.gvk, metadata_only), asyncio.Lock())
         async with lock:
@@ -293,7 +293,7 @@ class Cache:
         fields = own.fields if own.fields is not None else self.options.fields
         # A selector for one namespace is a namespaced list: that needs fewer rights.
         pinned = fields.exact("metadata.namespace") if mapping.namespaced and not namespace else None
-        scope = Scope(
+        scope = CacheScope(
             gvk=mapping.gvk,
             namespace=namespace or pinned or "",
             labels=own.labels if own.labels is not None else self.options.labels,

@@ -14,8 +14,8 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.reflector import Action, ListPage, Outcome, Reflector, Wait, WatchFrom
-from opsdk.cache.store import Change, Delta, Indexer, Store
+from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorStep, Wait, WatchFrom
+from opsdk.cache.store import Delta, DeltaType, Indexer, InformerStore
 from opsdk.errors import CacheError, CacheSyncError, ForbiddenError, OpsdkError, UsageError
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Informer(Closing):
         seed: int | None = None,
     ) -> None:
         self.name = source.describe()
-        self.store = Store()
+        self.store = InformerStore()
         self.reflection = Reflector(self.store, page_size=page_size, backoff=backoff, seed=seed)
         self.counts: Counter[str] = Counter()
         """How often: list, watch, event, error, undecodable, handler_error."""
@@ -131,7 +131,7 @@ class Informer(Closing):
         self._registrations.append(registration)
         if self.has_synced:
             for entry in self.store.entries():
-                self._call(registration, Delta(change=Change.ADDED, new=entry, initial=True))
+                self._call(registration, Delta(change=DeltaType.ADDED, new=entry, initial=True))
             registration.has_synced = True
         return registration
 
@@ -145,7 +145,7 @@ class Informer(Closing):
         for key, error in self.store.add_index(name, indexer):
             self._undecodable(str(key), error)
 
-    def _tell(self, deltas: Outcome) -> None:
+    def _tell(self, deltas: ReflectorStep) -> None:
         for delta in deltas.deltas:
             for registration in tuple(self._registrations):
                 self._call(registration, delta)
@@ -175,7 +175,7 @@ class Informer(Closing):
         self.counts["list"] += 1
         try:
             items, meta = await self._source.list_page(
-                resource_version=page.resource_version, continue_=page.continue_, limit=page.limit
+                resource_version=page.resource_version, continue_token=page.continue_token, limit=page.limit
             )
         except OpsdkError as error:
             self._failed("list", error)
@@ -206,12 +206,12 @@ class Informer(Closing):
             return self._next(self.reflection.on_watch_error(error, now=self._clock.now()))
         return self._next(self.reflection.on_watch_closed(now=self._clock.now()))
 
-    def _next(self, outcome: Outcome) -> Action:
+    def _next(self, outcome: ReflectorStep) -> Action:
         self._take(outcome)
         assert outcome.next is not None
         return outcome.next
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: ReflectorStep) -> None:
         for problem in outcome.problems:
             self._undecodable(str(problem.key), problem.error)
         self._tell(outcome)
@@ -222,7 +222,7 @@ class Informer(Closing):
             asked = [r for r in self._registrations if r.resync]
             for entry in self.store.entries() if asked else ():
                 for registration in asked:
-                    self._call(registration, Delta(change=Change.UPDATED, old=entry, new=entry, resync=True))
+                    self._call(registration, Delta(change=DeltaType.UPDATED, old=entry, new=entry, resync=True))
 
     # -------------------------------------------------------------- telling
     def _failed(self, verb: str, error: OpsdkError | None) -> None:

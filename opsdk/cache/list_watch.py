@@ -39,7 +39,9 @@ class RawEvent(NamedTuple):
 class ListerWatcher(Protocol):
     """Lists and watches one kind in one scope."""
 
-    async def list_page(self, *, resource_version: str, continue_: str, limit: int) -> tuple[list[bytes], ListMeta]:
+    async def list_page(
+        self, *, resource_version: str, continue_token: str, limit: int
+    ) -> tuple[list[bytes], ListMeta]:
         """One page: its items as JSON, and the list's metadata. Raises `OpsdkError`."""
         ...
 
@@ -81,15 +83,17 @@ class RestListerWatcher:
         self._fields = fields or FieldSelector()
         self._transform = transform
 
-    async def list_page(self, *, resource_version: str, continue_: str, limit: int) -> tuple[list[bytes], ListMeta]:
+    async def list_page(
+        self, *, resource_version: str, continue_token: str, limit: int
+    ) -> tuple[list[bytes], ListMeta]:
         """One request."""
         options = ListOptions(
             namespace=self._namespace,
             labels=self._labels,
             fields=self._fields,
             limit=limit or None,
-            continue_=continue_,
-            resource_version="" if continue_ else resource_version,
+            continue_token=continue_token,
+            resource_version="" if continue_token else resource_version,
         )
         request = build(List(kind=self._kind, options=options), self._mapping)
         # No retries below us: the reflection waits by its own rules, and must know of every failure.

@@ -14,7 +14,7 @@ from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.cache import Cache, CachedKind
-from opsdk.cache.store import Entry
+from opsdk.cache.store import StoreEntry
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions
 from opsdk.errors import DecodeError, Details, NotFoundError, UsageError
@@ -24,7 +24,7 @@ CONTINUE_NOT_SUPPORTED = "continue-not-supported"
 
 
 class CachedReader:
-    """A performer of `Get` and `List` that asks no server.
+    """A executor of `Get` and `List` that asks no server.
 
     The first read of a kind starts its informer and waits for the initial list; a caller that does not want to wait
     puts a timeout around the call, and the informer goes on for the next one. Every object returned is the
@@ -36,7 +36,7 @@ class CachedReader:
         self.scheme: Scheme = cache.scheme
         self.mapper: RestMapper = cache.mapper
 
-    async def perform(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         """Answer a read; anything else is a `UsageError`."""
         match operation:
             case Get():
@@ -73,7 +73,7 @@ class CachedReader:
 
     async def _list(self, operation: List) -> ObjectList[Any]:
         options = operation.options
-        if options.continue_:
+        if options.continue_token:
             raise UsageError("continue list option is not supported by the cache: leave it out, or read live")
         cached = await self._synced(operation.kind)
         items: list[AnyObject] = []
@@ -90,10 +90,10 @@ class CachedReader:
         versions = [i.reflection.resource_version for i in cached.informers.values()]
         # Several informers have several revisions: none of them is the list's.
         version = versions[0] if len(versions) == 1 else ""
-        return ObjectList(items, ListMeta(resource_version=version, continue_=more), bad)
+        return ObjectList(items, ListMeta(resource_version=version, continue_token=more), bad)
 
 
-def _select(cached: CachedKind, options: ListOptions) -> Iterable[Entry]:
+def _select(cached: CachedKind, options: ListOptions) -> Iterable[StoreEntry]:
     """The entries that options select, ordered by namespace and name, as a server would."""
     namespace = options.namespace if cached.mapping.namespaced else ""
     exact = {r.field: r.value for r in options.fields.requirements}
@@ -101,9 +101,9 @@ def _select(cached: CachedKind, options: ListOptions) -> Iterable[Entry]:
         raise UsageError("non-exact field matches are not supported by the cache: filter the result, or read live")
     name = exact.pop("metadata.name", None)
     pinned = exact.pop("metadata.namespace", None)
-    found: list[Entry] = []
+    found: list[StoreEntry] = []
     for store in cached.stores(namespace or pinned or ""):
-        chosen: Iterable[Entry] = store.entries(namespace)
+        chosen: Iterable[StoreEntry] = store.entries(namespace)
         for position, (field, value) in enumerate(exact.items()):
             matching = store.by_index(field, value, namespace)
             if position == 0:

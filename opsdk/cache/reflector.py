@@ -23,7 +23,7 @@ from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.apimachinery.codec import peek_key
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ListMeta
-from opsdk.cache.store import Delta, Entry, Store
+from opsdk.cache.store import Delta, InformerStore, StoreEntry
 from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError, api_error_from_status
 
 # A watch that ends sooner, without an event, is a failure: something between us and the server cuts it.
@@ -32,7 +32,7 @@ _SHORT_WATCH = 1.0
 _STALE_AFTER = 5
 
 
-class State(Enum):
+class ReflectorState(Enum):
     """Where the reflection is."""
 
     LISTING = "listing"
@@ -53,7 +53,7 @@ class ListPage:
     """
 
     resource_version: str
-    continue_: str = ""
+    continue_token: str = ""
     limit: int = 500
 
 
@@ -84,7 +84,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ReflectorStep:
     """What an input led to: differences to hand on, objects set aside, and what to do next (None: keep reading)."""
 
     deltas: Sequence[Delta] = ()
@@ -105,16 +105,16 @@ class Reflector:
     """
 
     def __init__(
-        self, store: Store, *, page_size: int = 500, backoff: Backoff | None = None, seed: int | None = None
+        self, store: InformerStore, *, page_size: int = 500, backoff: Backoff | None = None, seed: int | None = None
     ) -> None:
         self.store = store
-        self.state = State.LISTING
+        self.state = ReflectorState.LISTING
         self.resource_version = ""
         self.last_error: OpsdkError | None = None
         self.synced = False
         self._page_size = page_size
         self._backoff: BackoffState = (backoff or Backoff()).start(seed)
-        self._pages: list[Entry] = []
+        self._pages: list[StoreEntry] = []
         self._problems: list[Problem] = []
         self._short_watches = 0
         self._watch_began = 0.0
@@ -127,43 +127,43 @@ class Reflector:
         return self._begin_list("" if self.synced else "0")
 
     def _begin_list(self, resource_version: str, *, limit: int | None = None) -> ListPage:
-        self.state = State.LISTING
+        self.state = ReflectorState.LISTING
         self._pages, self._problems = [], []
         return ListPage(resource_version, limit=self._page_size if limit is None else limit)
 
-    def on_page(self, items: Sequence[bytes], meta: ListMeta) -> Outcome:
+    def on_page(self, items: Sequence[bytes], meta: ListMeta) -> ReflectorStep:
         """A page came."""
         for item in items:
             self._take(item, self._pages)
-        if meta.continue_:
-            return Outcome(next=ListPage("", meta.continue_, self._page_size))
+        if meta.continue_token:
+            return ReflectorStep(next=ListPage("", meta.continue_token, self._page_size))
         first, self.synced = not self.synced, True
         deltas = self.store.replace(self._pages, initial=first)
         problems, self._problems, self._pages = self._problems, [], []
         self.last_error = None
         self.resource_version = meta.resource_version
         self._short_watches = 0
-        return Outcome(deltas, problems, self._watch(), synced=True)
+        return ReflectorStep(deltas, problems, self._watch(), synced=True)
 
-    def _take(self, data: bytes, into: list[Entry]) -> None:
+    def _take(self, data: bytes, into: list[StoreEntry]) -> None:
         try:
             into.append(self.store.make(data))
         except DecodeError as error:
             self._problems.append(Problem(peek_key(data), error))
 
-    def on_list_error(self, error: OpsdkError, *, asked: ListPage, now: float) -> Outcome:
+    def on_list_error(self, error: OpsdkError, *, asked: ListPage, now: float) -> ReflectorStep:
         """A page could not be read."""
         self.last_error = error
-        if isinstance(error, GoneError) and (asked.continue_ or asked.resource_version not in ("", "0")):
+        if isinstance(error, GoneError) and (asked.continue_token or asked.resource_version not in ("", "0")):
             # The snapshot expired between two pages, or the revision is gone: everything at once, the latest.
-            return Outcome(next=self._begin_list("", limit=0))
+            return ReflectorStep(next=self._begin_list("", limit=0))
         if _is_too_large_version(error):
-            return Outcome(next=self._wait(now, error, self._begin_list("")))
-        return Outcome(next=self._wait(now, error, self._begin_list("" if self.synced else "0")))
+            return ReflectorStep(next=self._wait(now, error, self._begin_list("")))
+        return ReflectorStep(next=self._wait(now, error, self._begin_list("" if self.synced else "0")))
 
     # -------------------------------------------------------------- watching
     def _watch(self) -> WatchFrom:
-        self.state = State.WATCHING
+        self.state = ReflectorState.WATCHING
         return WatchFrom(self.resource_version)
 
     def on_watch_open(self, now: float) -> None:
@@ -171,7 +171,7 @@ class Reflector:
         self._watch_began, self._events_seen = now, 0
         self.last_error = None
 
-    def on_event(self, kind: str, data: bytes, *, now: float) -> Outcome:
+    def on_event(self, kind: str, data: bytes, *, now: float) -> ReflectorStep:
         """An event came."""
         self._events_seen += 1
         self._short_watches = 0
@@ -179,59 +179,59 @@ class Reflector:
             return self.on_watch_error(_error_of(data), now=now)
         if kind == "BOOKMARK":
             self._advance(_version_of(data))
-            return Outcome()
+            return ReflectorStep()
         try:
             entry = self.store.make(data)
         except DecodeError as error:
             return self._on_unreadable(kind, data, error)
         self._advance(entry.resource_version)
         if kind == "DELETED":
-            return Outcome(self.store.remove(entry.key, entry))
+            return ReflectorStep(self.store.remove(entry.key, entry))
         if kind in ("ADDED", "MODIFIED"):
-            return Outcome(self.store.put(entry))
-        return Outcome(problems=[Problem(entry.key, DecodeError(f"unknown event type {kind!r}"))])
+            return ReflectorStep(self.store.put(entry))
+        return ReflectorStep(problems=[Problem(entry.key, DecodeError(f"unknown event type {kind!r}"))])
 
-    def _on_unreadable(self, kind: str, data: bytes, error: DecodeError) -> Outcome:
+    def _on_unreadable(self, kind: str, data: bytes, error: DecodeError) -> ReflectorStep:
         """The object is set aside; the revision still moves, and a deletion still deletes."""
         key = peek_key(data)
         self._advance(_version_of(data))
         deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
-        return Outcome(deltas, [Problem(key, error)])
+        return ReflectorStep(deltas, [Problem(key, error)])
 
     def _advance(self, resource_version: str) -> None:
         if resource_version:
             self.resource_version = resource_version
 
-    def on_watch_closed(self, *, now: float) -> Outcome:
+    def on_watch_closed(self, *, now: float) -> ReflectorStep:
         """The stream ended without an error, as it does after its timeout."""
         if now - self._watch_began >= _SHORT_WATCH or self._events_seen:
             self._short_watches = 0
-            return Outcome(next=self._watch())
+            return ReflectorStep(next=self._watch())
         self._short_watches += 1
         error = OpsdkError("the watch ended at once, without an event")
         self.last_error = error
         if self._short_watches >= _STALE_AFTER:
             self._short_watches = 0
-            return Outcome(next=self._wait(now, error, self._begin_list("")))
-        return Outcome(next=self._wait(now, error, self._watch()))
+            return ReflectorStep(next=self._wait(now, error, self._begin_list("")))
+        return ReflectorStep(next=self._wait(now, error, self._watch()))
 
-    def on_watch_error(self, error: OpsdkError, *, now: float) -> Outcome:
+    def on_watch_error(self, error: OpsdkError, *, now: float) -> ReflectorStep:
         """The watch was refused or broke."""
         self.last_error = error
         if isinstance(error, GoneError):
-            return Outcome(next=self._begin_list(""))
+            return ReflectorStep(next=self._begin_list(""))
         if _is_too_large_version(error):
-            return Outcome(next=self._wait(now, error, self._begin_list("")))
-        return Outcome(next=self._wait(now, error, WatchFrom(self.resource_version)))
+            return ReflectorStep(next=self._wait(now, error, self._begin_list("")))
+        return ReflectorStep(next=self._wait(now, error, WatchFrom(self.resource_version)))
 
     def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom) -> Wait:
-        self.state = State.BACKING_OFF
+        self.state = ReflectorState.BACKING_OFF
         asked = error.retry_after if isinstance(error, ApiError) else None
         return Wait(max(self._backoff.next(now), asked or 0.0), then)
 
     def after_wait(self, then: ListPage | WatchFrom) -> ListPage | WatchFrom:
         """The wait is over."""
-        self.state = State.LISTING if isinstance(then, ListPage) else State.WATCHING
+        self.state = ReflectorState.LISTING if isinstance(then, ListPage) else ReflectorState.WATCHING
         return then
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import DecodeError, UsageError
 
 
-class Owner(NamedTuple):
+class OwnerRef(NamedTuple):
     """What an owner reference says of the owner."""
 
     api_version: str
@@ -32,7 +32,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class StoreEntry:
     """One object as it is kept.
 
     Attributes:
@@ -48,7 +48,7 @@ class Entry:
     deleting: bool
     labels: Mapping[str, str]
     finalizers: tuple[str, ...]
-    owners: tuple[Owner, ...]
+    owners: tuple[OwnerRef, ...]
     indexed: Mapping[str, tuple[str, ...]]
 
     def metadata(self) -> ObjectMeta:
@@ -63,12 +63,12 @@ Indexer = Callable[[bytes], Iterable[str]]
 """The values of an object (as JSON) under an index."""
 
 
-def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> Entry:
+def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> StoreEntry:
     """The entry for an object; `DecodeError` if its metadata or an index value cannot be read."""
     meta = decode_meta(data)
     if not meta.name or not meta.resource_version:
         raise DecodeError(f"an object without name or resourceVersion: {data[:80]!r}")
-    return Entry(
+    return StoreEntry(
         key=ObjectKey(sys.intern(meta.namespace), meta.name),
         data=data,
         uid=meta.uid,
@@ -79,7 +79,7 @@ def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> En
         labels={sys.intern(k): sys.intern(v) for k, v in meta.labels.items()} or _NO_LABELS,
         finalizers=tuple(sys.intern(f) for f in meta.finalizers),
         owners=tuple(
-            Owner(sys.intern(o.api_version), sys.intern(o.kind), o.name, o.uid, bool(o.controller))
+            OwnerRef(sys.intern(o.api_version), sys.intern(o.kind), o.name, o.uid, bool(o.controller))
             for o in meta.owner_references
         ),
         indexed=_index(data, indexers),
@@ -98,7 +98,7 @@ def _index(data: bytes, indexers: Mapping[str, Indexer] | None) -> Mapping[str, 
     return made
 
 
-class Change(Enum):
+class DeltaType(Enum):
     """What happened to an object."""
 
     ADDED = "added"
@@ -118,22 +118,22 @@ class Delta:
         resync: nothing changed; handlers are reminded.
     """
 
-    change: Change
-    old: Entry | None = None
-    new: Entry | None = None
+    change: DeltaType
+    old: StoreEntry | None = None
+    new: StoreEntry | None = None
     initial: bool = False
     final_state_unknown: bool = False
     resync: bool = False
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> StoreEntry:
         """The new entry, or for DELETED the last one."""
         found = self.new or self.old
         assert found is not None
         return found
 
 
-class Store:
+class InformerStore:
     """Entries by key, by namespace, and by the values of its indices.
 
     One writer, the informer; many readers. Every method leaves it consistent.
@@ -141,16 +141,16 @@ class Store:
 
     def __init__(self, indexers: Mapping[str, Indexer] | None = None) -> None:
         self.indexers: dict[str, Indexer] = dict(indexers or {})
-        self._entries: dict[ObjectKey, Entry] = {}
+        self._entries: dict[ObjectKey, StoreEntry] = {}
         self._namespaces: dict[str, dict[ObjectKey, None]] = {}
         self._indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in self.indexers}
 
     # -------------------------------------------------------------- writing
-    def make(self, data: bytes) -> Entry:
+    def make(self, data: bytes) -> StoreEntry:
         """An entry for this store, with its indices."""
         return make_entry(data, self.indexers)
 
-    def put(self, entry: Entry, *, initial: bool = False) -> tuple[Delta, ...]:
+    def put(self, entry: StoreEntry, *, initial: bool = False) -> tuple[Delta, ...]:
         """Add or replace; no difference if the store has this very revision already.
 
         Another uid under the same key means that the object was deleted and made again unseen: two differences.
@@ -162,20 +162,20 @@ class Store:
             return ()
         self._insert(entry, old)
         if old is None:
-            return (Delta(change=Change.ADDED, new=entry, initial=initial),)
-        return (Delta(change=Change.UPDATED, old=old, new=entry),)
+            return (Delta(change=DeltaType.ADDED, new=entry, initial=initial),)
+        return (Delta(change=DeltaType.UPDATED, old=old, new=entry),)
 
     def remove(
-        self, key: ObjectKey, last: Entry | None = None, *, final_state_unknown: bool = False
+        self, key: ObjectKey, last: StoreEntry | None = None, *, final_state_unknown: bool = False
     ) -> tuple[Delta, ...]:
         """Take out; `last` is the final state if the server sent it. No difference if there is no such entry."""
         old = self._entries.pop(key, None)
         if old is None:
             return ()
         self._unindex(old)
-        return (Delta(change=Change.DELETED, old=last or old, final_state_unknown=final_state_unknown),)
+        return (Delta(change=DeltaType.DELETED, old=last or old, final_state_unknown=final_state_unknown),)
 
-    def replace(self, entries: Iterable[Entry], *, initial: bool = False) -> list[Delta]:
+    def replace(self, entries: Iterable[StoreEntry], *, initial: bool = False) -> list[Delta]:
         """Make the store hold exactly `entries`; the differences, deletions last.
 
         All changes are made before the caller sees any: readers never see half of a new list.
@@ -208,7 +208,7 @@ class Store:
             self._insert(fresh, entry)
         return failed
 
-    def _insert(self, entry: Entry, old: Entry | None) -> None:
+    def _insert(self, entry: StoreEntry, old: StoreEntry | None) -> None:
         if old is not None:
             self._unindex(old)
         self._entries[entry.key] = entry
@@ -218,24 +218,24 @@ class Store:
             for value in values:
                 index.setdefault(value, {})[entry.key] = None
 
-    def _unindex(self, entry: Entry) -> None:
+    def _unindex(self, entry: StoreEntry) -> None:
         _discard(self._namespaces, entry.key.namespace, entry.key)
         for name, values in entry.indexed.items():
             for value in values:
                 _discard(self._indices[name], value, entry.key)
 
     # -------------------------------------------------------------- reading
-    def get(self, key: ObjectKey) -> Entry | None:
+    def get(self, key: ObjectKey) -> StoreEntry | None:
         """The entry of a key."""
         return self._entries.get(key)
 
-    def entries(self, namespace: str = "") -> Iterator[Entry]:
+    def entries(self, namespace: str = "") -> Iterator[StoreEntry]:
         """All entries, or those of one namespace; a snapshot, safe to iterate across changes."""
         if not namespace:
             return iter(list(self._entries.values()))
         return iter([self._entries[key] for key in self._namespaces.get(namespace, ())])
 
-    def by_index(self, name: str, value: str, namespace: str = "") -> Iterator[Entry]:
+    def by_index(self, name: str, value: str, namespace: str = "") -> Iterator[StoreEntry]:
         """The entries with a value under an index; `UsageError` if there is no such index."""
         if name not in self._indices:
             raise UsageError(f"there is no index {name!r}: add it with index_field before listing by it")

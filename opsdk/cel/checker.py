@@ -10,12 +10,23 @@ from typing import Final
 from opsdk.cel import types
 from opsdk.cel.declarations import Functions, Overload
 from opsdk.cel.source import Issue
-from opsdk.cel.syntax import Call, Comprehension, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
-from opsdk.cel.types import Bindings, Kind, Type
+from opsdk.cel.syntax import (
+    CallNode,
+    Comprehension,
+    Expr,
+    Ident,
+    ListOf,
+    Literal,
+    MapEntryNode,
+    MapOf,
+    Select,
+    StructNode,
+)
+from opsdk.cel.types import Bindings, Type, TypeKind
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CheckerScope:
     """What an expression may refer to."""
 
     variables: Mapping[str, Type]
@@ -45,10 +56,10 @@ class Checked:
 
 _LIBRARY_OBJECTS: Final = "kubernetes."
 """How the types begin that libraries declare as objects, whose fields nobody knows."""
-_RANGE_KINDS: Final = frozenset({Kind.DYN, Kind.ERROR, Kind.PARAM})
+_RANGE_KINDS: Final = frozenset({TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM})
 
 
-def check(tree: Expr, scope: Scope) -> tuple[Checked, list[Issue]]:
+def check(tree: Expr, scope: CheckerScope) -> tuple[Checked, list[Issue]]:
     """What everything in the tree is, and what does not fit."""
     checker = _Checker(scope)
     checker.check(tree)
@@ -60,7 +71,7 @@ def check(tree: Expr, scope: Scope) -> tuple[Checked, list[Issue]]:
 
 
 class _Checker:
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: CheckerScope) -> None:
         self._scope = scope
         self._locals: list[dict[str, Type]] = []
         self._fresh = count()
@@ -82,13 +93,13 @@ class _Checker:
                 return self._ident(expr)
             case Select():
                 return self._select(expr)
-            case Call():
+            case CallNode():
                 return self._call(expr)
             case ListOf():
                 return self._list(expr)
             case MapOf():
                 return self._map(expr)
-            case Struct():
+            case StructNode():
                 return self._struct(expr)
             case Comprehension():
                 return self._comprehension(expr)
@@ -156,23 +167,23 @@ class _Checker:
 
     def _field_of(self, target: Type, name: str, at: int) -> Type:
         match target.kind:
-            case Kind.DYN:
+            case TypeKind.DYN:
                 return types.DYN
-            case Kind.ERROR:
+            case TypeKind.ERROR:
                 return types.ERROR
-            case Kind.OBJECT:
+            case TypeKind.OBJECT:
                 return target.fields.get(name) or self._issue(at, f"undefined field '{name}'")
-            case Kind.MAP:
+            case TypeKind.MAP:
                 return target.params[1]
-            case Kind.PARAM:
+            case TypeKind.PARAM:
                 self._fits(types.DYN, target)
                 return types.DYN
-            case Kind.OPAQUE if target.name.startswith(_LIBRARY_OBJECTS):
+            case TypeKind.OPAQUE if target.name.startswith(_LIBRARY_OBJECTS):
                 return self._issue(at, f"unexpected failed resolution of '{target}'")
         return self._issue(at, f"type '{self._show(target)}' does not support field selection")
 
     # -------------------------------------------------------------- calls
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: CallNode) -> Type:
         if node.function == "_?._":
             return self._optional_select(node)
         arguments = [self.check(arg) for arg in node.args]
@@ -201,7 +212,7 @@ class _Checker:
             self._issue(node.at, f"expected type 'bool' but found '{self._show(found)}'")
         return types.BOOL
 
-    def _optional_select(self, node: Call) -> Type:
+    def _optional_select(self, node: CallNode) -> Type:
         operand, name = node.args
         type_ = self.check(operand)
         self.check(name)
@@ -210,7 +221,7 @@ class _Checker:
         return self._field(type_, name.value, node.at, optional=True)
 
     def _resolve(
-        self, node: Call, name: str, overloads: Sequence[Overload], arguments: list[Type], *, method: bool
+        self, node: CallNode, name: str, overloads: Sequence[Overload], arguments: list[Type], *, method: bool
     ) -> Type:
         result: Type | None = None
         chosen: list[Overload] = []
@@ -238,7 +249,7 @@ class _Checker:
         return [types.substitute(names, one) for one in overload.params], types.substitute(names, overload.result)
 
     def _rename(self, type_: Type, names: Bindings) -> None:
-        if type_.kind is Kind.PARAM and type_.name not in names:
+        if type_.kind is TypeKind.PARAM and type_.name not in names:
             names[type_.name] = self._new_param()
         for one in type_.params:
             self._rename(one, names)
@@ -262,7 +273,7 @@ class _Checker:
         shown = types.substitute(self.bindings, found)
         if types.is_optional(shown):
             return shown.params[0]
-        if shown.kind in (Kind.DYN, Kind.ERROR):
+        if shown.kind in (TypeKind.DYN, TypeKind.ERROR):
             return shown
         return self._mismatch(expr.at, types.optional_of(shown), shown)
 
@@ -284,18 +295,18 @@ class _Checker:
             value = self._join(value, self._content(entry.value, optional=entry.optional))
         return types.map_of(key or self._new_param(), value or self._new_param())
 
-    def _struct(self, node: Struct) -> Type:
+    def _struct(self, node: StructNode) -> Type:
         type_ = self._scope.types.get(node.name.removeprefix("."))
         if type_ is None:
             return self._undeclared(node.at, node.name)
-        if type_.kind is not Kind.OBJECT:
+        if type_.kind is not TypeKind.OBJECT:
             return self._issue(node.at, f"'{node.name}' is not a message type")
         self.found.structs[node.id] = type_
         for entry in node.entries:
             self._entry(entry, type_)
         return type_
 
-    def _entry(self, entry: Entry, owner: Type) -> None:
+    def _entry(self, entry: MapEntryNode, owner: Type) -> None:
         assert isinstance(entry.key, str)
         value = self.check(entry.value)
         expected = owner.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
@@ -321,9 +332,9 @@ class _Checker:
 
     def _variables(self, over: Type, node: Comprehension) -> tuple[Type, Type]:
         """What the variables of a fold are; of one variable, only the first counts."""
-        if over.kind is Kind.LIST:
+        if over.kind is TypeKind.LIST:
             return (over.params[0], types.DYN) if node.second is None else (types.INT, over.params[0])
-        if over.kind is Kind.MAP:
+        if over.kind is TypeKind.MAP:
             return over.params[0], over.params[1]
         if over.kind in _RANGE_KINDS:
             self._fits(types.DYN, over)

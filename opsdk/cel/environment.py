@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from opsdk.cel.checker import Checked, Scope, check
+from opsdk.cel.checker import Checked, CheckerScope, check
 from opsdk.cel.declarations import MOST, Library, Range, merged
 from opsdk.cel.estimate import SizeHint, estimate_cost
 from opsdk.cel.evaluate import Construct, Frame, compile_code
 from opsdk.cel.literals import check_literals
 from opsdk.cel.macros import STANDARD
 from opsdk.cel.parser import MAX_DEPTH, parse
-from opsdk.cel.source import NOWHERE, Issue, Source
+from opsdk.cel.source import NOWHERE, ExpressionSource, Issue
 from opsdk.cel.syntax import Expr
 from opsdk.cel.types import Type
 from opsdk.errors import CelCompileError, CelEvaluationError
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EvaluationResult:
     """How an evaluation ended: with a value or an error, and what it cost until then."""
 
     value: Any
@@ -65,17 +65,17 @@ class Program:
             raise outcome.error
         return outcome.value
 
-    def run(self, variables: Mapping[str, Any], *, limit: int = MOST) -> Outcome:
+    def run(self, variables: Mapping[str, Any], *, limit: int = MOST) -> EvaluationResult:
         """Evaluate; cancelled when it costs more than `limit`."""
         frame = Frame(variables, self._slots, limit, self._construct)
         try:
             value = self._code(frame)
             frame.charge(0)
         except CelEvaluationError as error:
-            return Outcome(None, error, frame.cost)
+            return EvaluationResult(None, error, frame.cost)
         except RecursionError:
-            return Outcome(None, CelEvaluationError("evaluation is nested too deeply"), frame.cost)
-        return Outcome(value, None, frame.cost)
+            return EvaluationResult(None, CelEvaluationError("evaluation is nested too deeply"), frame.cost)
+        return EvaluationResult(value, None, frame.cost)
 
     def estimate(self, hint: SizeHint) -> Range:
         """Between what and what the cost lies, where `hint` knows the sizes of variables."""
@@ -90,7 +90,7 @@ def _joined(first: Mapping[str, Type], rest: Mapping[str, Type]) -> Mapping[str,
     return ChainMap(cast("dict[str, Type]", first), cast("dict[str, Type]", rest))
 
 
-class Environment:
+class CelEnvironment:
     """Variables, types and functions that expressions may use.
 
     >>> from opsdk.cel.library.standard import STANDARD_LIBRARY
@@ -123,7 +123,7 @@ class Environment:
         self._library = merged(libraries)
         self._macros = {**STANDARD, **self._library.macros}
         known = _joined({} if types is None else types, self._library.types)
-        self._scope = Scope(variables or {}, known, self._library.functions)
+        self._scope = CheckerScope(variables or {}, known, self._library.functions)
         self._construct = construct
 
     def extend(
@@ -133,12 +133,12 @@ class Environment:
         types: Mapping[str, Type] | None = None,
         construct: Construct | None = None,
         libraries: Sequence[Library] = (),
-    ) -> Environment:
+    ) -> CelEnvironment:
         """The same with more variables, types and functions."""
-        other = object.__new__(Environment)
+        other = object.__new__(CelEnvironment)
         other._library = merged([self._library, *libraries]) if libraries else self._library
         other._macros = {**self._macros, **other._library.macros}
-        other._scope = Scope(
+        other._scope = CheckerScope(
             {**self._scope.variables, **(variables or {})},
             _joined({} if types is None else types, self._scope.types),
             other._library.functions,
@@ -158,13 +158,13 @@ class Environment:
             return self._compile(text, accept)
         except RecursionError:
             issue = Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
-            raise CelCompileError(Source(text).report([issue])) from None
+            raise CelCompileError(ExpressionSource(text).report([issue])) from None
 
     def _compile(self, text: str, accept: Callable[[Type], None]) -> Program:
         tree = parse(text, self._macros)
         checked, issues = check(tree, self._scope)
         issues = issues or list(check_literals(tree, checked))
         if issues:
-            raise CelCompileError(Source(text).report(issues))
+            raise CelCompileError(ExpressionSource(text).report(issues))
         accept(checked.types[tree.id])
         return Program(tree, checked, self._construct)

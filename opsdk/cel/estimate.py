@@ -21,15 +21,17 @@ from opsdk.cel.declarations import (
     exactly,
 )
 from opsdk.cel.macros import ACCUMULATOR, BIND_RANGE
-from opsdk.cel.syntax import Call, Comprehension, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
-from opsdk.cel.types import Kind, Type, is_optional
+from opsdk.cel.syntax import CallNode, Comprehension, Expr, Ident, ListOf, Literal, MapOf, Select, StructNode
+from opsdk.cel.types import Type, TypeKind, is_optional
 
 SizeHint = Callable[[tuple[str, ...]], Range | None]
 """The size of what a path leads to: a variable's name, then names of fields, ``@items``, ``@keys`` or ``@values``."""
 
 _FREE: Final = exactly(0)
-_SCALARS: Final = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.TIMESTAMP, Kind.DURATION})
-_SELECTED: Final = frozenset({Kind.MAP, Kind.OBJECT, Kind.PARAM})
+_SCALARS: Final = frozenset(
+    {TypeKind.BOOL, TypeKind.INT, TypeKind.UINT, TypeKind.DOUBLE, TypeKind.TIMESTAMP, TypeKind.DURATION}
+)
+_SELECTED: Final = frozenset({TypeKind.MAP, TypeKind.OBJECT, TypeKind.PARAM})
 
 
 def estimate_cost(tree: Expr, checked: Checked, hint: SizeHint) -> Range:
@@ -76,13 +78,13 @@ class _Estimator:
                 return ONE
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListOf():
                 return self._list(node)
             case MapOf():
                 return self._map(node)
-            case Struct():
+            case StructNode():
                 return sum((self.visit(entry.value) for entry in node.entries), exactly(STRUCT_COST))
             case Comprehension():
                 return self._bind(node) if _is_bind(node) else self._fold(node)
@@ -99,7 +101,7 @@ class _Estimator:
         return cost + ONE if self._type(node.operand).kind in _SELECTED else cost
 
     # -------------------------------------------------------------- calls
-    def _call(self, node: Call) -> Range:
+    def _call(self, node: CallNode) -> Range:
         if node.function == "dyn":
             argument = self.visit(node.args[0])
             self._copy(node, node.args[0])
@@ -134,7 +136,7 @@ class _Estimator:
         found = overload.estimate(self, operands) if overload.estimate is not None else None
         return found if found is not None else CallEstimate(ONE)
 
-    def _indexed(self, node: Call, overload: Overload, size: Range | None) -> Range | None:
+    def _indexed(self, node: CallNode, overload: Overload, size: Range | None) -> Range | None:
         """An index leads on to the elements."""
         step = {"index_list": "@items", "index_map": "@values"}.get(overload.id)
         if step is None:
@@ -143,12 +145,12 @@ class _Estimator:
         contents = self._contained(node.args[0])
         return contents.value if contents is not None else None
 
-    def logic(self, _: Call, costs: Sequence[Range]) -> Range:
+    def logic(self, _: CallNode, costs: Sequence[Range]) -> Range:
         """The right side may never be reached."""
         left, right = costs
         return Range(left.least, (left + right).most)
 
-    def choice(self, node: Call, costs: Sequence[Range]) -> Range:
+    def choice(self, node: CallNode, costs: Sequence[Range]) -> Range:
         """The condition and one of the two."""
         _, yes, no = node.args
         self._sizes[node.id] = self.known_size(yes) | self.known_size(no)
@@ -158,7 +160,7 @@ class _Estimator:
             self._contents[node.id] = both
         return costs[0] + (costs[1] | costs[2])
 
-    def plus(self, node: Call, costs: Sequence[Range]) -> Range:
+    def plus(self, node: CallNode, costs: Sequence[Range]) -> Range:
         """Strings are copied, lists are not."""
         left, right = node.args
         _, overloads = self._checked.overloads[node.id]
@@ -234,7 +236,7 @@ class _Estimator:
     def _push_variables(self, node: Comprehension) -> list[str]:
         contents = self._contained(node.range)
         path = self._path(node.range)
-        is_list = contents.is_list if contents is not None else self._type(node.range).kind is Kind.LIST
+        is_list = contents.is_list if contents is not None else self._type(node.range).kind is TypeKind.LIST
         key = _Local((*path, "@indices" if is_list else "@keys"), None if contents is None else contents.key, None)
         value = _Local((*path, "@items" if is_list else "@values"), None if contents is None else contents.value, None)
         if node.second is None:
@@ -339,7 +341,7 @@ def _is_bind(node: Comprehension) -> bool:
     return node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
 
 
-_SPECIAL: Final[dict[str, Callable[[Any, Call, Sequence[Range]], Range]]] = {
+_SPECIAL: Final[dict[str, Callable[[Any, CallNode, Sequence[Range]], Range]]] = {
     "_&&_": _Estimator.logic,
     "_||_": _Estimator.logic,
     "_?_:_": _Estimator.choice,

@@ -13,8 +13,19 @@ from opsdk.cel.declarations import LIST_COST, MAP_COST, STRUCT_COST, Overload
 from opsdk.cel.macros import ACCUMULATOR, BIND_RANGE
 from opsdk.cel.mismatch import mismatch
 from opsdk.cel.regex import compile_regex
-from opsdk.cel.syntax import Call, Comprehension, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
-from opsdk.cel.types import Kind, Type
+from opsdk.cel.syntax import (
+    CallNode,
+    Comprehension,
+    Expr,
+    Ident,
+    ListOf,
+    Literal,
+    MapEntryNode,
+    MapOf,
+    Select,
+    StructNode,
+)
+from opsdk.cel.types import Type, TypeKind
 from opsdk.cel.values import (
     Listed,
     Mapped,
@@ -104,13 +115,13 @@ class _Compiler:
                 return self._ident(node)
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListOf():
                 return self._list(node)
             case MapOf():
                 return self._map(node)
-            case Struct():
+            case StructNode():
                 return self._struct(node)
             case Comprehension():
                 return self._bind(node) if _is_bind(node) else self._fold(node)
@@ -157,7 +168,7 @@ class _Compiler:
         return select
 
     # -------------------------------------------------------------- calls
-    def _call(self, node: Call) -> Code:
+    def _call(self, node: CallNode) -> Code:
         name, overloads = self._checked.overloads[node.id]
         arguments = node.args
         if node.target is not None and node.id not in self._checked.statics:
@@ -192,7 +203,7 @@ class _Compiler:
         return choose
 
     def _is_dyn(self, node: Expr) -> bool:
-        return self._checked.types[node.id].kind in (Kind.DYN, Kind.ERROR, Kind.PARAM)
+        return self._checked.types[node.id].kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM)
 
     def logic(self, left: Expr, right: Expr, *, decisive: bool) -> Code:
         """``&&`` and ``||``: one side may decide, even if the other has no value."""
@@ -360,7 +371,7 @@ class _Compiler:
             return _constant(constant)
         return build
 
-    def _struct(self, node: Struct) -> Code:
+    def _struct(self, node: StructNode) -> Code:
         type_ = self._checked.structs[node.id]
         codes = [(_field_name(entry), self.code(entry.value), entry.optional) for entry in node.entries]
 
@@ -442,7 +453,7 @@ class _Compiler:
 
 
 def _is_choice(node: Expr) -> bool:
-    return isinstance(node, Call) and node.function == "_?_:_"
+    return isinstance(node, CallNode) and node.function == "_?_:_"
 
 
 def _is_path(node: Expr) -> bool:
@@ -455,7 +466,7 @@ def _is_path(node: Expr) -> bool:
             return True
         case Select(test=False):
             return True
-        case Call(function="_[_]" | "_?_:_"):
+        case CallNode(function="_[_]" | "_?_:_"):
             return True
     return False
 
@@ -520,7 +531,7 @@ def _content(value: Any) -> Optional:
     return value
 
 
-def _field_name(entry: Entry) -> str:
+def _field_name(entry: MapEntryNode) -> str:
     assert isinstance(entry.key, str)
     return entry.key
 
@@ -543,14 +554,14 @@ def _put(entries: dict[Any, Any], key: Any, value: Any) -> None:
     entries[key] = value
 
 
-_KEYS: Final = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.STRING, Kind.DOUBLE})
+_KEYS: Final = frozenset({TypeKind.BOOL, TypeKind.INT, TypeKind.UINT, TypeKind.STRING, TypeKind.DOUBLE})
 
 
 def _fits(param: Type, value: Any) -> bool:
-    if param.kind in (Kind.DYN, Kind.PARAM):
+    if param.kind in (TypeKind.DYN, TypeKind.PARAM):
         return True
     found = type_of(value)
-    return found.kind is param.kind and (param.kind is not Kind.OPAQUE or found.name == param.name)
+    return found.kind is param.kind and (param.kind is not TypeKind.OPAQUE or found.name == param.name)
 
 
 def _guarded(name: str, overload: Overload) -> Callable[..., Any]:

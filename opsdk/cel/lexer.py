@@ -11,7 +11,7 @@ from typing import Final
 from opsdk.cel.source import Issue
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is; the value is how messages name it."""
 
     END = "<EOF>"
@@ -38,13 +38,13 @@ class Kind(Enum):
 class Token:
     """One token and where it begins."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     at: int
 
     def is_(self, *symbols: str) -> bool:
         """Whether it is one of these symbols."""
-        return self.kind is Kind.SYMBOL and self.text in symbols
+        return self.kind is TokenKind.SYMBOL and self.text in symbols
 
 
 _WORDS: Final = frozenset({"in", "true", "false", "null"})
@@ -74,14 +74,14 @@ _TOKEN: Final = re.compile(
 
 
 def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
-    """The tokens, closed by one of kind `Kind.END`, and what is no token.
+    """The tokens, closed by one of kind `TokenKind.END`, and what is no token.
 
     >>> [token.text for token in tokenize("a<=1")[0]]
     ['a', '<=', '1', '<EOF>']
     """
     issues: list[Issue] = []
     tokens = list(_tokens(text, issues))
-    tokens.append(Token(Kind.END, Kind.END.value, len(text)))
+    tokens.append(Token(TokenKind.END, TokenKind.END.value, len(text)))
     return tokens, issues
 
 
@@ -97,7 +97,7 @@ def _tokens(text: str, issues: list[Issue]) -> Iterator[Token]:
         name = found.lastgroup
         assert name is not None
         if name != "SPACE":
-            yield Token(Kind.SYMBOL if found[0] in _WORDS else Kind[name], found[0], at)
+            yield Token(TokenKind.SYMBOL if found[0] in _WORDS else TokenKind[name], found[0], at)
         at = found.end()
 
 

@@ -10,9 +10,9 @@ from opsdk.cel.checker import Checked
 from opsdk.cel.library.formatting import CLAUSE, read_clause, refused
 from opsdk.cel.regex import compile_regex
 from opsdk.cel.source import Issue
-from opsdk.cel.syntax import Call, Comprehension, Expr, ListOf, Literal, MapOf, Select, Struct
+from opsdk.cel.syntax import CallNode, Comprehension, Expr, ListOf, Literal, MapOf, Select, StructNode
 from opsdk.cel.times import is_moment, parse_duration, parse_timestamp
-from opsdk.cel.types import Kind, Type
+from opsdk.cel.types import Type, TypeKind
 from opsdk.errors import CelEvaluationError, UsageError
 
 
@@ -41,9 +41,9 @@ def check_literals(tree: Expr, checked: Checked) -> Iterator[Issue]:
     """Constants that a function refuses, and lists and maps whose elements are of different types."""
     for node, formatted in _walk(tree, formatted=False):
         match node:
-            case Call(function="format", target=Literal(value=str(form)), args=(ListOf() as given,)):
+            case CallNode(function="format", target=Literal(value=str(form)), args=(ListOf() as given,)):
                 yield from _format(node, form, given, checked)
-            case Call():
+            case CallNode():
                 yield from _call(node)
             case ListOf() if not formatted:
                 yield from _list(node, checked)
@@ -54,7 +54,9 @@ def check_literals(tree: Expr, checked: Checked) -> Iterator[Issue]:
 def _walk(node: Expr, *, formatted: bool) -> Iterator[tuple[Expr, bool]]:
     """All nodes, and whether they are arguments of ``format``, which takes lists of anything."""
     yield node, formatted
-    inside = (isinstance(node, Call) and node.function == "format") or (formatted and isinstance(node, ListOf | MapOf))
+    inside = (isinstance(node, CallNode) and node.function == "format") or (
+        formatted and isinstance(node, ListOf | MapOf)
+    )
     for child in children(node):
         yield from _walk(child, formatted=inside)
 
@@ -64,20 +66,20 @@ def children(node: Expr) -> tuple[Expr, ...]:
     match node:
         case Select():
             return (node.operand,)
-        case Call():
+        case CallNode():
             return node.args if node.target is None else (node.target, *node.args)
         case ListOf():
             return node.elements
         case MapOf():
             return tuple(one for entry in node.entries for one in (entry.key, entry.value) if not isinstance(one, str))
-        case Struct():
+        case StructNode():
             return tuple(entry.value for entry in node.entries)
         case Comprehension():
             return (node.range, node.init, node.condition, node.step, node.result)
     return ()
 
 
-def _call(node: Call) -> Iterator[Issue]:
+def _call(node: CallNode) -> Iterator[Issue]:
     valid = _ARGUMENTS.get(node.function)
     if valid is not None and node.args:
         argument = node.args[0]
@@ -85,7 +87,7 @@ def _call(node: Call) -> Iterator[Issue]:
             yield Issue(argument.at, f"invalid {node.function} argument")
 
 
-def _format(node: Call, form: str, given: ListOf, checked: Checked) -> Iterator[Issue]:
+def _format(node: CallNode, form: str, given: ListOf, checked: Checked) -> Iterator[Issue]:
     """The first thing that is wrong with a form and what is given for it."""
     places = count()
     try:
@@ -118,16 +120,26 @@ def _shown(node: Expr, verb: str) -> Iterator[Expr]:
             yield from _shown(child, verb)
 
 
-_ANYTHING: Final = frozenset({Kind.DYN, Kind.ERROR, Kind.PARAM})
-_WHOLE: Final = frozenset({Kind.INT, Kind.UINT})
-_REAL: Final = frozenset({Kind.DOUBLE, Kind.STRING})
-_BYTES: Final = _WHOLE | {Kind.BYTES, Kind.STRING}
+_ANYTHING: Final = frozenset({TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM})
+_WHOLE: Final = frozenset({TypeKind.INT, TypeKind.UINT})
+_REAL: Final = frozenset({TypeKind.DOUBLE, TypeKind.STRING})
+_BYTES: Final = _WHOLE | {TypeKind.BYTES, TypeKind.STRING}
 _FORMATTED: Final = {
-    "s": _BYTES | {Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.LIST, Kind.MAP, Kind.NULL, Kind.TIMESTAMP, Kind.TYPE},
+    "s": _BYTES
+    | {
+        TypeKind.BOOL,
+        TypeKind.DOUBLE,
+        TypeKind.DURATION,
+        TypeKind.LIST,
+        TypeKind.MAP,
+        TypeKind.NULL,
+        TypeKind.TIMESTAMP,
+        TypeKind.TYPE,
+    },
     "d": _WHOLE,
     "f": _REAL,
     "e": _REAL,
-    "b": _WHOLE | {Kind.BOOL},
+    "b": _WHOLE | {TypeKind.BOOL},
     "o": _WHOLE,
     "x": _BYTES,
     "X": _BYTES,
@@ -169,9 +181,9 @@ def _same(left: Type, right: Type) -> bool:
     """Whether two types are one, whatever their parameters are called."""
     if left.kind is not right.kind or len(left.params) != len(right.params):
         return False
-    if left.kind is Kind.TYPE:
+    if left.kind is TypeKind.TYPE:
         return True
-    if left.kind is not Kind.PARAM and left.name != right.name:
+    if left.kind is not TypeKind.PARAM and left.name != right.name:
         return False
     return all(map(_same, left.params, right.params))
 

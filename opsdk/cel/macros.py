@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from opsdk.cel.syntax import Call, Comprehension, Entry, Expr, Ident, ListOf, Literal, MapOf, Select
+from opsdk.cel.syntax import CallNode, Comprehension, Expr, Ident, ListOf, Literal, MapEntryNode, MapOf, Select
 from opsdk.cel.types import BOOL, INT, Type
 
 ACCUMULATOR: Final = "@result"
@@ -57,19 +57,19 @@ class Builder:
         """What the fold has gathered."""
         return self.ident(ACCUMULATOR)
 
-    def call(self, function: str, *args: Expr) -> Call:
+    def call(self, function: str, *args: Expr) -> CallNode:
         """A function."""
-        return Call(function, None, args, id=next(self._ids), at=self.at)
+        return CallNode(function, None, args, id=next(self._ids), at=self.at)
 
-    def method(self, function: str, target: Expr, *args: Expr) -> Call:
+    def method(self, function: str, target: Expr, *args: Expr) -> CallNode:
         """A method."""
-        return Call(function, target, args, id=next(self._ids), at=self.at)
+        return CallNode(function, target, args, id=next(self._ids), at=self.at)
 
     def list(self, *elements: Expr) -> ListOf:
         """A list."""
         return ListOf(elements, id=next(self._ids), at=self.at)
 
-    def map(self, *entries: Entry) -> MapOf:
+    def map(self, *entries: MapEntryNode) -> MapOf:
         """A map."""
         return MapOf(entries, id=next(self._ids), at=self.at)
 
@@ -77,11 +77,11 @@ class Builder:
         """Whether there is a field."""
         return Select(operand, field, test=True, id=next(self._ids), at=self.at)
 
-    def append(self, element: Expr) -> Call:
+    def append(self, element: Expr) -> CallNode:
         """What was gathered, and one element."""
         return self.call("_+_", self.accumulator(), self.list(element))
 
-    def choose(self, condition: Expr, yes: Expr, no: Expr | None = None) -> Call:
+    def choose(self, condition: Expr, yes: Expr, no: Expr | None = None) -> CallNode:
         """One or the other; without the other, what was gathered."""
         return self.call("_?_:_", condition, yes, no if no is not None else self.accumulator())
 

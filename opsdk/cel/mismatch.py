@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from opsdk.cel.types import Kind
+from opsdk.cel.types import TypeKind
 from opsdk.cel.values import kind_of, type_of
 from opsdk.errors import CelEvaluationError
 
-_NUMBERS: Final = frozenset({Kind.INT, Kind.UINT, Kind.DOUBLE})
-_TIMES: Final = frozenset({Kind.TIMESTAMP, Kind.DURATION})
-_ORDERED: Final = _NUMBERS | _TIMES | {Kind.BOOL, Kind.STRING, Kind.BYTES}
+_NUMBERS: Final = frozenset({TypeKind.INT, TypeKind.UINT, TypeKind.DOUBLE})
+_TIMES: Final = frozenset({TypeKind.TIMESTAMP, TypeKind.DURATION})
+_ORDERED: Final = _NUMBERS | _TIMES | {TypeKind.BOOL, TypeKind.STRING, TypeKind.BYTES}
 _TAKEN: Final = {
-    "_+_": _NUMBERS | _TIMES | {Kind.STRING, Kind.BYTES, Kind.LIST},
+    "_+_": _NUMBERS | _TIMES | {TypeKind.STRING, TypeKind.BYTES, TypeKind.LIST},
     "_-_": _NUMBERS | _TIMES,
     "_*_": _NUMBERS,
     "_/_": _NUMBERS,
-    "_%_": frozenset({Kind.INT, Kind.UINT}),
-    "-_": frozenset({Kind.INT, Kind.DOUBLE, Kind.DURATION, Kind.BOOL}),
+    "_%_": frozenset({TypeKind.INT, TypeKind.UINT}),
+    "-_": frozenset({TypeKind.INT, TypeKind.DOUBLE, TypeKind.DURATION, TypeKind.BOOL}),
     "_<_": _ORDERED,
     "_<=_": _ORDERED,
     "_>_": _ORDERED,
     "_>=_": _ORDERED,
-    "size": frozenset({Kind.STRING, Kind.BYTES, Kind.LIST, Kind.MAP}),
+    "size": frozenset({TypeKind.STRING, TypeKind.BYTES, TypeKind.LIST, TypeKind.MAP}),
 }
 """What an operation's first operand can be: of others, the operation is named."""
-_METHODICAL: Final = frozenset({Kind.STRING, Kind.DURATION, Kind.TIMESTAMP})
+_METHODICAL: Final = frozenset({TypeKind.STRING, TypeKind.DURATION, TypeKind.TIMESTAMP})
 """Values with methods of their own: these are asked last, and name nothing."""
 _TERSE: Final = frozenset({"contains", "startsWith", "endsWith", "matches"})
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, Never
 
-from opsdk.cel.lexer import Kind, Token, tokenize, unquote, unquote_bytes
+from opsdk.cel.lexer import Token, TokenKind, tokenize, unquote, unquote_bytes
 from opsdk.cel.macros import STANDARD, Builder, Key, MacroError, Macros
-from opsdk.cel.source import NOWHERE, Issue, Source
-from opsdk.cel.syntax import Call, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
+from opsdk.cel.source import NOWHERE, ExpressionSource, Issue
+from opsdk.cel.syntax import CallNode, Expr, Ident, ListOf, Literal, MapEntryNode, MapOf, Select, StructNode
 from opsdk.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
 from opsdk.cel.values import UInt
 from opsdk.errors import CelCompileError
@@ -32,7 +32,7 @@ _EXPECTED: Final = (
 )
 _NOT_OPERANDS: Final = frozenset("])},?")
 _STARTS: Final = frozenset({"[", "{", "(", ".", "-", "!", "true", "false", "null"})
-_FIELDS: Final = (Kind.IDENTIFIER, Kind.ESCAPED)
+_FIELDS: Final = (TokenKind.IDENTIFIER, TokenKind.ESCAPED)
 _LEVELS: Final = (
     ("<", "<=", ">=", ">", "==", "!=", "in"),
     ("+", "-"),
@@ -48,7 +48,7 @@ def parse(text: str, macros: Macros = STANDARD) -> Expr:
     Raises:
         CelCompileError: it is no expression.
     """
-    source = Source(text)
+    source = ExpressionSource(text)
     if len(text) > MAX_SIZE:
         message = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_SIZE}"
         raise CelCompileError(source.report([Issue(NOWHERE, message)]))
@@ -126,7 +126,7 @@ class _Parser:
         if symbol == ":":
             return _starts(self._token)
         if not self._closers[-1]:
-            return self._token.kind is Kind.END or self._token.is_(*_CONTINUES)
+            return self._token.kind is TokenKind.END or self._token.is_(*_CONTINUES)
         return self._token.is_(*self._closers[-1], *_CONTINUES)
 
     def _another(self, closer: str) -> bool:
@@ -162,8 +162,8 @@ class _Parser:
     def start(self) -> Expr:
         """The whole text."""
         tree = self._expr()
-        if self._token.kind is not Kind.END:
-            kind = "extraneous" if self._peek().kind is Kind.END else "mismatched"
+        if self._token.kind is not TokenKind.END:
+            kind = "extraneous" if self._peek().kind is TokenKind.END else "mismatched"
             self._syntax(f"{kind} input {_shown(self._token)} expecting <EOF>")
         return tree
 
@@ -215,7 +215,7 @@ class _Parser:
 
     def _unary(self) -> Expr:
         token = self._token
-        if token.is_("-") and self._peek().kind in (Kind.INT, Kind.FLOAT):
+        if token.is_("-") and self._peek().kind in (TokenKind.INT, TokenKind.FLOAT):
             return self._member()
         if not token.is_("!", "-"):
             return self._member()
@@ -239,7 +239,7 @@ class _Parser:
 
     def _no_way_on(self, begin: Token) -> None:
         """Complain of all the text since a token, this one included."""
-        end = len(self._text) if self._token.kind is Kind.END else self._token.at + len(self._token.text)
+        end = len(self._text) if self._token.kind is TokenKind.END else self._token.at + len(self._token.text)
         self._syntax(f"no viable alternative at input '{self._text[begin.at : end]}'")
 
     # -------------------------------------------------------------- members
@@ -268,7 +268,7 @@ class _Parser:
         field = name.text.strip("`")
         if optional:
             return self._call(dot.at, "_?._", operand, self._literal(name.at, field))
-        paren = None if name.kind is Kind.ESCAPED else self._accept("(")
+        paren = None if name.kind is TokenKind.ESCAPED else self._accept("(")
         if paren is None:
             return Select(operand, field, id=next(self._ids), at=dot.at)
         return self._expand(paren.at, field, operand, self._arguments())
@@ -310,7 +310,7 @@ class _Parser:
             return self._list()
         if token.is_("{"):
             return self._map()
-        if token.kind is Kind.IDENTIFIER or (token.is_(".") and self._peek().kind is Kind.IDENTIFIER):
+        if token.kind is TokenKind.IDENTIFIER or (token.is_(".") and self._peek().kind is TokenKind.IDENTIFIER):
             return self._name()
         if token.is_("."):
             self._no_name(self._advance())
@@ -333,14 +333,14 @@ class _Parser:
 
     def _map(self) -> Expr:
         opening = self._advance()
-        entries: list[Entry] = []
+        entries: list[MapEntryNode] = []
         self._instead = "},?"
         more = not self._token.is_("}") and not self._accept(",")
         while more:
             optional = self._accept("?") is not None
             key = self._within(":")
             colon = self._expect(":")
-            entries.append(Entry(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
+            entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
             more = self._another("}") and (_starts(self._token) or self._token.is_("?"))
         self._expect("}")
         return MapOf(tuple(entries), id=next(self._ids), at=opening.at)
@@ -362,7 +362,7 @@ class _Parser:
     def _struct_name(self, name: str) -> str | None:
         """The type's name if this is the construction of an object; then the next token is its brace."""
         at = self._next
-        while self._tokens[at].is_(".") and self._tokens[at + 1].kind is Kind.IDENTIFIER:
+        while self._tokens[at].is_(".") and self._tokens[at + 1].kind is TokenKind.IDENTIFIER:
             name = f"{name}.{self._tokens[at + 1].text}"
             at += 2
         if not self._tokens[at].is_("{"):
@@ -372,7 +372,7 @@ class _Parser:
 
     def _struct(self, name: str) -> Expr:
         opening = self._advance()
-        entries: list[Entry] = []
+        entries: list[MapEntryNode] = []
         more = not self._token.is_("}") and not self._accept(",")
         while more:
             optional = self._accept("?") is not None
@@ -382,10 +382,10 @@ class _Parser:
             self._advance()
             colon = self._expect(":")
             key = field.text.strip("`")
-            entries.append(Entry(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
+            entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
             more = self._another("}") and (self._token.kind in _FIELDS or self._token.is_("?"))
         self._expect("}")
-        return Struct(name, tuple(entries), id=next(self._ids), at=opening.at)
+        return StructNode(name, tuple(entries), id=next(self._ids), at=opening.at)
 
     # -------------------------------------------------------------- constants
     def _constant(self) -> Expr:
@@ -394,13 +394,13 @@ class _Parser:
         sign = "-" if minus else ""
         at = (minus or token).at
         match token.kind:
-            case Kind.INT:
+            case TokenKind.INT:
                 return self._int(self._advance(), sign, at)
-            case Kind.FLOAT:
+            case TokenKind.FLOAT:
                 return Literal(float(sign + self._advance().text), DOUBLE, id=next(self._ids), at=at)
-            case Kind.UINT:
+            case TokenKind.UINT:
                 return self._uint(self._advance())
-            case Kind.STRING | Kind.BYTES:
+            case TokenKind.STRING | TokenKind.BYTES:
                 return self._string(self._advance())
         word = self._accept("true", "false")
         if word is not None:
@@ -412,7 +412,7 @@ class _Parser:
 
     def _no_operand(self) -> None:
         """Complain; if it would be right without this token, go on without it."""
-        starts = _starts(self._peek()) and self._token.kind is not Kind.END
+        starts = _starts(self._peek()) and self._token.kind is not TokenKind.END
         kind = "extraneous" if starts else "mismatched"
         self._syntax(f"{kind} input {_shown(self._token)} expecting {{{self._expected()}}}")
         if kind == "mismatched":
@@ -438,11 +438,11 @@ class _Parser:
 
     def _string(self, token: Token) -> Expr:
         try:
-            if token.kind is Kind.BYTES:
+            if token.kind is TokenKind.BYTES:
                 return Literal(unquote_bytes(token.text), BYTES, id=next(self._ids), at=token.at)
             return self._literal(token.at, unquote(token.text))
         except ValueError:
-            text = "unable to unescape string" if token.kind is Kind.BYTES else "invalid unicode code point"
+            text = "unable to unescape string" if token.kind is TokenKind.BYTES else "invalid unicode code point"
             self._issue(token.at, text)
             return self._literal(token.at, "")
 
@@ -450,8 +450,8 @@ class _Parser:
         return Literal(text, STRING, id=next(self._ids), at=at)
 
     # -------------------------------------------------------------- calls
-    def _call(self, at: int, function: str, *args: Expr) -> Call:
-        return Call(function, None, args, id=next(self._ids), at=at)
+    def _call(self, at: int, function: str, *args: Expr) -> CallNode:
+        return CallNode(function, None, args, id=next(self._ids), at=at)
 
     def _expand(self, at: int, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
         expander = self._macros.get(Key(function, len(args), method=target is not None))
@@ -463,7 +463,7 @@ class _Parser:
                 return Literal(None, NULL, id=next(self._ids), at=at)
             if expanded is not None:
                 return expanded
-        return Call(function, target, args, id=next(self._ids), at=at)
+        return CallNode(function, target, args, id=next(self._ids), at=at)
 
 
 _MOST_DIGITS: Final = 100
@@ -478,7 +478,7 @@ def _number(text: str) -> int | None:
 
 def _starts(token: Token) -> bool:
     """Whether an operand may begin with it."""
-    return token.is_(*_STARTS) or token.kind not in (Kind.SYMBOL, Kind.END, Kind.ESCAPED)
+    return token.is_(*_STARTS) or token.kind not in (TokenKind.SYMBOL, TokenKind.END, TokenKind.ESCAPED)
 
 
 def _shown(token: Token) -> str:

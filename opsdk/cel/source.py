@@ -18,7 +18,7 @@ class Issue:
     message: str
 
 
-class Source:
+class ExpressionSource:
     """The text of an expression.
 
     >>> print(Source("1 +").report([Issue(3, "Syntax error")]))

@@ -46,7 +46,7 @@ class Select(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Node):
+class CallNode(Node):
     """A function, or an operator by its name (``_+_``); with a target it is a method."""
 
     function: str
@@ -63,7 +63,7 @@ class ListOf(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Node):
+class MapEntryNode(Node):
     """A key or a field name with its value; if `optional`, left out if there is no value."""
 
     key: Expr | str
@@ -75,15 +75,15 @@ class Entry(Node):
 class MapOf(Node):
     """A map."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[MapEntryNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Struct(Node):
+class StructNode(Node):
     """An object of a named type."""
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[MapEntryNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +104,4 @@ class Comprehension(Node):
     result: Expr
 
 
-Expr = Literal | Ident | Select | Call | ListOf | MapOf | Struct | Comprehension
+Expr = Literal | Ident | Select | CallNode | ListOf | MapOf | StructNode | Comprehension

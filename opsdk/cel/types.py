@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 
-class Kind(Enum):
+class TypeKind(Enum):
     """The sorts of types."""
 
     DYN = "dyn"
@@ -58,7 +58,7 @@ class Type:
         fields: the fields of an object; not part of what makes two types equal, the name is.
     """
 
-    kind: Kind
+    kind: TypeKind
     name: str
     params: tuple[Type, ...] = ()
     fields: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)
@@ -67,7 +67,7 @@ class Type:
         """As messages show it."""
         if not self.params:
             return self.name if self.kind in _NAMED else self.kind.value
-        name = self.name if self.kind is Kind.OPAQUE else self.kind.value
+        name = self.name if self.kind is TypeKind.OPAQUE else self.kind.value
         return f"{name}({', '.join(map(str, self.params))})"
 
     @property
@@ -76,37 +76,37 @@ class Type:
         return _RUNTIME_NAMES.get(self.kind, self.name)
 
 
-_NAMED: Final = frozenset({Kind.OBJECT, Kind.OPAQUE, Kind.PARAM})
+_NAMED: Final = frozenset({TypeKind.OBJECT, TypeKind.OPAQUE, TypeKind.PARAM})
 _RUNTIME_NAMES: Final = {
-    Kind.TIMESTAMP: "google.protobuf.Timestamp",
-    Kind.DURATION: "google.protobuf.Duration",
-    Kind.NULL: "null_type",
+    TypeKind.TIMESTAMP: "google.protobuf.Timestamp",
+    TypeKind.DURATION: "google.protobuf.Duration",
+    TypeKind.NULL: "null_type",
 }
 
 
-def _simple(kind: Kind) -> Type:
+def _simple(kind: TypeKind) -> Type:
     return Type(kind, _RUNTIME_NAMES.get(kind, kind.value))
 
 
-DYN: Final = _simple(Kind.DYN)
-ERROR: Final = _simple(Kind.ERROR)
-BOOL: Final = _simple(Kind.BOOL)
-INT: Final = _simple(Kind.INT)
-UINT: Final = _simple(Kind.UINT)
-DOUBLE: Final = _simple(Kind.DOUBLE)
-STRING: Final = _simple(Kind.STRING)
-BYTES: Final = _simple(Kind.BYTES)
-NULL: Final = _simple(Kind.NULL)
-TIMESTAMP: Final = _simple(Kind.TIMESTAMP)
-DURATION: Final = _simple(Kind.DURATION)
-TYPE: Final = _simple(Kind.TYPE)
-LIST: Final = _simple(Kind.LIST)
-MAP: Final = _simple(Kind.MAP)
+DYN: Final = _simple(TypeKind.DYN)
+ERROR: Final = _simple(TypeKind.ERROR)
+BOOL: Final = _simple(TypeKind.BOOL)
+INT: Final = _simple(TypeKind.INT)
+UINT: Final = _simple(TypeKind.UINT)
+DOUBLE: Final = _simple(TypeKind.DOUBLE)
+STRING: Final = _simple(TypeKind.STRING)
+BYTES: Final = _simple(TypeKind.BYTES)
+NULL: Final = _simple(TypeKind.NULL)
+TIMESTAMP: Final = _simple(TypeKind.TIMESTAMP)
+DURATION: Final = _simple(TypeKind.DURATION)
+TYPE: Final = _simple(TypeKind.TYPE)
+LIST: Final = _simple(TypeKind.LIST)
+MAP: Final = _simple(TypeKind.MAP)
 
 
 def param(name: str) -> Type:
     """A type parameter."""
-    return Type(Kind.PARAM, name)
+    return Type(TypeKind.PARAM, name)
 
 
 def list_of(element: Type) -> Type:
@@ -115,22 +115,22 @@ def list_of(element: Type) -> Type:
     >>> print(list_of(INT))
     list(int)
     """
-    return Type(Kind.LIST, "list", (element,))
+    return Type(TypeKind.LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
     """A map."""
-    return Type(Kind.MAP, "map", (key, value))
+    return Type(TypeKind.MAP, "map", (key, value))
 
 
 def object_of(name: str, fields: Mapping[str, Type]) -> Type:
     """An object with these fields."""
-    return Type(Kind.OBJECT, name, (), fields)
+    return Type(TypeKind.OBJECT, name, (), fields)
 
 
 def opaque(name: str, *params: Type) -> Type:
     """A type that a library defines."""
-    return Type(Kind.OPAQUE, name, params)
+    return Type(TypeKind.OPAQUE, name, params)
 
 
 def optional_of(content: Type) -> Type:
@@ -140,45 +140,45 @@ def optional_of(content: Type) -> Type:
 
 def is_optional(type_: Type) -> bool:
     """Whether it is an optional."""
-    return type_.kind is Kind.OPAQUE and type_.name == "optional_type"
+    return type_.kind is TypeKind.OPAQUE and type_.name == "optional_type"
 
 
 def type_of(target: Type) -> Type:
     """The type of a type."""
-    return Type(Kind.TYPE, "type", (target,))
+    return Type(TypeKind.TYPE, "type", (target,))
 
 
 # ------------------------------------------------------------------ fitting types together
 Bindings = dict[str, Type]
 """What type parameters stand for."""
 
-_NULLABLE: Final = frozenset({Kind.NULL, Kind.TIMESTAMP, Kind.DURATION, Kind.OBJECT, Kind.OPAQUE})
+_NULLABLE: Final = frozenset({TypeKind.NULL, TypeKind.TIMESTAMP, TypeKind.DURATION, TypeKind.OBJECT, TypeKind.OPAQUE})
 
 
 def assignable(bindings: Bindings, left: Type, right: Type) -> bool:
     """Whether the two can be the same; adds to `bindings` what parameters must be for that."""
-    if right.kind is Kind.PARAM:
+    if right.kind is TypeKind.PARAM:
         fits, bound = _bind(bindings, left, right)
         if fits or bound:
             return fits
-    if left.kind is Kind.PARAM:
+    if left.kind is TypeKind.PARAM:
         return _bind(bindings, right, left)[0]
     if left.kind in _WILD or right.kind in _WILD:
         return True
-    if left.kind is Kind.NULL:
+    if left.kind is TypeKind.NULL:
         return right.kind in _NULLABLE
-    if right.kind is Kind.NULL:
+    if right.kind is TypeKind.NULL:
         return left.kind in _NULLABLE
     if left.kind is not right.kind:
         return False
-    if left.kind is Kind.TYPE:
+    if left.kind is TypeKind.TYPE:
         return True
-    if left.kind in (Kind.OBJECT, Kind.OPAQUE) and left.name != right.name:
+    if left.kind in (TypeKind.OBJECT, TypeKind.OPAQUE) and left.name != right.name:
         return False
     return assignable_all(bindings, left.params, right.params)
 
 
-_WILD: Final = frozenset({Kind.DYN, Kind.ERROR})
+_WILD: Final = frozenset({TypeKind.DYN, TypeKind.ERROR})
 
 
 def assignable_all(bindings: Bindings, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
@@ -210,7 +210,7 @@ def _occurs(bindings: Bindings, parameter: Type, type_: Type) -> bool:
     """Whether the type is, or is made of, the parameter."""
     if type_ == parameter:
         return True
-    if type_.kind is Kind.PARAM:
+    if type_.kind is TypeKind.PARAM:
         known = bindings.get(type_.name)
         return known is not None and _occurs(bindings, parameter, known)
     return any(_occurs(bindings, parameter, one) for one in type_.params)
@@ -222,11 +222,11 @@ def more_general(left: Type, right: Type) -> Type:
 
 
 def _at_least_as_general(left: Type, right: Type) -> bool:
-    if left.kind in (Kind.DYN, Kind.PARAM):
+    if left.kind in (TypeKind.DYN, TypeKind.PARAM):
         return True
-    if right.kind in (Kind.DYN, Kind.PARAM) or left.kind is not right.kind:
+    if right.kind in (TypeKind.DYN, TypeKind.PARAM) or left.kind is not right.kind:
         return False
-    if left.kind is Kind.TYPE:
+    if left.kind is TypeKind.TYPE:
         return True
     if not left.params:
         return left == right
@@ -235,7 +235,7 @@ def _at_least_as_general(left: Type, right: Type) -> bool:
 
 def substitute(bindings: Bindings, type_: Type, *, unknown_is_dyn: bool = False) -> Type:
     """The type with what its parameters stand for."""
-    if type_.kind is Kind.PARAM:
+    if type_.kind is TypeKind.PARAM:
         known = bindings.get(type_.name)
         if known is not None:
             return substitute(bindings, known, unknown_is_dyn=unknown_is_dyn)

@@ -13,7 +13,7 @@ from dataclasses import field as attribute
 from typing import Any, ClassVar, Final
 
 from opsdk.cel import types
-from opsdk.cel.types import Kind, Type
+from opsdk.cel.types import Type, TypeKind
 from opsdk.errors import CelEvaluationError
 
 
@@ -94,7 +94,7 @@ class Opaque(ABC):
         """Whether the other is the same value."""
 
 
-class ObjectView(ABC):
+class CelObject(ABC):
     """An object with named fields."""
 
     __slots__ = ()
@@ -171,7 +171,7 @@ def type_of(value: Any) -> Type:
     known = _TYPES.get(type(value))
     if known is not None:
         return known
-    if isinstance(value, Opaque | ObjectView):
+    if isinstance(value, Opaque | CelObject):
         return value.cel_type
     if isinstance(value, ListView):
         return types.LIST
@@ -180,17 +180,17 @@ def type_of(value: Any) -> Type:
     raise CelEvaluationError(f"unsupported value: {type(value).__name__}")
 
 
-_KINDS: Final[dict[type, Kind]] = {python: cel.kind for python, cel in _TYPES.items()}
+_KINDS: Final[dict[type, TypeKind]] = {python: cel.kind for python, cel in _TYPES.items()}
 
 
-def kind_of(value: Any) -> Kind:
+def kind_of(value: Any) -> TypeKind:
     """The sort of a value's type."""
     known = _KINDS.get(type(value))
     return known if known is not None else type_of(value).kind
 
 
-NUMERIC: Final = frozenset({Kind.INT, Kind.UINT, Kind.DOUBLE})
-_COMPARABLE: Final = frozenset({Kind.BOOL, Kind.STRING, Kind.BYTES, Kind.TIMESTAMP, Kind.DURATION})
+NUMERIC: Final = frozenset({TypeKind.INT, TypeKind.UINT, TypeKind.DOUBLE})
+_COMPARABLE: Final = frozenset({TypeKind.BOOL, TypeKind.STRING, TypeKind.BYTES, TypeKind.TIMESTAMP, TypeKind.DURATION})
 
 
 # ------------------------------------------------------------------ equality and order
@@ -203,13 +203,13 @@ def equal(left: Any, right: Any) -> bool:
     one, other = kind_of(left), kind_of(right)
     if one in NUMERIC:
         return other in NUMERIC and bool(left == right)
-    if isinstance(left, Opaque | ObjectView | ListView):
+    if isinstance(left, Opaque | CelObject | ListView):
         return bool(left.equals(right))
     if one is not other:
         return False
-    if one is Kind.LIST:
+    if one is TypeKind.LIST:
         return len(left) == len(right) and all(map(equal, left, right))
-    if one is Kind.MAP:
+    if one is TypeKind.MAP:
         return _equal_maps(left, right)
     if isinstance(left, Optional):
         return _equal_optionals(left, right)
@@ -243,9 +243,9 @@ def compare(left: Any, right: Any) -> int:
     one, other = kind_of(left), kind_of(right)
     if not (one is other and one in _COMPARABLE) and not (one in NUMERIC and other in NUMERIC):
         raise no_such_overload()
-    if one is Kind.DOUBLE and math.isnan(left):
+    if one is TypeKind.DOUBLE and math.isnan(left):
         raise CelEvaluationError("NaN values cannot be ordered")
-    if other is Kind.DOUBLE and math.isnan(right):
+    if other is TypeKind.DOUBLE and math.isnan(right):
         raise CelEvaluationError("NaN values cannot be ordered")
     return int(left > right) - int(left < right)
 
@@ -261,7 +261,7 @@ _BOOLEAN_LIKE: Final = frozenset({0, 1})
 
 def find_key(entries: Mapping[Any, Any], key: Any) -> Optional:
     """The value of a key, if it is there: numbers are the same key if they are equal, booleans are no numbers."""
-    if isinstance(key, (list, dict, ListView, MapView, ObjectView, Opaque, Optional)):
+    if isinstance(key, (list, dict, ListView, MapView, CelObject, Opaque, Optional)):
         return Optional.none()
     if isinstance(key, bool | int | float) and key in _BOOLEAN_LIKE:
         for own, value in entries.items():
@@ -293,7 +293,7 @@ def find_index(container: Any, key: Any) -> Optional:
         return Optional.of(container[at]) if 0 <= at < len(container) else Optional.none()
     if isinstance(container, Mapped):
         return find_key(container, key)
-    if isinstance(container, ObjectView) and isinstance(key, str):
+    if isinstance(container, CelObject) and isinstance(key, str):
         return container.find(key)
     return Optional.none()
 
@@ -310,7 +310,7 @@ def _as_index(key: Any) -> int:
 
 def find_field(operand: Any, name: str) -> Optional:
     """A field of an object or the value of a map's key, if it is there."""
-    if isinstance(operand, ObjectView):
+    if isinstance(operand, CelObject):
         return operand.find(name)
     if isinstance(operand, Mapped):
         value = operand.get(name, _NOTHING)
@@ -336,7 +336,7 @@ def contains(container: Any, value: Any) -> bool:
         return any(equal(value, element) for element in container)
     if isinstance(container, Mapped):
         return find_key(container, value).has_value
-    if isinstance(container, ObjectView) and isinstance(value, str):
+    if isinstance(container, CelObject) and isinstance(value, str):
         return container.find(value).has_value
     raise no_such_overload()
 
@@ -360,7 +360,7 @@ def not_iterable(value: Any) -> CelEvaluationError:
     return CelEvaluationError(f"got 'types.{name}', expected iterable type")
 
 
-_GO_NAMES: Final = {Kind.TIMESTAMP: "Timestamp", Kind.DURATION: "Duration"}
+_GO_NAMES: Final = {TypeKind.TIMESTAMP: "Timestamp", TypeKind.DURATION: "Duration"}
 
 
 _FIRST_MOMENT: Final = -62135596800 * 10**9
@@ -369,7 +369,7 @@ _FIRST_MOMENT: Final = -62135596800 * 10**9
 
 def is_zero(value: Any) -> bool:
     """Whether a value is what its type has when nothing is said."""
-    if isinstance(value, ObjectView):
+    if isinstance(value, CelObject):
         return value.size() == 0
     if isinstance(value, Optional):
         return not value.has_value

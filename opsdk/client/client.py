@@ -36,7 +36,7 @@ from opsdk.client.options import (
     WatchOptions,
     WriteOptions,
 )
-from opsdk.client.ports import Performer
+from opsdk.client.ports import OperationExecutor
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.patch import Patch
 
@@ -46,20 +46,20 @@ Fields = str | Mapping[str, str] | FieldSelector
 
 
 class Client:
-    """Reads and writes objects through a performer."""
+    """Reads and writes objects through a executor."""
 
-    def __init__(self, performer: Performer) -> None:
-        self.performer = performer
+    def __init__(self, executor: OperationExecutor) -> None:
+        self.executor = executor
 
     @property
     def scheme(self) -> Scheme:
         """Which types are which kinds."""
-        return self.performer.scheme
+        return self.executor.scheme
 
     @property
     def mapper(self) -> RestMapper:
         """Which resources serve which kinds."""
-        return self.performer.mapper
+        return self.executor.mapper
 
     # -------------------------------------------------------------- reading
     async def get(
@@ -81,7 +81,7 @@ class Client:
             live: ask the server even where the client has a cache.
         """
         options = GetOptions(resource_version=resource_version, live=live)
-        found: T = await self.performer.perform(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
+        found: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
         return found
 
     async def get_or_none(
@@ -101,7 +101,7 @@ class Client:
         labels: Labels | None = None,
         fields: Fields | None = None,
         limit: int | None = None,
-        continue_: str = "",
+        continue_token: str = "",
         resource_version: str = "",
         resource_version_match: ResourceVersionMatch | None = None,
         live: bool = False,
@@ -115,12 +115,12 @@ class Client:
             labels=as_selector(labels),
             fields=as_field_selector(fields),
             limit=limit,
-            continue_=continue_,
+            continue_token=continue_token,
             resource_version=resource_version,
             resource_version_match=resource_version_match,
             live=live,
         )
-        found: ObjectList[T] = await self.performer.perform(List(kind=kind_of(kind), options=options))
+        found: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
         return found
 
     async def list_pages(
@@ -136,11 +136,17 @@ class Client:
         token = ""
         while True:
             page = await self.list(
-                kind, namespace=namespace, labels=labels, fields=fields, limit=page_size, continue_=token, live=True
+                kind,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                limit=page_size,
+                continue_token=token,
+                live=True,
             )
             for item in page:
                 yield item
-            token = page.metadata.continue_
+            token = page.metadata.continue_token
             if not token:
                 return
 
@@ -172,7 +178,7 @@ class Client:
             bookmarks=bookmarks,
             timeout=timeout,
         )
-        return self.performer.watch(Watch(kind=kind_of(kind), options=options))
+        return self.executor.watch(Watch(kind=kind_of(kind), options=options))
 
     # -------------------------------------------------------------- writing
     async def create(
@@ -181,7 +187,7 @@ class Client:
         """Create `obj`; `AlreadyExistsError` if one of that name is there. With ``generate_name``, the name is set."""
         _not_metadata(obj, "create")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.performer.perform(Create(obj=obj, options=options))
+        made: T = await self.executor.execute(Create(obj=obj, options=options))
         return made
 
     async def update(
@@ -190,7 +196,7 @@ class Client:
         """Replace the object; `ConflictError` if it changed since `obj` was read. The status is not written."""
         _not_metadata(obj, "update")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.performer.perform(Update(obj=obj, options=options))
+        made: T = await self.executor.execute(Update(obj=obj, options=options))
         return made
 
     async def patch(
@@ -204,7 +210,7 @@ class Client:
     ) -> T:
         """Change parts of the object that `obj` names."""
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.performer.perform(PatchObject(obj=obj, patch=patch, options=options))
+        made: T = await self.executor.execute(PatchObject(obj=obj, patch=patch, options=options))
         return made
 
     async def apply(self, obj: T, *, field_owner: str = "", force: bool = False, dry_run: bool = False) -> T:
@@ -214,7 +220,7 @@ class Client:
         own with other values; `force` takes them over.
         """
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, force=force)
-        made: T = await self.performer.perform(Apply(obj=obj, options=options))
+        made: T = await self.executor.execute(Apply(obj=obj, options=options))
         return made
 
     @overload
@@ -266,13 +272,13 @@ class Client:
         gvk, where = _target(target, key, namespace)
         options = DeleteOptions(
             dry_run=dry_run,
-            grace_period=grace_period,
+            grace_period_seconds=grace_period,
             propagation=propagation,
             uid=uid,
             resource_version=resource_version,
             missing_ok=missing_ok,
         )
-        await self.performer.perform(Delete(gvk=gvk, key=where, options=options))
+        await self.executor.execute(Delete(gvk=gvk, key=where, options=options))
 
     async def delete_all_of(
         self,
@@ -287,27 +293,27 @@ class Client:
     ) -> None:
         """Delete the selected objects of one namespace (or of a cluster-scoped kind) in one request."""
         select = ListOptions(namespace=namespace, labels=as_selector(labels), fields=as_field_selector(fields))
-        options = DeleteOptions(dry_run=dry_run, grace_period=grace_period, propagation=propagation)
-        await self.performer.perform(DeleteAllOf(gvk=kind_of(kind).gvk, select=select, options=options))
+        options = DeleteOptions(dry_run=dry_run, grace_period_seconds=grace_period, propagation=propagation)
+        await self.executor.execute(DeleteAllOf(gvk=kind_of(kind).gvk, select=select, options=options))
 
     # -------------------------------------------------------------- subresources
     def status(self) -> SubResourceClient:
         """The client for ``status``: its writes change the status and nothing else."""
-        return SubResourceClient(self.performer, "status")
+        return SubResourceClient(self.executor, "status")
 
     def subresource(self, name: str) -> SubResourceClient:
         """The client for a subresource: scale, eviction, token, binding, approval, ..."""
-        return SubResourceClient(self.performer, name)
+        return SubResourceClient(self.executor, name)
 
     def __repr__(self) -> str:
-        return f"<Client over {self.performer!r}>"
+        return f"<Client over {self.executor!r}>"
 
 
 class SubResourceClient:
     """The verbs of one subresource. `body` is the subresource's own object (Scale, Eviction, ...)."""
 
-    def __init__(self, performer: Performer, name: str) -> None:
-        self.performer = performer
+    def __init__(self, executor: OperationExecutor, name: str) -> None:
+        self.executor = executor
         self.name = name
 
     async def get(self, obj: AnyObject, body: KindLike[T]) -> T:
@@ -318,7 +324,7 @@ class SubResourceClient:
         options = GetOptions(live=True)
         # The URL is the parent's, the answer another kind: the parent's kind rides along in the form.
         parent = Kind(gvk_of(obj), token.form)
-        found: T = await self.performer.perform(
+        found: T = await self.executor.execute(
             Get(kind=parent, key=key_of(obj), subresource=self.name, options=options)
         )
         return found
@@ -328,7 +334,7 @@ class SubResourceClient:
         _not_metadata(body, "create")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner)
         with _named_after(body, obj):
-            made: T = await self.performer.perform(Create(obj=obj, subresource=self.name, body=body, options=options))
+            made: T = await self.executor.execute(Create(obj=obj, subresource=self.name, body=body, options=options))
         return made
 
     @overload
@@ -364,7 +370,7 @@ class SubResourceClient:
         _not_metadata(body if body is not None else obj, "update")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
         with _named_after(body, obj):
-            made: AnyObject = await self.performer.perform(
+            made: AnyObject = await self.executor.execute(
                 Update(obj=obj, subresource=self.name, body=body, options=options)
             )
         return made
@@ -407,7 +413,7 @@ class SubResourceClient:
         """
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
         with _named_after(body, obj):
-            made: AnyObject = await self.performer.perform(
+            made: AnyObject = await self.executor.execute(
                 PatchObject(obj=obj, patch=patch, subresource=self.name, body=body, options=options)
             )
         return made
@@ -432,7 +438,7 @@ class SubResourceClient:
         """Server-side apply of `body`, or of what `obj` says, to the subresource."""
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, force=force)
         with _named_after(body, obj):
-            made: AnyObject = await self.performer.perform(
+            made: AnyObject = await self.executor.execute(
                 Apply(obj=obj, subresource=self.name, body=body, options=options)
             )
         return made

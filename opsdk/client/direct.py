@@ -1,4 +1,4 @@
-"""The performer that asks the server."""
+"""The executor that asks the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, TypedObject, Unstructured, assign
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.apimachinery.watch import EventType, WatchEvent
+from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.operations import (
     Apply,
     Create,
@@ -32,16 +32,16 @@ from opsdk.client.operations import (
 from opsdk.client.requests import build, build_watch
 from opsdk.errors import ApiError, ConnectionLostError, DecodeError, NotFoundError, api_error_from_status
 from opsdk.rest.frames import FrameSplitter, parse_frame
-from opsdk.rest.request import Request
-from opsdk.rest.response import Response, raise_for, warnings_of
+from opsdk.rest.request import RestRequest
+from opsdk.rest.response import RestResponse, raise_for, warnings_of
 from opsdk.rest.transport import Transport
 
 log = logging.getLogger(__name__)
 
-WarningHandler = Callable[[Request, str], None]
+WarningHandler = Callable[[RestRequest, str], None]
 
 
-def log_warning(request: Request, text: str) -> None:
+def log_warning(request: RestRequest, text: str) -> None:
     """Log a warning of the server: what becomes of them unless something else is asked for."""
     log.warning("%s: %s", request.described, text)
 
@@ -67,7 +67,7 @@ class DirectClient:
         self.mapper = mapper
         self._on_warning = on_warning
 
-    async def perform(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         """Send the request and decode the answer; see `opsdk.client.client.Client` for the verbs."""
         request = build(operation, await self.mapper.mapping_for(gvk_of_operation(operation)))
         match operation:
@@ -84,27 +84,27 @@ class DirectClient:
                 await self._send(request)
                 return None
 
-    async def _send(self, request: Request) -> Response:
+    async def _send(self, request: RestRequest) -> RestResponse:
         response = await self.transport.send(request)
         for warning in warnings_of(response):
             self._on_warning(request, warning.text)
         raise_for(response, request)
         return response
 
-    async def _list(self, request: Request, kind: Kind[Any]) -> ObjectList[Any]:
+    async def _list(self, request: RestRequest, kind: Kind[Any]) -> ObjectList[Any]:
         found: ObjectList[Any] = decode_list((await self._send(request)).body, kind)
         for bad in found.undecodable:
             log.error("%s: an object is set aside: %s", request.described, bad.error)
         return found
 
-    async def _delete(self, request: Request, *, missing_ok: bool) -> None:
+    async def _delete(self, request: RestRequest, *, missing_ok: bool) -> None:
         try:
             await self._send(request)
         except NotFoundError:
             if not missing_ok:
                 raise
 
-    def _object(self, response: Response, kind: Kind[Any], *, subresource: str) -> AnyObject:
+    def _object(self, response: RestResponse, kind: Kind[Any], *, subresource: str) -> AnyObject:
         if subresource and not (issubclass(kind.form, TypedObject) and kind.form.gvk.kind):
             kind = _kind_of_answer(response.body, kind.form)
         elif subresource:
@@ -112,7 +112,7 @@ class DirectClient:
         made: AnyObject = decode(response.body, kind)
         return made
 
-    def _written(self, response: Response, target: AnyObject, *, subresource: str) -> AnyObject:
+    def _written(self, response: RestResponse, target: AnyObject, *, subresource: str) -> AnyObject:
         """The object handed in, now as the server has it.
 
         A mere Status (evictions, bindings) leaves it alone, and so does a subresource of another kind (scale).
@@ -163,9 +163,9 @@ def _error_of(body: bytes) -> ApiError:
     return api_error_from_status(status, code=500)
 
 
-def _event_type(name: str) -> EventType:
+def _event_type(name: str) -> WatchEventType:
     try:
-        return EventType(name)
+        return WatchEventType(name)
     except ValueError as error:
         raise DecodeError(f"unknown watch event type {name!r}") from error
 

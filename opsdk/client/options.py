@@ -31,8 +31,8 @@ class ListOptions:
 
     Attributes:
         namespace: empty for all namespaces.
-        limit: at most so many; the answer's ``metadata.continue_`` leads on. None for all.
-        continue_: from a previous answer.
+        limit: at most so many; the answer's ``metadata.continue_token`` leads on. None for all.
+        continue_token: from a previous answer.
         live: read from the server even where the client has a cache.
     """
 
@@ -40,7 +40,7 @@ class ListOptions:
     labels: Selector = Selector()
     fields: FieldSelector = FieldSelector()
     limit: int | None = None
-    continue_: str = ""
+    continue_token: str = ""
     resource_version: str = ""
     resource_version_match: ResourceVersionMatch | None = None
     live: bool = False
@@ -96,7 +96,7 @@ class DeleteOptions:
     """
 
     dry_run: bool = False
-    grace_period: int | None = None
+    grace_period_seconds: int | None = None
     propagation: PropagationPolicy | None = None
     uid: str = ""
     resource_version: str = ""

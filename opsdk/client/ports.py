@@ -12,13 +12,13 @@ from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.operations import Operation, Watch
 
 
-class Performer(Protocol):
-    """Carries operations out. The direct client, the cached reader, wrappers and fakes are performers."""
+class OperationExecutor(Protocol):
+    """Carries operations out. The direct client, the cached reader, wrappers and fakes are executors."""
 
     scheme: Scheme
     mapper: RestMapper
 
-    async def perform(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         """The result: the object for one that has it, an `ObjectList` for lists, None for deletes."""
         ...
 

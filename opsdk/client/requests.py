@@ -30,7 +30,7 @@ from opsdk.client.operations import (
 from opsdk.client.options import DeleteOptions, WriteOptions
 from opsdk.errors import UsageError
 from opsdk.patch import PatchType
-from opsdk.rest.request import Request, resource_path
+from opsdk.rest.request import RestRequest, resource_path
 from opsdk.structured_merge.value import JsonObject
 
 JSON = "application/json"
@@ -39,7 +39,7 @@ _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """What a request is about: fills in path and meta of every request the same way."""
 
     mapping: RestMapping
@@ -47,12 +47,12 @@ class Target:
     name: str = ""
     subresource: str = ""
 
-    def request(self, verb: str, method: str, **rest: Any) -> Request:
+    def request(self, verb: str, method: str, **rest: Any) -> RestRequest:
         """A request to the target."""
         gvr = self.mapping.resource
         namespace = self.namespace if self.mapping.namespaced else ""
         path = resource_path(gvr.group, gvr.version, gvr.resource, namespace, self.name, self.subresource)
-        return Request(
+        return RestRequest(
             method,
             path,
             verb=verb,
@@ -65,7 +65,7 @@ class Target:
         )
 
 
-def build(operation: Operation, mapping: RestMapping) -> Request:
+def build(operation: Operation, mapping: RestMapping) -> RestRequest:
     """The request for an operation on a kind that is served as `mapping`; `UsageError` for what cannot be asked."""
     match operation:
         case Get():
@@ -87,26 +87,26 @@ def build(operation: Operation, mapping: RestMapping) -> Request:
 
 
 # ------------------------------------------------------------------ reading
-def _get(operation: Get, mapping: RestMapping) -> Request:
-    target = Target(mapping, operation.key.namespace, operation.key.name, operation.subresource)
+def _get(operation: Get, mapping: RestMapping) -> RestRequest:
+    target = RequestTarget(mapping, operation.key.namespace, operation.key.name, operation.subresource)
     _need_name(target)
     query = _pairs(resourceVersion=operation.options.resource_version)
     return target.request("get", "GET", query=query, headers={"Accept": accept(operation.kind)})
 
 
-def _list(operation: List, mapping: RestMapping) -> Request:
+def _list(operation: List, mapping: RestMapping) -> RestRequest:
     o = operation.options
     query = selecting(o.labels, o.fields) + _pairs(
         limit="" if o.limit is None else str(o.limit),
-        **{"continue": o.continue_},
+        **{"continue": o.continue_token},
         resourceVersion=o.resource_version,
         resourceVersionMatch=o.resource_version_match or "",
     )
     headers = {"Accept": accept(operation.kind, many=True)}
-    return Target(mapping, o.namespace).request("list", "GET", query=query, headers=headers)
+    return RequestTarget(mapping, o.namespace).request("list", "GET", query=query, headers=headers)
 
 
-def build_watch(operation: Watch, mapping: RestMapping) -> Request:
+def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
     """The request for a watch."""
     o = operation.options
     query = [("watch", "true"), *selecting(o.labels, o.fields)]
@@ -118,7 +118,7 @@ def build_watch(operation: Watch, mapping: RestMapping) -> Request:
     if o.initial_events:
         query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
     headers = {"Accept": accept(operation.kind)}
-    return Target(mapping, o.namespace).request("watch", "GET", query=query, headers=headers)
+    return RequestTarget(mapping, o.namespace).request("watch", "GET", query=query, headers=headers)
 
 
 def accept(kind: Kind[Any], *, many: bool = False) -> str:
@@ -137,13 +137,13 @@ def selecting(labels: Selector, fields: FieldSelector) -> list[tuple[str, str]]:
 
 
 # ------------------------------------------------------------------ writing
-def _create(operation: Create, mapping: RestMapping) -> Request:
+def _create(operation: Create, mapping: RestMapping) -> RestRequest:
     namespace, name = key_of(operation.obj)
     if operation.subresource:
-        target = Target(mapping, namespace, name, operation.subresource)
+        target = RequestTarget(mapping, namespace, name, operation.subresource)
         _need_name(target)
     else:
-        target = Target(mapping, namespace)
+        target = RequestTarget(mapping, namespace)
     if mapping.namespaced and not namespace:
         raise UsageError(f"{mapping.gvk.kind} is namespaced: set metadata.namespace before creating it")
     body = operation.body if operation.body is not None else operation.obj
@@ -152,9 +152,9 @@ def _create(operation: Create, mapping: RestMapping) -> Request:
     )
 
 
-def _update(operation: Update, mapping: RestMapping) -> Request:
+def _update(operation: Update, mapping: RestMapping) -> RestRequest:
     namespace, name = key_of(operation.obj)
-    target = Target(mapping, namespace, name, operation.subresource)
+    target = RequestTarget(mapping, namespace, name, operation.subresource)
     _need_name(target)
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
@@ -162,9 +162,9 @@ def _update(operation: Update, mapping: RestMapping) -> Request:
     )
 
 
-def _patch(operation: PatchObject, mapping: RestMapping) -> Request:
+def _patch(operation: PatchObject, mapping: RestMapping) -> RestRequest:
     namespace, name = key_of(operation.obj)
-    target = Target(mapping, namespace, name, operation.subresource)
+    target = RequestTarget(mapping, namespace, name, operation.subresource)
     _need_name(target)
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
@@ -176,11 +176,11 @@ def _patch(operation: PatchObject, mapping: RestMapping) -> Request:
     )
 
 
-def _apply(operation: Apply, mapping: RestMapping) -> Request:
+def _apply(operation: Apply, mapping: RestMapping) -> RestRequest:
     if not operation.options.field_owner:
         raise UsageError("apply needs a field owner: pass field_owner=..., or wrap the client with field_owner()")
     namespace, name = key_of(operation.obj)
-    target = Target(mapping, namespace, name, operation.subresource)
+    target = RequestTarget(mapping, namespace, name, operation.subresource)
     _need_name(target)
     body = operation.body if operation.body is not None else operation.obj
     tree = to_tree(body)
@@ -211,15 +211,15 @@ def _write_query(options: WriteOptions) -> list[tuple[str, str]]:
 
 
 # ------------------------------------------------------------------ deleting
-def _delete(operation: Delete, mapping: RestMapping) -> Request:
-    target = Target(mapping, operation.key.namespace, operation.key.name)
+def _delete(operation: Delete, mapping: RestMapping) -> RestRequest:
+    target = RequestTarget(mapping, operation.key.namespace, operation.key.name)
     _need_name(target)
     return target.request("delete", "DELETE", **_delete_body(operation.options))
 
 
-def _delete_all(operation: DeleteAllOf, mapping: RestMapping) -> Request:
+def _delete_all(operation: DeleteAllOf, mapping: RestMapping) -> RestRequest:
     select = operation.select
-    return Target(mapping, select.namespace).request(
+    return RequestTarget(mapping, select.namespace).request(
         "deletecollection",
         "DELETE",
         query=selecting(select.labels, select.fields),
@@ -230,7 +230,7 @@ def _delete_all(operation: DeleteAllOf, mapping: RestMapping) -> Request:
 def _delete_body(options: DeleteOptions) -> JsonObject:
     locked = Preconditions(uid=options.uid, resource_version=options.resource_version)
     body = DeleteBody(
-        grace_period_seconds=options.grace_period,
+        grace_period_seconds=options.grace_period_seconds,
         propagation_policy=options.propagation,
         preconditions=locked if options.uid or options.resource_version else None,
         dry_run=["All"] if options.dry_run else [],
@@ -240,7 +240,7 @@ def _delete_body(options: DeleteOptions) -> JsonObject:
 
 
 # ------------------------------------------------------------------ small things
-def _need_name(target: Target) -> None:
+def _need_name(target: RequestTarget) -> None:
     kind = target.mapping.gvk.kind
     if not target.name:
         raise UsageError(f"this request needs the name of a {kind}: an empty one would mean all of them")

@@ -14,7 +14,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.cache.cache import Cache, CacheOptions, Scope
+from opsdk.cache.cache import Cache, CacheOptions, CacheScope
 from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
 from opsdk.cache.reader import CachedReader
 from opsdk.client.client import Client
@@ -22,15 +22,15 @@ from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
 from opsdk.client.options import FieldValidation
-from opsdk.client.ports import Performer
+from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import DiscoveredSource
-from opsdk.rest.transport import Answered, Transport
-from opsdk.telemetry.records import Hook, Requested
+from opsdk.rest.transport import RequestAttempt, Transport
+from opsdk.telemetry.records import Requested, TelemetryHook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class ClusterOptions:
 
     Attributes:
         cache: what is cached.
-        live_kinds: kinds whose reads always go to the server.
+        disable_cache_for: kinds whose reads always go to the server.
         field_owner: the manager's name of every write that names none.
         field_validation: how strict the server shall be with every write that does not say.
         dry_run: store nothing.
@@ -47,7 +47,7 @@ class ClusterOptions:
     """
 
     cache: CacheOptions = CacheOptions()
-    live_kinds: Collection[GroupVersionKind] = ()
+    disable_cache_for: Collection[GroupVersionKind] = ()
     field_owner: str = ""
     field_validation: FieldValidation | None = None
     dry_run: bool = False
@@ -70,12 +70,12 @@ class Cluster(Closing):
         scheme: Scheme | None = None,
         clock: Clock = LOOP_CLOCK,
         on_warning: WarningHandler = log_warning,
-        hook: Hook | None = None,
+        hook: TelemetryHook | None = None,
     ) -> None:
         self.config = config
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
-        self._hook = hook or Hook()
+        self._hook = hook or TelemetryHook()
         self.transport = Transport(config, clock=clock, observe=self._observe)
         self.mapper = RestMapper(DiscoveredSource(Discovery(self.transport)), clock=clock)
         self.cache = Cache(
@@ -84,22 +84,24 @@ class Cluster(Closing):
         direct = DirectClient(self.transport, scheme=self.scheme, mapper=self.mapper, on_warning=on_warning)
         self.live = Client(self._wrapped(direct))
         cached = CachedReader(self.cache)
-        self.client = Client(self._wrapped(Delegating(cached, direct, live_kinds=self.options.live_kinds)))
+        self.client = Client(
+            self._wrapped(Delegating(cached, direct, disable_cache_for=self.options.disable_cache_for))
+        )
         self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock)
         self._running = asyncio.Event()
 
-    def _wrapped(self, performer: Performer) -> Performer:
+    def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
         """The wrappers that the options ask for, on every client alike."""
         o = self.options
         if o.dry_run:
-            performer = DryRun(performer)
+            executor = DryRun(executor)
         if o.field_owner:
-            performer = FieldOwner(performer, o.field_owner)
+            executor = FieldOwner(executor, o.field_owner)
         if o.field_validation is not None:
-            performer = FieldValidating(performer, o.field_validation)
-        return performer
+            executor = FieldValidating(executor, o.field_validation)
+        return executor
 
-    def _list_watch(self, mapping: RestMapping, scope: Scope) -> ListerWatcher:
+    def _list_watch(self, mapping: RestMapping, scope: CacheScope) -> ListerWatcher:
         form = PartialObjectMetadata if scope.metadata_only else Unstructured
         return RestListerWatcher(
             self.transport,
@@ -111,7 +113,7 @@ class Cluster(Closing):
             transform=scope.transform,
         )
 
-    def _observe(self, answered: Answered) -> None:
+    def _observe(self, answered: RequestAttempt) -> None:
         self._hook.record(
             Requested(
                 method=answered.request.method, host=answered.host, status=answered.status, seconds=answered.seconds

@@ -1,4 +1,4 @@
-"""The delegating performer: reads from the cache, everything else from the server."""
+"""The delegating executor: reads from the cache, everything else from the server."""
 
 from __future__ import annotations
 
@@ -12,29 +12,35 @@ from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.reader import CONTINUE_NOT_SUPPORTED
 from opsdk.client.operations import Get, List, Operation, Watch
-from opsdk.client.ports import Performer
+from opsdk.client.ports import OperationExecutor
 
 
 class Delegating:
     """Routes operations.
 
     A read goes to the cache unless it asks for ``live``, names a revision, a subresource or a continue token, or is
-    of a kind in `live_kinds`.
+    of a kind in `disable_cache_for`.
     """
 
-    def __init__(self, cached: Performer, direct: Performer, *, live_kinds: Collection[GroupVersionKind] = ()) -> None:
+    def __init__(
+        self,
+        cached: OperationExecutor,
+        direct: OperationExecutor,
+        *,
+        disable_cache_for: Collection[GroupVersionKind] = (),
+    ) -> None:
         self.cached = cached
         self.direct = direct
-        self.live_kinds = frozenset(live_kinds)
+        self.disable_cache_for = frozenset(disable_cache_for)
         self.scheme: Scheme = direct.scheme
         self.mapper: RestMapper = direct.mapper
 
-    async def perform(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         """Hand it to the one who answers it."""
-        return await (self.cached if self._is_cached(operation) else self.direct).perform(operation)
+        return await (self.cached if self._is_cached(operation) else self.direct).execute(operation)
 
     def _is_cached(self, operation: Operation) -> bool:
-        if not isinstance(operation, Get | List) or operation.kind.gvk in self.live_kinds:
+        if not isinstance(operation, Get | List) or operation.kind.gvk in self.disable_cache_for:
             return False
         options = operation.options
         if options.live or options.resource_version:
@@ -42,7 +48,7 @@ class Delegating:
         if isinstance(operation, Get):
             return not operation.subresource
         # The cache's own token is no server's: the cache says what to do instead.
-        return operation.options.continue_ in ("", CONTINUE_NOT_SUPPORTED)
+        return operation.options.continue_token in ("", CONTINUE_NOT_SUPPORTED)
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Always from the server."""

@@ -18,15 +18,15 @@ from opsdk.event.request import Request
 from opsdk.queue.core import QueueItem
 from opsdk.queue.rate_limiters import RateLimiter
 from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
-from opsdk.sources import Source
+from opsdk.sources import EventSource
 from opsdk.telemetry.context import log_context
-from opsdk.telemetry.records import Hook, Hooks, Queued, Reconciled, Workers
-from opsdk.telemetry.records import Result as Outcome
+from opsdk.telemetry.records import Hooks, Queued, Reconciled, TelemetryHook, Workers
+from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 log = logging.getLogger(__name__)
 
 # Seconds that what was told to end gets to say something.
-_LAST_WORDS = 5.0
+_CANCEL_GRACE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,24 +37,24 @@ class ControllerOptions:
         max_concurrent_reconciles: workers; one key is never with two of them.
         cache_sync_timeout: seconds until every source must have synced.
         reconciliation_timeout: seconds after which one reconcile is cancelled and counted as failed; 0 for never.
-        drain_timeout: seconds that reconciles in progress get to finish at stop, before they are cancelled.
+        shutdown_timeout: seconds that reconciles in progress get to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
-        limiter: how failures wait; per key from 5 ms to 1000 s by default.
+        rate_limiter: how failures wait; per key from 5 ms to 1000 s by default.
     """
 
     max_concurrent_reconciles: int = 1
     cache_sync_timeout: float = 120.0
     reconciliation_timeout: float = 0.0
-    drain_timeout: float = 20.0
+    shutdown_timeout: float = 20.0
     needs_leader_election: bool = True
-    limiter: RateLimiter[Request] | None = None
+    rate_limiter: RateLimiter[Request] | None = None
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
 
 
-class Stage(Enum):
+class ControllerState(Enum):
     """Where a controller is in its life."""
 
     NEW = "new"
@@ -69,7 +69,7 @@ class Stage(Enum):
 class Controller:
     """Reconciles requests. A Runnable.
 
-    Stopping has three steps: no new work, drain for `drain_timeout` seconds, cancel. Cancelling `start` once begins
+    Stopping has three steps: no new work, drain for `shutdown_timeout` seconds, cancel. Cancelling `start` once begins
     them; cancelling it again goes to the last.
     """
 
@@ -78,10 +78,10 @@ class Controller:
         name: str,
         reconciler: Reconciler | ReconcileFunction,
         *,
-        sources: Sequence[Source] = (),
+        sources: Sequence[EventSource] = (),
         options: ControllerOptions | None = None,
         clock: Clock = LOOP_CLOCK,
-        hook: Hook | None = None,
+        hook: TelemetryHook | None = None,
         kind: str = "",
     ) -> None:
         if not name:
@@ -89,13 +89,15 @@ class Controller:
         self.name = name
         self.kind = kind
         self.options = options or ControllerOptions()
-        self.stage = Stage.NEW
+        self.stage = ControllerState.NEW
         self.reconciler = as_reconciler(reconciler)
         self._hook = Hooks([hook] if hook is not None else [])  # one that raises is logged, and stops no worker
         self._clock = clock
         self._sources = list(sources)
         self._begun: set[int] = set()
-        self.queue: WorkQueue[Request] = WorkQueue(name, limiter=self.options.limiter, clock=clock, hooks=_Hooks(self))
+        self.queue: WorkQueue[Request] = WorkQueue(
+            name, rate_limiter=self.options.rate_limiter, clock=clock, hooks=_Hooks(self)
+        )
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
         self._active = 0
         self._ready = asyncio.Event()
@@ -104,12 +106,12 @@ class Controller:
         """As the options say."""
         return self.options.needs_leader_election
 
-    async def watch(self, source: Source) -> None:
+    async def watch(self, source: EventSource) -> None:
         """Add a source; one added after the start begins at once. `UsageError` once the controller has ended."""
-        if self.stage is Stage.STOPPED:
+        if self.stage is ControllerState.STOPPED:
             raise UsageError(f"controller {self.name} has stopped: it takes no source")
         self._sources.append(source)
-        if self.stage in (Stage.SYNCING, Stage.RUNNING):
+        if self.stage in (ControllerState.SYNCING, ControllerState.RUNNING):
             await self._start_source(source)
 
     async def wait_ready(self) -> None:
@@ -119,17 +121,17 @@ class Controller:
     # -------------------------------------------------------------- life
     async def start(self) -> None:
         """Sync the sources, then reconcile until cancelled."""
-        if self.stage is not Stage.NEW:
+        if self.stage is not ControllerState.NEW:
             raise UsageError(
                 f"controller {self.name} was started more than once: it was probably added to a manager twice"
             )
-        self.stage = Stage.SYNCING
+        self.stage = ControllerState.SYNCING
         try:
             with log_context(controller=self.name):
                 await self._sync()
                 await self._work()
         finally:
-            self.stage = Stage.STOPPED
+            self.stage = ControllerState.STOPPED
             self.queue.shut_down()
             await finish(self._close_sources(), name=f"controller {self.name}/close sources")
 
@@ -147,7 +149,7 @@ class Controller:
             failed.add_note(f"while controller {self.name} waited for its sources")
             raise failed
 
-    async def _sync_source(self, source: Source) -> None:
+    async def _sync_source(self, source: EventSource) -> None:
         limit = self.options.cache_sync_timeout
         scope = asyncio.timeout(limit)
         try:
@@ -160,7 +162,7 @@ class Controller:
                 f"controller {self.name}: {source!r} did not start within {limit:g} s: its start() must not block"
             ) from error
         # The source itself knows best why it is late: it is given a moment to say so.
-        scope = asyncio.timeout(limit + _LAST_WORDS)
+        scope = asyncio.timeout(limit + _CANCEL_GRACE)
         try:
             async with scope:
                 await source.wait_synced(limit)
@@ -171,7 +173,7 @@ class Controller:
         except CacheSyncError as error:
             raise CacheSyncError(f"controller {self.name} cannot start: {error}") from error.__cause__ or error
 
-    async def _start_source(self, source: Source) -> None:
+    async def _start_source(self, source: EventSource) -> None:
         # By identity: one added while others sync must not be started twice.
         if id(source) not in self._begun:
             self._begun.add(id(source))
@@ -179,7 +181,7 @@ class Controller:
 
     async def _work(self) -> None:
         limit = self.options.max_concurrent_reconciles
-        self.stage = Stage.RUNNING
+        self.stage = ControllerState.RUNNING
         log.info("controller %s starts %d workers", self.name, limit)
         self._record_workers()
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
@@ -193,11 +195,11 @@ class Controller:
             await self._stop(workers)
 
     async def _stop(self, workers: list[asyncio.Task[None]]) -> None:
-        self.stage = Stage.DRAINING
+        self.stage = ControllerState.DRAINING
         self.queue.shut_down()
         try:
             if pending := [w for w in workers if not w.done()]:
-                await asyncio.wait(pending, timeout=self.options.drain_timeout)
+                await asyncio.wait(pending, timeout=self.options.shutdown_timeout)
         finally:
             await self._cancel(workers)
 
@@ -209,7 +211,7 @@ class Controller:
         log.warning("controller %s cancels reconciles that did not finish in time: %s", self.name, stuck)
         for worker in pending:
             worker.cancel()
-        if await ended(pending, _LAST_WORDS):
+        if await ended(pending, _CANCEL_GRACE):
             stuck = ", ".join(str(item) for item in self.queue.core.processing())
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
 

@@ -13,7 +13,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import AnyObject
-from opsdk.cache.store import Change, Delta, Entry, Owner
+from opsdk.cache.store import Delta, DeltaType, OwnerRef, StoreEntry
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -31,7 +31,7 @@ class EventType(Enum):
 class ObjectView(Generic[T]):
     """An object inside an event. What is asked often costs nothing; `object` is decoded when first asked for."""
 
-    def __init__(self, entry: Entry, kind: Kind[T]) -> None:
+    def __init__(self, entry: StoreEntry, kind: Kind[T]) -> None:
         self.entry = entry
         self.kind = kind
 
@@ -61,7 +61,7 @@ class ObjectView(Generic[T]):
         return self.entry.labels
 
     @property
-    def owners(self) -> tuple[Owner, ...]:
+    def owners(self) -> tuple[OwnerRef, ...]:
         """Its owner references."""
         return self.entry.owners
 
@@ -101,7 +101,7 @@ class Event(Generic[T]):
         resync: nothing changed.
     """
 
-    kind: EventType
+    type: EventType
     old: ObjectView[T] | None = None
     new: ObjectView[T] | None = None
     initial: bool = False
@@ -116,13 +116,13 @@ class Event(Generic[T]):
         return found
 
 
-_KINDS = {Change.ADDED: EventType.CREATE, Change.UPDATED: EventType.UPDATE, Change.DELETED: EventType.DELETE}
+_KINDS = {DeltaType.ADDED: EventType.CREATE, DeltaType.UPDATED: EventType.UPDATE, DeltaType.DELETED: EventType.DELETE}
 
 
 def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
     """The event for a difference in a store."""
     return Event(
-        kind=_KINDS[delta.change],
+        type=_KINDS[delta.change],
         old=ObjectView(delta.old, kind) if delta.old is not None else None,
         new=ObjectView(delta.new, kind) if delta.new is not None else None,
         initial=delta.initial,

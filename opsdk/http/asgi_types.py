@@ -20,7 +20,7 @@ CUT = "opsdk.cut"
 """Key of ``scope["extensions"]`` with a function that ends the connection at once, without a word."""
 
 UPGRADE = "opsdk.upgrade"
-"""Key of ``scope["extensions"]`` with a function that answers 101 with some headers, and returns the `Tunnel` that the
+"""Key of ``scope["extensions"]`` with a function that answers 101 with some headers, and returns the `UpgradedStream` that the
 connection is then; absent where that cannot be."""
 
 PEER_CERTIFICATE = "opsdk.peer_certificate"

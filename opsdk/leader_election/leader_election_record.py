@@ -70,7 +70,7 @@ class _Seen:
     at: float
 
 
-class LeaseRules:
+class LeaderElectionRules:
     """One replica's view of the lease.
 
     The loop asks `wanted` what to write, writes it, and reports with `acquired`, `observed` or `failed`.
@@ -108,7 +108,7 @@ class LeaseRules:
         return self._renewed_at + self.options.renew_deadline
 
     # -------------------------------------------------------------- what to write
-    def may_take(self, now: float) -> bool:
+    def can_acquire(self, now: float) -> bool:
         """Whether we may write ourselves into the lease that was observed last."""
         if self._seen is None:
             return True
@@ -129,7 +129,7 @@ class LeaseRules:
         """Who holds it as far as we know."""
         return (self._seen.lease.spec.holder_identity or "") if self._seen else ""
 
-    def wanted(self, wall: datetime) -> Lease:
+    def desired_record(self, wall: datetime) -> Lease:
         """The lease with us as its holder. Whatever else stands in it is kept."""
         o = self.options
         lease = deep_copy(self._seen.lease) if self._seen else Lease(spec=LeaseSpec())

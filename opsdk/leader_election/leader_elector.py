@@ -22,8 +22,8 @@ from opsdk.errors import (
     OpsdkError,
     TransportError,
 )
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaseRules, Role
-from opsdk.telemetry.records import Hook, Leadership
+from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
+from opsdk.telemetry.records import Leadership, TelemetryHook
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +57,14 @@ class LeaderElector:
         options: LeaderElectionOptions,
         *,
         clock: Clock = LOOP_CLOCK,
-        hook: Hook | None = None,
+        hook: TelemetryHook | None = None,
         seed: int | None = None,
     ) -> None:
         self.options = options
-        self.rules = LeaseRules(options)
+        self.rules = LeaderElectionRules(options)
         self._client = client
         self._clock = clock
-        self._hook = hook or Hook()
+        self._hook = hook or TelemetryHook()
         self._rng = random.Random(seed)  # noqa: S311 - jitter, not a secret
         self._elected = asyncio.Event()
 
@@ -167,7 +167,7 @@ class LeaderElector:
             self.rules.observed(await self._read(), self._clock.now())
         except NotFoundError:
             return await self._create()
-        if not self.rules.may_take(self._clock.now()):
+        if not self.rules.can_acquire(self._clock.now()):
             return _Outcome.THEIRS
         try:
             return await self._write()
@@ -178,7 +178,7 @@ class LeaderElector:
         return await self._client.get(Lease, ObjectKey(self.options.namespace, self.options.name), live=True)
 
     async def _create(self) -> _Outcome:
-        fresh = LeaseRules(self.options).wanted(self._clock.wall())
+        fresh = LeaderElectionRules(self.options).desired_record(self._clock.wall())
         asked_at = self._clock.now()
         try:
             self.rules.acquired(await self._client.create(fresh), asked_at)
@@ -188,7 +188,7 @@ class LeaderElector:
 
     async def _write(self) -> _Outcome:
         asked_at = self._clock.now()
-        self.rules.acquired(await self._client.update(self.rules.wanted(self._clock.wall())), asked_at)
+        self.rules.acquired(await self._client.update(self.rules.desired_record(self._clock.wall())), asked_at)
         return _Outcome.OURS
 
     # -------------------------------------------------------------- telling

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Checks:
         """Add a check; one of the same name is replaced."""
         self._checks[name] = check
 
-    async def answer(self, request: Request) -> Response | None:
+    async def answer(self, request: HttpRequest) -> HttpResponse | None:
         """The answer to a request, or None if it is not for this endpoint."""
         path = request.path.rstrip("/") or "/"
         if path == self.path:
@@ -47,7 +47,7 @@ class Checks:
     def _known(self) -> Mapping[str, Check]:
         return self._checks or {"ping": ping}
 
-    async def _all(self, request: Request) -> Response:
+    async def _all(self, request: HttpRequest) -> HttpResponse:
         excluded = set(request.query.all("exclude"))
         lines, failed = [], False
         for name in self._known():
@@ -77,6 +77,6 @@ class Checks:
         return None
 
 
-def _text(status: int, text: str) -> Response:
+def _text(status: int, text: str) -> HttpResponse:
     headers = [("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")]
-    return Response(status=status, headers=headers, body=text.encode())
+    return HttpResponse(status=status, headers=headers, body=text.encode())

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from opsdk.aio.waiting import finish
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, text_response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 
-Endpoint = Callable[[Request], Awaitable[Response | None]]
+Endpoint = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
 """Answers a request, or returns None if it is not its own."""
 
 
@@ -53,7 +53,7 @@ class HttpServer:
         """Return when the port is open."""
         await self._bound.wait()
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
         if request.method not in ("GET", "HEAD"):
             return text_response("method not allowed", status=405)
         for endpoint in self._endpoints:

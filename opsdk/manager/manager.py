@@ -12,19 +12,19 @@ from typing import Any, Protocol
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.manager.health import Check, Checks
 from opsdk.manager.http import Endpoint, HttpServer, is_on
 from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.runnable import NeedsLeaderElection, Runnable
 from opsdk.telemetry.prometheus import PrometheusHook
-from opsdk.telemetry.records import Hook, Hooks
+from opsdk.telemetry.records import Hooks, TelemetryHook
 
 log = logging.getLogger(__name__)
 
 # Seconds an election that was cancelled gets to end, and seconds to give its lease back.
-_LAST_WORDS = 5.0
+_CANCEL_GRACE = 5.0
 _RELEASE_SECONDS = 15.0
 
 
@@ -60,14 +60,14 @@ class ManagerOptions:
     """How the manager runs.
 
     Attributes:
-        health_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``"0"`` for none.
-        metrics_address: ``host:port`` of ``/metrics``; empty or ``"0"`` for none.
-        graceful_timeout: seconds that everything together gets to stop; None for ever, 0 not to wait.
+        health_probe_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``"0"`` for none.
+        metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``"0"`` for none.
+        shutdown_timeout: seconds that everything together gets to stop; None for ever, 0 not to wait.
     """
 
-    health_address: str = ""
-    metrics_address: str = ""
-    graceful_timeout: float | None = 30.0
+    health_probe_bind_address: str = ""
+    metrics_bind_address: str = ""
+    shutdown_timeout: float | None = 30.0
 
 
 class Manager:
@@ -75,7 +75,7 @@ class Manager:
 
     ::
 
-        manager = Manager(ManagerOptions(health_address=":8081"))
+        manager = Manager(ManagerOptions(health_probe_bind_address=":8081"))
         manager.add(cache, phase=Phase.CACHES)
         manager.add(controller)
         await manager.start()
@@ -86,12 +86,12 @@ class Manager:
         options: ManagerOptions | None = None,
         *,
         election: Election | None = None,
-        hooks: Sequence[Hook] = (),
+        hooks: Sequence[TelemetryHook] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.options = options or ManagerOptions()
         self.metrics = PrometheusHook(now=clock.now)
-        self.hook: Hook = Hooks([self.metrics, *hooks])
+        self.hook: TelemetryHook = Hooks([self.metrics, *hooks])
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
         self._clock = clock
@@ -113,16 +113,16 @@ class Manager:
         self._election = election
 
     def _add_servers(self) -> None:
-        if is_on(self.options.health_address):
+        if is_on(self.options.health_probe_bind_address):
             endpoints: list[Endpoint] = [self.healthz.answer, self.readyz.answer]
-            self.add(HttpServer("health", self.options.health_address, endpoints), phase=Phase.HTTP)
-        if is_on(self.options.metrics_address):
-            self.add(HttpServer("metrics", self.options.metrics_address, [self._expose]), phase=Phase.HTTP)
+            self.add(HttpServer("health", self.options.health_probe_bind_address, endpoints), phase=Phase.HTTP)
+        if is_on(self.options.metrics_bind_address):
+            self.add(HttpServer("metrics", self.options.metrics_bind_address, [self._expose]), phase=Phase.HTTP)
 
-    async def _expose(self, request: Request) -> Response | None:
+    async def _expose(self, request: HttpRequest) -> HttpResponse | None:
         if request.path != "/metrics":
             return None
-        return Response(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
+        return HttpResponse(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
 
     # -------------------------------------------------------------- what runs
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
@@ -208,7 +208,7 @@ class Manager:
             except asyncio.CancelledError as error:
                 interrupted = error
                 for group in self._groups.values():
-                    group.hurry()
+                    group.cancel_grace()
         stopping.result()
         if interrupted is not None:
             raise interrupted
@@ -271,7 +271,7 @@ class Manager:
             if isinstance(error, LeaderElectionLostError):
                 # Somebody else may lead already: no more grace.
                 for group in self._groups.values():
-                    group.hurry()
+                    group.cancel_grace()
             return
         log.error("%s; stopping", error if runnable is None else f"{runnable!r} failed: {error!r}")
         self._failed.append(error)
@@ -283,7 +283,7 @@ class Manager:
         self._stopping = True
         lost = any(isinstance(e, LeaderElectionLostError) for e in self._failed)
         # Who lost the lease must not act a moment longer: somebody else may lead already.
-        budget = 0.0 if lost else self.options.graceful_timeout
+        budget = 0.0 if lost else self.options.shutdown_timeout
         first = (Phase.LEADER, Phase.OTHERS) if lost else (Phase.OTHERS, Phase.LEADER)
         deadline = None if budget is None else self._clock.now() + budget
         late: list[str] = []
@@ -292,7 +292,7 @@ class Manager:
             late += await self._groups[phase].stop(left)
         if election is not None:
             election.cancel()
-            await ended((election,), _LAST_WORDS)
+            await ended((election,), _CANCEL_GRACE)
         late += self._stuck
         if not lost:
             await self._release()

@@ -13,7 +13,7 @@ from opsdk.runnable import Ready, Runnable
 log = logging.getLogger(__name__)
 
 # How long a runnable that was cancelled for good may take to notice.
-_LAST_WORDS = 1.0
+_CANCEL_GRACE = 1.0
 
 
 class GroupState(Enum):
@@ -114,7 +114,7 @@ class RunnableGroup:
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late, timeout=_LAST_WORDS)
+            await asyncio.wait(late, timeout=_CANCEL_GRACE)
         return names
 
     async def _wait_for_end(self, tasks: set[asyncio.Task[None]], seconds: float | None) -> set[asyncio.Task[None]]:
@@ -129,7 +129,7 @@ class RunnableGroup:
             hurry.cancel()
         return {t for t in tasks if not t.done()}
 
-    def hurry(self) -> None:
+    def cancel_grace(self) -> None:
         """End the grace of `stop` now, or before it begins."""
         self._hurry.set()
 

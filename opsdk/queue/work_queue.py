@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
-from opsdk.queue.core import QueueItem, ItemState, QueueCore
+from opsdk.queue.core import ItemState, QueueCore, QueueItem
 from opsdk.queue.rate_limiters import ExponentialFailure, RateLimiter
 
 K = TypeVar("K", bound=Hashable)
@@ -45,19 +45,19 @@ class WorkQueue(Generic[K]):
 
     Args:
         name: for logs and metrics.
-        limiter: how long `add_rate_limited` waits; per item from 5 ms to 1000 s by default.
+        rate_limiter: how long `add_rate_limited` waits; per item from 5 ms to 1000 s by default.
     """
 
     def __init__(
         self,
         name: str = "",
         *,
-        limiter: RateLimiter[K] | None = None,
+        rate_limiter: RateLimiter[K] | None = None,
         clock: Clock = LOOP_CLOCK,
         hooks: QueueHooks | None = None,
     ) -> None:
         self.name = name
-        self.limiter: RateLimiter[K] = limiter if limiter is not None else ExponentialFailure()
+        self.rate_limiter: RateLimiter[K] = rate_limiter if rate_limiter is not None else ExponentialFailure()
         self.core: QueueCore[K] = QueueCore()
         self._clock = clock
         self._hooks = hooks
@@ -75,7 +75,7 @@ class WorkQueue(Generic[K]):
 
     def add_rate_limited(self, item: K, *, priority: int = 0) -> float:
         """Queue `item` after the wait its failures call for; returns that wait in seconds."""
-        wait = self.limiter.when(item, now=self._clock.now())
+        wait = self.rate_limiter.when(item, now=self._clock.now())
         if self._hooks:
             self._hooks.retried()
         self.add(item, after=wait, priority=priority)
@@ -83,7 +83,7 @@ class WorkQueue(Generic[K]):
 
     def forget(self, item: K) -> None:
         """The item succeeded: its next failure waits the shortest time again."""
-        self.limiter.forget(item)
+        self.rate_limiter.forget(item)
 
     # -------------------------------------------------------------- taking
     def get_nowait(self) -> QueueItem[K] | None:

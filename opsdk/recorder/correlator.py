@@ -49,7 +49,7 @@ class _Known:
     """The count that was handed out to be written."""
 
 
-class Aggregator:
+class EventCorrelator:
     """Turns repetitions into series.
 
     Args:

@@ -17,7 +17,7 @@ from opsdk.apimachinery.object import AnyObject, deep_copy, gvk_of
 from opsdk.client.client import Client
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
 from opsdk.patch import merge_patch
-from opsdk.recorder.correlator import Aggregator, Similar, Write
+from opsdk.recorder.correlator import EventCorrelator, Similar, Write
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class EventRecorder:
         self.dropped = 0
         self._client = client
         self._clock = clock
-        self._aggregator = Aggregator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
+        self._aggregator = EventCorrelator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
         # What is written about one Event must stay in order: all of it goes through the same lane.
         self._lanes: list[asyncio.Queue[tuple[Write, Similar, Event]]] = [asyncio.Queue() for _ in range(_LANES)]
         self._waiting = 0
@@ -112,14 +112,14 @@ class EventRecorder:
             for number, lane in enumerate(self._lanes):
                 self._tasks.start(self._run(lane), name=f"write {number}")
 
-    async def aclose(self, *, grace: float = 2.0) -> None:
+    async def aclose(self, *, shutdown_timeout: float = 2.0) -> None:
         """Write what waits, for at most `grace` seconds, then stop; later events are dropped quietly. Idempotent."""
         if not self._closed:
             self._closed = True
             self._put_unsent()
         try:
             if self._started:
-                async with asyncio.timeout(grace):
+                async with asyncio.timeout(shutdown_timeout):
                     await self._idle.wait()
         except TimeoutError:
             log.warning("%d events of %s were not written before the end", self._waiting, self.controller)

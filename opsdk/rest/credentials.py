@@ -9,14 +9,14 @@ from typing import Protocol
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config
-from opsdk.rest.exec_plugin import ExecSource
+from opsdk.rest.exec_plugin import ExecCredentials
 from opsdk.rest.tls import ClientCert
 
 TOKEN_FILE_PERIOD = 60.0
 """Seconds after which a token file is read again; the kubelet replaces tokens well before they expire."""
 
 
-class CredentialSource(Protocol):
+class Credentials(Protocol):
     """Proves who we are."""
 
     @property
@@ -33,7 +33,7 @@ class CredentialSource(Protocol):
         ...
 
 
-class StaticSource:
+class StaticCredentials:
     """Headers that never change: a token, basic authentication, or nothing."""
 
     client_cert: ClientCert | None = None
@@ -42,7 +42,7 @@ class StaticSource:
         self._headers = {"Authorization": authorization} if authorization else {}
 
     async def headers(self) -> dict[str, str]:
-        """See `CredentialSource`."""
+        """See `Credentials`."""
         return self._headers
 
     def invalidate(self) -> bool:
@@ -53,7 +53,7 @@ class StaticSource:
         return f"<StaticSource: {'set' if self._headers else 'anonymous'}>"
 
 
-class TokenFileSource:
+class TokenFileCredentials:
     """A bearer token in a file that somebody replaces now and then.
 
     Read again each `TOKEN_FILE_PERIOD` and after a 401. While the file cannot be read, the last token stays, and before
@@ -69,7 +69,7 @@ class TokenFileSource:
         self._read_at: float | None = None
 
     async def headers(self) -> dict[str, str]:
-        """See `CredentialSource`."""
+        """See `Credentials`."""
         now = self._clock.now()
         if self._read_at is None or now - self._read_at >= TOKEN_FILE_PERIOD:
             self._read(now)
@@ -96,15 +96,15 @@ class TokenFileSource:
         return f"<TokenFileSource {self._path}>"
 
 
-def source_for(config: Config, *, clock: Clock = LOOP_CLOCK) -> CredentialSource:
+def source_for(config: Config, *, clock: Clock = LOOP_CLOCK) -> Credentials:
     """The source that `config` asks for; a token or a password wins over a plugin."""
     if config.token_file:
-        return TokenFileSource(Path(config.token_file), fallback=config.token, clock=clock)
+        return TokenFileCredentials(Path(config.token_file), fallback=config.token, clock=clock)
     if config.token:
-        return StaticSource(f"Bearer {config.token}")
+        return StaticCredentials(f"Bearer {config.token}")
     if config.username:
         pair = f"{config.username}:{config.password}"
-        return StaticSource(f"Basic {b64encode(pair.encode()).decode()}")
+        return StaticCredentials(f"Basic {b64encode(pair.encode()).decode()}")
     if config.exec is not None:
-        return ExecSource(config.exec, config, clock=clock)
-    return StaticSource()
+        return ExecCredentials(config.exec, config, clock=clock)
+    return StaticCredentials()

@@ -7,11 +7,11 @@ import ssl
 from functools import partial
 
 from opsdk.errors import ConnectError, ConnectionLostError
-from opsdk.http.client.connection import TLS_TIMEOUT, Connection, connect
+from opsdk.http.client.connection import TLS_TIMEOUT, ClientConnection, connect
 from opsdk.http.client.errors import FOREIGN, translate
 from opsdk.http.client.request import Pairs, encode_request
 from opsdk.rest.config import Endpoint
-from opsdk.rest.proxy import Proxy
+from opsdk.rest.proxy import ProxyServer
 from opsdk.rest.tls import TlsContexts
 
 DIAL_TIMEOUT = 30.0
@@ -20,7 +20,7 @@ DIAL_TIMEOUT = 30.0
 class Dialer:
     """Connects to one endpoint. Every failure is a `ConnectError` or a `TlsError`."""
 
-    def __init__(self, endpoint: Endpoint, tls: TlsContexts, *, proxy: Proxy | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, tls: TlsContexts, *, proxy: ProxyServer | None = None) -> None:
         self._endpoint = endpoint
         self._tls = tls
         self._proxy = proxy
@@ -37,7 +37,7 @@ class Dialer:
             return (("Proxy-Authorization", self._proxy.authorization),)
         return ()
 
-    async def dial(self) -> Connection:
+    async def dial(self) -> ClientConnection:
         """A fresh connection, its TLS done."""
         where = str(self._endpoint)
         if self._proxy is not None:
@@ -52,15 +52,17 @@ class Dialer:
         except FOREIGN as error:
             raise translate(error, sent=False, where=where) from error
 
-    async def _direct(self, where: str) -> Connection:
+    async def _direct(self, where: str) -> ClientConnection:
         endpoint = self._endpoint
         context = self._tls.context() if endpoint.scheme == "https" else None
-        return await connect(endpoint.host, endpoint.port, context, self._tls.server_name, partial(Connection, where))
+        return await connect(
+            endpoint.host, endpoint.port, context, self._tls.server_name, partial(ClientConnection, where)
+        )
 
-    async def _through(self, proxy: Proxy, where: str) -> Connection:
+    async def _through(self, proxy: ProxyServer, where: str) -> ClientConnection:
         # The proxy's own certificate is verified against the system, not against the cluster's CA.
         context = ssl.create_default_context() if proxy.scheme == "https" else None
-        connection = await connect(proxy.host, proxy.port, context, "", partial(Connection, where))
+        connection = await connect(proxy.host, proxy.port, context, "", partial(ClientConnection, where))
         if self._endpoint.scheme == "http":
             return connection
         try:
@@ -71,7 +73,7 @@ class Dialer:
             raise
         return await self._secure(connection, where)
 
-    async def _tunnel(self, connection: Connection, proxy: Proxy) -> None:
+    async def _tunnel(self, connection: ClientConnection, proxy: ProxyServer) -> None:
         """Ask the proxy for a tunnel."""
         host = f"[{self._endpoint.host}]" if ":" in self._endpoint.host else self._endpoint.host
         target = f"{host}:{self._endpoint.port}"
@@ -87,10 +89,10 @@ class Dialer:
         if not 200 <= connection.reader.status < 300:
             raise ConnectError(f"the proxy {proxy} refuses a tunnel to {target}: HTTP {connection.reader.status}")
 
-    async def _secure(self, outer: Connection, where: str) -> Connection:
+    async def _secure(self, outer: ClientConnection, where: str) -> ClientConnection:
         """TLS to the server inside the tunnel; the connection starts afresh on top."""
         assert outer.transport is not None
-        inner = Connection(where)
+        inner = ClientConnection(where)
         try:
             transport = await asyncio.get_running_loop().start_tls(
                 outer.transport,

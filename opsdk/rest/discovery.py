@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from opsdk.errors import DecodeError, NotFoundError, OpsdkError, ServiceUnavailableError
-from opsdk.rest.request import Request
-from opsdk.rest.response import Response, raise_for
+from opsdk.rest.request import RestRequest
+from opsdk.rest.response import RestResponse, raise_for
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 # Legacy discovery of a cluster with many CRDs is a hundred requests; this many go at once.
@@ -158,7 +158,7 @@ _T = TypeVar("_T")
 _Coro = Coroutine[Any, Any, "DiscoveredGroups"]
 
 
-def _decode(response: Response, kind: type[_T], path: str) -> _T:
+def _decode(response: RestResponse, kind: type[_T], path: str) -> _T:
     try:
         return msgspec.json.decode(response.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -166,7 +166,7 @@ def _decode(response: Response, kind: type[_T], path: str) -> _T:
 
 
 # ------------------------------------------------------------------ pure: documents to results
-def from_aggregated(response: Response, path: str) -> DiscoveredGroups:
+def from_aggregated(response: RestResponse, path: str) -> DiscoveredGroups:
     """Read an ``APIGroupDiscoveryList``."""
     groups, resources, failures = [], [], {}
     for item in _decode(response, _AggList, path).items or ():
@@ -208,7 +208,7 @@ def _aggregated(group: str, version: str, found: _AggResource) -> ApiResource:
     )
 
 
-def from_resource_list(response: Response, group: str, version: str) -> list[ApiResource]:
+def from_resource_list(response: RestResponse, group: str, version: str) -> list[ApiResource]:
     """Read an ``APIResourceList``, joining ``pods/status`` to ``pods``."""
     listed = _decode(response, _ResourceList, _label(group, version)).resources or []
     subresources: dict[str, dict[str, ApiSubresource]] = {}
@@ -265,10 +265,10 @@ def join(parts: Iterable[DiscoveredGroups]) -> DiscoveredGroups:
 
 
 # ------------------------------------------------------------------ asking
-class Sender(Protocol):
+class DiscoveryTransport(Protocol):
     """What discovery needs of a transport."""
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: RestRequest) -> RestResponse:
         """The whole answer, whatever its status."""
         ...
 
@@ -276,7 +276,7 @@ class Sender(Protocol):
 class Discovery:
     """Asks a server what it serves; keeps nothing."""
 
-    def __init__(self, transport: Sender) -> None:
+    def __init__(self, transport: DiscoveryTransport) -> None:
         self._transport = transport
         self._slots = asyncio.Semaphore(_CONCURRENCY)
 
@@ -287,7 +287,7 @@ class Discovery:
 
     async def _root(self, path: str) -> DiscoveredGroups:
         """One of the two roots, in whichever form the server answers."""
-        request = Request("GET", path, headers={"Accept": _AGGREGATED})
+        request = RestRequest("GET", path, headers={"Accept": _AGGREGATED})
         response = await self._transport.send(request)
         if response.status == 404:
             # A server may have only one of the two.
@@ -297,7 +297,7 @@ class Discovery:
             return from_aggregated(response, path)
         return await self._legacy_root(response, path)
 
-    async def _legacy_root(self, response: Response, path: str) -> DiscoveredGroups:
+    async def _legacy_root(self, response: RestResponse, path: str) -> DiscoveredGroups:
         if path == "/api":
             versions = tuple(_decode(response, _CoreVersions, path).versions or ())
             groups = [ApiGroup(name="", versions=versions)] if versions else []
@@ -315,7 +315,7 @@ class Discovery:
     async def _group_version(self, group: str, version: str) -> DiscoveredGroups:
         """The resources of one group and version, or its failure."""
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        request = Request("GET", path, headers={"Accept": "application/json"})
+        request = RestRequest("GET", path, headers={"Accept": "application/json"})
         try:
             async with self._slots:
                 response = await self._transport.send(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opsdk.apimachinery.gvk import GroupVersion, GroupVersionKind, GroupVersionResource
-from opsdk.apimachinery.rest_mapper import RestMapping, Served
+from opsdk.apimachinery.rest_mapper import RestMapping, ServedResource
 from opsdk.errors import UsageError
 from opsdk.rest.discovery import ApiResource, DiscoveredGroups, Discovery
 
@@ -14,12 +14,12 @@ class DiscoveredSource:
     def __init__(self, discovery: Discovery) -> None:
         self._discovery = discovery
 
-    async def fetch(self) -> Served:
+    async def fetch(self) -> ServedResource:
         """Ask the server for everything."""
         return served(await self._discovery.fetch())
 
 
-def served(found: DiscoveredGroups) -> Served:
+def served(found: DiscoveredGroups) -> ServedResource:
     """What was discovered, as mappings. Pure."""
     failures: dict[GroupVersion, str] = {}
     for where, error in found.failures.items():
@@ -27,7 +27,7 @@ def served(found: DiscoveredGroups) -> Served:
             failures[GroupVersion.parse(where)] = str(error)
         except UsageError:
             failures[GroupVersion(where, "")] = str(error)
-    return Served(mappings=[_mapping(r) for r in found.resources], failures=failures)
+    return ServedResource(mappings=[_mapping(r) for r in found.resources], failures=failures)
 
 
 def _mapping(found: ApiResource) -> RestMapping:

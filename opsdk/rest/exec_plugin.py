@@ -106,7 +106,7 @@ def _problem(plugin: ExecConfig, words: str) -> ConfigError:
 
 
 # ------------------------------------------------------------------ running
-class ExecSource:
+class ExecCredentials:
     """Credentials from a plugin: run once for all who wait, kept until they expire or the server refuses them."""
 
     def __init__(self, plugin: ExecConfig, config: Config, *, clock: Clock = LOOP_CLOCK) -> None:

@@ -22,7 +22,7 @@ _INTERACTIVE = ("Never", "IfAvailable", "Always")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KubeconfigEntry:
     """One named cluster, user or context, and the file it came from."""
 
     kind: str
@@ -77,9 +77,9 @@ class Entry:
 class Kubeconfig:
     """Merged files. `files` are those that were read, for messages."""
 
-    clusters: Mapping[str, Entry]
-    users: Mapping[str, Entry]
-    contexts: Mapping[str, Entry]
+    clusters: Mapping[str, KubeconfigEntry]
+    users: Mapping[str, KubeconfigEntry]
+    contexts: Mapping[str, KubeconfigEntry]
     current_context: str
     files: Sequence[Path]
 
@@ -111,7 +111,7 @@ def read_file(path: Path) -> Mapping[str, Any] | None:
 
 def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
     """Merge in order: the first file to name an entry, or to set the current context, wins whole."""
-    tables: dict[str, dict[str, Entry]] = {"clusters": {}, "users": {}, "contexts": {}}
+    tables: dict[str, dict[str, KubeconfigEntry]] = {"clusters": {}, "users": {}, "contexts": {}}
     current, seen = "", []
     for path, document in files:
         seen.append(path)
@@ -125,7 +125,7 @@ def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
     return Kubeconfig(**tables, current_context=current, files=seen)
 
 
-def _entries(path: Path, document: Mapping[str, Any], section: str) -> dict[str, Entry]:
+def _entries(path: Path, document: Mapping[str, Any], section: str) -> dict[str, KubeconfigEntry]:
     """The named entries of one section of one file."""
     kind, found = section.removesuffix("s"), {}
     listed = document.get(section) or []
@@ -140,7 +140,7 @@ def _entries(path: Path, document: Mapping[str, Any], section: str) -> dict[str,
             raise ConfigError(f"{path}: {kind} {name!r}: must be a mapping")
         if name in found:
             raise ConfigError(f"{path}: {kind} {name!r}: appears twice")
-        found[name] = Entry(kind, name, path, data)
+        found[name] = KubeconfigEntry(kind, name, path, data)
     return found
 
 
@@ -177,7 +177,7 @@ def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
         raise chosen.fail(str(error)) from error
 
 
-def _referred(table: Mapping[str, Entry], context: Entry, key: str) -> Entry | None:
+def _referred(table: Mapping[str, KubeconfigEntry], context: KubeconfigEntry, key: str) -> KubeconfigEntry | None:
     name = context.text(key)
     if not name:
         return None
@@ -186,7 +186,7 @@ def _referred(table: Mapping[str, Entry], context: Entry, key: str) -> Entry | N
     return table[name]
 
 
-def _cluster_settings(cluster: Entry) -> JsonObject:
+def _cluster_settings(cluster: KubeconfigEntry) -> JsonObject:
     insecure, ca_data = cluster.flag("insecure-skip-tls-verify"), cluster.data_of("certificate-authority-data")
     return {
         "ca_data": ca_data,
@@ -198,7 +198,7 @@ def _cluster_settings(cluster: Entry) -> JsonObject:
     }
 
 
-def _user_settings(user: Entry, cluster: Entry) -> JsonObject:
+def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObject:
     if user.data.get("auth-provider"):
         raise user.fail("auth-provider is not supported; use an exec plugin")
     cert_data, key_data = user.data_of("client-certificate-data"), user.data_of("client-key-data")
@@ -216,11 +216,11 @@ def _user_settings(user: Entry, cluster: Entry) -> JsonObject:
     }
 
 
-def _impersonate(user: Entry) -> Impersonate:
+def _impersonate(user: KubeconfigEntry) -> Impersonate:
     extra = user.data.get("as-user-extra") or {}
     if not isinstance(extra, dict):
         raise user.fail("as-user-extra must be a mapping of lists")
-    values = Entry(user.kind, user.name, user.file, extra)
+    values = KubeconfigEntry(user.kind, user.name, user.file, extra)
     return Impersonate(
         user=user.text("as"),
         uid=user.text("as-uid"),
@@ -229,13 +229,13 @@ def _impersonate(user: Entry) -> Impersonate:
     )
 
 
-def _exec(user: Entry, cluster: Entry) -> ExecConfig | None:
+def _exec(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:
     data = user.data.get("exec")
     if not data:
         return None
     if not isinstance(data, dict):
         raise user.fail("exec must be a mapping")
-    entry = Entry("exec of user", user.name, user.file, data)
+    entry = KubeconfigEntry("exec of user", user.name, user.file, data)
     command, version = entry.text("command"), entry.text("apiVersion")
     if not command:
         raise entry.fail("has no command")
@@ -257,15 +257,15 @@ def _exec(user: Entry, cluster: Entry) -> ExecConfig | None:
     )
 
 
-def _exec_env(entry: Entry) -> dict[str, str]:
+def _exec_env(entry: KubeconfigEntry) -> dict[str, str]:
     listed = entry.data.get("env") or []
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise entry.fail("env must be a list of name and value")
-    pairs = (Entry(entry.kind, entry.name, entry.file, item) for item in listed)
+    pairs = (KubeconfigEntry(entry.kind, entry.name, entry.file, item) for item in listed)
     return {pair.text("name"): pair.text("value") for pair in pairs}
 
 
-def _exec_extension(cluster: Entry) -> Any:
+def _exec_extension(cluster: KubeconfigEntry) -> Any:
     """What the cluster has to say to the plugin."""
     listed = cluster.data.get("extensions") or []
     for item in listed if isinstance(listed, list) else ():

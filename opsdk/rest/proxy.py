@@ -13,7 +13,7 @@ from opsdk.rest.config import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Proxy:
+class ProxyServer:
     """An HTTP proxy; `authorization` is the header's value, empty where the proxy asks for none."""
 
     scheme: str
@@ -26,7 +26,7 @@ class Proxy:
         return f"{self.scheme}://{host}:{self.port}"
 
 
-def parse_proxy(url: str) -> Proxy:
+def parse_proxy(url: str) -> ProxyServer:
     """Read a proxy URL; without a scheme it is ``http``."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -39,10 +39,10 @@ def parse_proxy(url: str) -> Proxy:
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = f"Basic {b64encode(pair.encode()).decode()}"
-    return Proxy(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), authorization)
+    return ProxyServer(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), authorization)
 
 
-def proxy_for(endpoint: Endpoint, *, proxy_url: str, env: Mapping[str, str]) -> Proxy | None:
+def proxy_for(endpoint: Endpoint, *, proxy_url: str, env: Mapping[str, str]) -> ProxyServer | None:
     """The proxy for `endpoint`: the configured one, else the environment's, as Go reads it.
 
     ``NO_PROXY`` lists names (with their subdomains), ``.suffixes``, addresses, networks, each perhaps with a port, or

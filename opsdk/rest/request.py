@@ -13,7 +13,7 @@ _SEGMENT_SAFE = "!$&'()*+,;=:@"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RestRequest:
     """One HTTP request, and what it means in Kubernetes' words.
 
     Attributes:

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from opsdk.errors import ApiError, Cause, Details, api_error_from_status, api_error_type
-from opsdk.rest.request import Request
+from opsdk.rest.request import RestRequest
 
 # An unreadable answer is quoted up to here; servers have been seen to answer with whole HTML pages.
 _MAX_QUOTED = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class RestResponse:
     """A whole answer. Header names are lower case; repeated ones are joined with ``, ``."""
 
     status: int
@@ -64,7 +64,7 @@ _GENERIC: Mapping[int, tuple[str, str]] = {
 _NO_FORMAT = "the server was unable to respond with a content type that the client supports"
 
 
-def raise_for(response: Response, request: Request, *, now: datetime | None = None) -> None:
+def raise_for(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> None:
     """Raise the typed error of any answer but a 2xx.
 
     `now` is needed only where ``Retry-After`` is a date and the answer names none itself.
@@ -73,7 +73,7 @@ def raise_for(response: Response, request: Request, *, now: datetime | None = No
         raise error_of(response, request, now=now)
 
 
-def error_of(response: Response, request: Request, *, now: datetime | None = None) -> ApiError:
+def error_of(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> ApiError:
     """The typed error of a failed answer: the server's ``Status``, else one made from the HTTP status."""
     wait = retry_after(response, now=now)
     status = _status_object(response.body)
@@ -93,7 +93,7 @@ def _status_object(body: bytes) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) and value.get("kind") == "Status" else None
 
 
-def _generic_error(response: Response, request: Request, wait: float | None) -> ApiError:
+def _generic_error(response: RestResponse, request: RestRequest, wait: float | None) -> ApiError:
     said = _server_text(response)
     reason, message = _generic_words(response.status, said, request.method)
     if request.resource:
@@ -111,7 +111,7 @@ def _generic_error(response: Response, request: Request, wait: float | None) -> 
     return kind(message, code=response.status, reason=reason, details=details, retry_after=wait)
 
 
-def _server_text(response: Response) -> str:
+def _server_text(response: RestResponse) -> str:
     """What a plain-text answer says, else ``unknown``."""
     if response.content_type and not response.content_type.startswith("text/"):
         return "unknown"
@@ -131,7 +131,7 @@ def _generic_words(code: int, said: str, method: str) -> tuple[str, str]:
 
 
 # ------------------------------------------------------------------ Retry-After
-def retry_after(response: Response, *, now: datetime | None = None) -> float | None:
+def retry_after(response: RestResponse, *, now: datetime | None = None) -> float | None:
     """The seconds in ``Retry-After``, which may be a number or a date; None where it is absent or unreadable.
 
     A date is measured from the answer's own ``Date``, else from `now`.
@@ -173,7 +173,7 @@ _WARNING = re.compile(r'\s*(\d{3})\s+(\S+)\s+"((?:[^"\\]|\\.)*)"(?:\s+"[^"]*")?\
 _ESCAPED = re.compile(r"\\(.)")
 
 
-def warnings_of(response: Response) -> list[Warning299]:
+def warnings_of(response: RestResponse) -> list[Warning299]:
     """The warnings with code 299, in order; unreadable rest is dropped, for it must not fail a good answer.
 
     >>> warnings_of(Response(200, {"warning": '299 - "v1beta1 is deprecated"'}))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from opsdk.errors import ConnectError, ConnectionLostError, TransportError
-from opsdk.rest.request import Request
-from opsdk.rest.response import Response, retry_after
+from opsdk.rest.request import RestRequest
+from opsdk.rest.response import RestResponse, retry_after
 
 # client-go's number; a server that says "later" ten times is not helped by an eleventh.
 MAX_RETRIES = 10
@@ -17,7 +17,7 @@ _READS = frozenset({"GET", "HEAD"})
 
 
 def retry_delay(
-    request: Request, outcome: Response | TransportError, attempt: int, *, now: datetime | None = None
+    request: RestRequest, outcome: RestResponse | TransportError, attempt: int, *, now: datetime | None = None
 ) -> float | None:
     """Seconds to wait before sending `request` again, or None: hand out `outcome`.
 
@@ -29,7 +29,7 @@ def retry_delay(
     """
     if attempt >= MAX_RETRIES:
         return None
-    if isinstance(outcome, Response):
+    if isinstance(outcome, RestResponse):
         return _answered(outcome, now)
     if isinstance(outcome, ConnectError):
         return _CONNECT_WAITS[attempt] if attempt < len(_CONNECT_WAITS) else None
@@ -39,7 +39,7 @@ def retry_delay(
     return None
 
 
-def _answered(response: Response, now: datetime | None) -> float | None:
+def _answered(response: RestResponse, now: datetime | None) -> float | None:
     """429 always, 5xx where the server says when."""
     asked = retry_after(response, now=now)
     if response.status == 429:

@@ -20,20 +20,20 @@ from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import FOREIGN, translate
 from opsdk.http.client.in_process import AsgiBackend
-from opsdk.http.client.pool import Pool
-from opsdk.http.client.request import Backend, Exchange
+from opsdk.http.client.pool import ConnectionPool
+from opsdk.http.client.request import ConnectionBackend, ResponseStream
 from opsdk.rest.config import Config
 from opsdk.rest.credentials import source_for
 from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
-from opsdk.rest.request import Request
-from opsdk.rest.response import Response, raise_for
+from opsdk.rest.request import RestRequest
+from opsdk.rest.response import RestResponse, raise_for
 from opsdk.rest.retry import TokenBucket, retry_delay
 from opsdk.rest.tls import TlsContexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class RequestAttempt:
     """One try of a request has its answer (for a stream: its head), or none.
 
     Attributes:
@@ -43,7 +43,7 @@ class Answered:
         throttled: seconds that the client-side limit held the request back.
     """
 
-    request: Request
+    request: RestRequest
     host: str
     status: int
     seconds: float
@@ -53,7 +53,7 @@ class Answered:
 class Stream:
     """An answer whose body is still coming; iterate over it for the bytes as they arrive."""
 
-    def __init__(self, exchange: Exchange, request: Request, *, idle_timeout: float | None) -> None:
+    def __init__(self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self._exchange = exchange
@@ -106,7 +106,7 @@ class Transport(Closing):
     """
 
     def __init__(
-        self, config: Config, *, clock: Clock = LOOP_CLOCK, observe: Callable[[Answered], None] | None = None
+        self, config: Config, *, clock: Clock = LOOP_CLOCK, observe: Callable[[RequestAttempt], None] | None = None
     ) -> None:
         self.config = config
         self._observe = observe
@@ -125,7 +125,7 @@ class Transport(Closing):
             headers.append(("Accept-Encoding", "gzip"))
         return headers + self.config.impersonate.headers()
 
-    def _make_backend(self) -> Backend:
+    def _make_backend(self) -> ConnectionBackend:
         if self.config.app is not None:
             return AsgiBackend(self.config.app, self.endpoint)
         tls = TlsContexts(self.config, clock=self._clock, on_change=self._retire)
@@ -136,27 +136,27 @@ class Transport(Closing):
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
             self._fixed += dialer.extra_headers
-        return Pool(dialer.dial, clock=self._clock)
+        return ConnectionPool(dialer.dial, clock=self._clock)
 
     def _retire(self) -> None:
         """New certificates are for new connections."""
-        self._backend.retire()
+        self._backend.drain()
 
     # -- calls
-    async def send(self, request: Request, *, timeout: float | None = None, retry: bool = True) -> Response:  # noqa: ASYNC109 - the deadline includes retries
+    async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
         """The whole answer, whatever its status; see `opsdk.rest.response.raise_for`.
 
         `timeout` is in seconds for everything including retries, the configuration's where None; `DeadlineError` when
         it passes. With `retry`, what was certainly not processed is repeated (see `opsdk.rest.retry`).
         """
         result = await self._within(timeout, request, whole=True, retry=retry)
-        assert isinstance(result, Response)
+        assert isinstance(result, RestResponse)
         return result
 
     @asynccontextmanager
     async def stream(
         self,
-        request: Request,
+        request: RestRequest,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - it ends with the head
         idle_timeout: float | None = None,
@@ -169,7 +169,7 @@ class Transport(Closing):
         closes the stream at once.
         """
         result = await self._within(timeout or 0.0, request, whole=False, retry=retry)
-        if isinstance(result, Response):
+        if isinstance(result, RestResponse):
             raise_for(result, request, now=self._clock.wall())
             raise TransportError(f"{request.described}: HTTP {result.status} has no stream")
         try:
@@ -180,11 +180,11 @@ class Transport(Closing):
     async def _within(
         self,
         timeout: float | None,  # noqa: ASYNC109 - turned into asyncio.timeout here
-        request: Request,
+        request: RestRequest,
         *,
         whole: bool,
         retry: bool,
-    ) -> Response | Exchange:
+    ) -> RestResponse | ResponseStream:
         """`_perform` with a deadline; zero is none."""
         seconds = (self.config.timeout if timeout is None else timeout) or None
         if seconds is None:
@@ -196,13 +196,15 @@ class Transport(Closing):
         except TimeoutError as error:
             raise DeadlineError(f"{request.described}: no answer within {seconds:g} s") from error
 
-    async def _perform(self, request: Request, *, whole: bool, retry: bool, until: float | None) -> Response | Exchange:
+    async def _perform(
+        self, request: RestRequest, *, whole: bool, retry: bool, until: float | None
+    ) -> RestResponse | ResponseStream:
         """Send, and send again as the rules say."""
         repeats, renewed = count(), False
         while True:
             outcome = await self._outcome(request, whole=whole)
             if not isinstance(outcome, TransportError):
-                if not isinstance(outcome, Response) or outcome.ok:
+                if not isinstance(outcome, RestResponse) or outcome.ok:
                     return outcome
                 if outcome.status == 401 and not renewed and self._credentials.invalidate():
                     renewed = True
@@ -220,11 +222,11 @@ class Transport(Closing):
     def _renew_tls(self) -> bool:
         return self._tls is not None and self._tls.refresh(now_at_once=True)
 
-    async def _outcome(self, request: Request, *, whole: bool) -> Response | Exchange | TransportError:
+    async def _outcome(self, request: RestRequest, *, whole: bool) -> RestResponse | ResponseStream | TransportError:
         """One try, after its turn has come."""
         throttled = await self._throttle(request)
         started = self._clock.now()
-        outcome: Response | Exchange | TransportError
+        outcome: RestResponse | ResponseStream | TransportError
         try:
             outcome = await self._once(request, whole=whole)
         except TransportError as error:
@@ -233,19 +235,21 @@ class Transport(Closing):
             status = 0 if isinstance(outcome, TransportError) else outcome.status
             seconds = self._clock.now() - started
             host = self.endpoint.authority
-            self._observe(Answered(request=request, host=host, status=status, seconds=seconds, throttled=throttled))
+            self._observe(
+                RequestAttempt(request=request, host=host, status=status, seconds=seconds, throttled=throttled)
+            )
         return outcome
 
-    async def _once(self, request: Request, *, whole: bool) -> Response | Exchange:
+    async def _once(self, request: RestRequest, *, whole: bool) -> RestResponse | ResponseStream:
         exchange = await self.exchange(request)
         if not whole and 200 <= exchange.status < 300:
             return exchange
         try:
-            return Response(exchange.status, exchange.headers, await self._read_all(exchange, request))
+            return RestResponse(exchange.status, exchange.headers, await self._read_all(exchange, request))
         finally:
             await exchange.aclose()
 
-    async def exchange(self, request: Request) -> Exchange:
+    async def exchange(self, request: RestRequest) -> ResponseStream:
         """One bare exchange: credentials, but no retry, deadline or throttle. The caller closes it.
 
         For adapters; everything else wants `send` or `stream`.
@@ -259,7 +263,7 @@ class Transport(Closing):
         pairs += headers.values()
         return await self._backend.exchange(request.method, self._prefix + request.target, pairs, request.body)
 
-    async def _read_all(self, exchange: Exchange, request: Request) -> bytes:
+    async def _read_all(self, exchange: ResponseStream, request: RestRequest) -> bytes:
         decoder, pieces = decoder_for(exchange.headers), []
         try:
             while data := await exchange.read():
@@ -269,7 +273,7 @@ class Transport(Closing):
             raise translate(error, sent=True, where=request.described) from error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _throttle(self, request: Request) -> float:
+    async def _throttle(self, request: RestRequest) -> float:
         """Wait for the client-side limit, from which watches are free; how long."""
         if self._bucket is None or request.verb == "watch":
             return 0.0
@@ -320,7 +324,7 @@ class HttpxTransport(httpx.AsyncBaseTransport):
         raw = request.url.raw_path.decode("ascii")
         if not raw.startswith(ours.base_path):
             raise UsageError(f"{raw.partition('?')[0]} is outside {ours}")
-        plain = Request(
+        plain = RestRequest(
             request.method,
             raw.removeprefix(ours.base_path),
             headers={name: value for name, value in request.headers.items() if name.lower() not in _OURS},
@@ -331,7 +335,7 @@ class HttpxTransport(httpx.AsyncBaseTransport):
 
 
 class _ExchangeStream(httpx.AsyncByteStream):
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: ResponseStream) -> None:
         self._exchange = exchange
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

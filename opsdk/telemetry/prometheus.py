@@ -17,7 +17,16 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 
-from opsdk.telemetry.records import Hook, Leadership, Queued, Reconciled, Record, Requested, Result, Workers
+from opsdk.telemetry.records import (
+    Leadership,
+    Queued,
+    Reconciled,
+    ReconcileOutcome,
+    Record,
+    Requested,
+    TelemetryHook,
+    Workers,
+)
 
 _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
@@ -29,7 +38,7 @@ _MAX_PRIORITIES = 25
 _TOO_MANY = "exceeded_cardinality_limit"
 
 
-class PrometheusHook(Hook):
+class PrometheusHook(TelemetryHook):
     """Counts records in a registry of its own (beside the process's own metrics), or in one that is passed in.
 
     Args:
@@ -117,7 +126,7 @@ class PrometheusHook(Hook):
         if name not in self._controllers:
             # Every series exists from the start, at zero, so that alerts on its rate work.
             self._controllers.add(name)
-            for result in Result:
+            for result in ReconcileOutcome:
                 self._total.labels(name, result.value)
             for metric in (self._seconds, self._errors, self._terminal, self._panics, self._timeouts):
                 metric.labels(name)
@@ -128,7 +137,7 @@ class PrometheusHook(Hook):
         name = record.controller
         self._total.labels(name, record.result.value).inc()
         self._seconds.labels(name).observe(record.seconds)
-        self._errors.labels(name).inc(record.result is Result.ERROR)
+        self._errors.labels(name).inc(record.result is ReconcileOutcome.ERROR)
         self._terminal.labels(name).inc(record.terminal)
         self._panics.labels(name).inc(record.crashed)
         self._timeouts.labels(name).inc(record.timed_out)

@@ -14,7 +14,7 @@ from enum import Enum
 log = logging.getLogger(__name__)
 
 
-class Result(Enum):
+class ReconcileOutcome(Enum):
     """How a reconcile ended; the values are controller-runtime's label values."""
 
     SUCCESS = "success"
@@ -35,7 +35,7 @@ class Reconciled:
     """
 
     controller: str
-    result: Result
+    result: ReconcileOutcome
     seconds: float
     terminal: bool = False
     crashed: bool = False
@@ -94,17 +94,17 @@ class Requested:
 Record = Reconciled | Workers | Queued | Leadership | Requested
 
 
-class Hook:
+class TelemetryHook:
     """Takes records; this one drops them. Override `record`."""
 
     def record(self, record: Record) -> None:
         """Something happened."""
 
 
-class Hooks(Hook):
+class Hooks(TelemetryHook):
     """Several hooks as one: a hook that raises is logged, and does not keep records from the others."""
 
-    def __init__(self, hooks: Sequence[Hook]) -> None:
+    def __init__(self, hooks: Sequence[TelemetryHook]) -> None:
         self.hooks = tuple(hooks)
 
     def record(self, record: Record) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from opsdk.apimachinery.gvk import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
-from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping, Served, StaticMapper
+from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping, ServedResource, StaticMapper
 from opsdk.errors import NoMatchError, ServiceUnavailableError
 
 
@@ -42,7 +42,7 @@ class Server:
         self.in_flight = 0
         self.seconds = seconds
 
-    async def fetch(self) -> Served:
+    async def fetch(self) -> ServedResource:
         self.fetches += 1
         self.in_flight += 1
         assert self.in_flight == 1
@@ -53,7 +53,7 @@ class Server:
         if self.down is not None:
             raise self.down
         mappings = [m for m in self.served if m.gvk.group_version not in self.failing]
-        return Served(mappings=mappings, failures=dict(self.failing))
+        return ServedResource(mappings=mappings, failures=dict(self.failing))
 
 
 async def test_one_fetch_at_first_none_after() -> None:

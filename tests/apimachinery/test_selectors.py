@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.meta import LabelSelector, LabelSelectorRequirement
-from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Operator, Requirement, Selector, as_selector
+from opsdk.apimachinery.selectors import (
+    FieldRequirement,
+    FieldSelector,
+    Requirement,
+    Selector,
+    SelectorOperator,
+    as_selector,
+)
 from opsdk.errors import UsageError
 
 keys = st.sampled_from(["a", "app", "in", "notin", "exists", "x.dev/tier", "A-b_c.d"])
@@ -19,13 +26,13 @@ values = st.sampled_from(["", "1", "22", "3", "web", "in", "A-b_c.d"])
 @st.composite
 def requirements(draw: st.DrawFn) -> Requirement:
     """Any requirement."""
-    key, operator = draw(keys), draw(st.sampled_from(Operator))
+    key, operator = draw(keys), draw(st.sampled_from(SelectorOperator))
     match operator:
-        case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+        case SelectorOperator.EXISTS | SelectorOperator.DOES_NOT_EXIST:
             return Requirement(key, operator)
-        case Operator.IN | Operator.NOT_IN:
+        case SelectorOperator.IN | SelectorOperator.NOT_IN:
             return Requirement(key, operator, tuple(sorted(draw(st.sets(values, min_size=1, max_size=3)))))
-        case Operator.GREATER_THAN | Operator.LESS_THAN:
+        case SelectorOperator.GREATER_THAN | SelectorOperator.LESS_THAN:
             return Requirement(key, operator, (str(draw(st.integers(-30, 30))),))
         case _:
             return Requirement(key, operator, (draw(values),))
@@ -40,17 +47,17 @@ def model(requirement: Requirement, found: Mapping[str, str]) -> bool:
     there, value = requirement.key in found, found.get(requirement.key, "")
     number = int(value) if value.lstrip("-").isdigit() else None
     meaning = {
-        Operator.EXISTS: there,
-        Operator.DOES_NOT_EXIST: not there,
-        Operator.IN: there and value in requirement.values,
-        Operator.EQUALS: there and value in requirement.values,
-        Operator.NOT_IN: not there or value not in requirement.values,
-        Operator.NOT_EQUALS: not there or value not in requirement.values,
-        Operator.GREATER_THAN: there and number is not None and number > int((*requirement.values, "0")[0] or 0)
-        if requirement.operator is Operator.GREATER_THAN
+        SelectorOperator.EXISTS: there,
+        SelectorOperator.DOES_NOT_EXIST: not there,
+        SelectorOperator.IN: there and value in requirement.values,
+        SelectorOperator.EQUALS: there and value in requirement.values,
+        SelectorOperator.NOT_IN: not there or value not in requirement.values,
+        SelectorOperator.NOT_EQUALS: not there or value not in requirement.values,
+        SelectorOperator.GREATER_THAN: there and number is not None and number > int((*requirement.values, "0")[0] or 0)
+        if requirement.operator is SelectorOperator.GREATER_THAN
         else False,
-        Operator.LESS_THAN: there and number is not None and number < int((*requirement.values, "0")[0] or 0)
-        if requirement.operator is Operator.LESS_THAN
+        SelectorOperator.LESS_THAN: there and number is not None and number < int((*requirement.values, "0")[0] or 0)
+        if requirement.operator is SelectorOperator.LESS_THAN
         else False,
     }
     return meaning[requirement.operator]

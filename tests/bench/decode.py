@@ -12,7 +12,7 @@ from collections.abc import Callable
 from opsdk import Kind, Unstructured
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery.codec import decode
-from opsdk.cache.store import Store
+from opsdk.cache.store import InformerStore
 from opsdk.structured_merge.value import JsonObject
 
 _POD: JsonObject = {
@@ -70,7 +70,7 @@ def _memory(make: Callable[[int], object], count: int = 2000) -> float:
 
 def run() -> None:
     """Print the table."""
-    store = Store()
+    store = InformerStore()
     as_dict = json.loads(_data(0))
     as_typed = decode(_data(0), Kind(Pod.gvk, Pod))
     entry = _memory(lambda n: store.put(store.make(_data(n))))

@@ -59,8 +59,8 @@ async def replica(name: str, config: Any, watchman: Watchman, rng: random.Random
     options = OperatorOptions(
         leader_election=True,
         leader_election_namespace="default",
-        manager=ManagerOptions(graceful_timeout=20),
-        controller=ControllerOptions(max_concurrent_reconciles=3, drain_timeout=5),
+        manager=ManagerOptions(shutdown_timeout=20),
+        controller=ControllerOptions(max_concurrent_reconciles=3, shutdown_timeout=5),
     )
     while True:
         operator = Operator("replicated", options)

@@ -13,7 +13,7 @@ from fake_server import FakeServer
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.informer import Informer
 from opsdk.cache.list_watch import RawEvent
-from opsdk.cache.store import Change, Delta
+from opsdk.cache.store import Delta, DeltaType
 from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, TooManyRequestsError
 
 
@@ -27,11 +27,11 @@ class Mirror:
     def __call__(self, delta: Delta) -> None:
         name = delta.entry.key.name
         self.deltas.append(delta)
-        if delta.change is Change.ADDED:
+        if delta.change is DeltaType.ADDED:
             assert name not in self.state
         else:
             assert name in self.state
-        if delta.change is Change.DELETED:
+        if delta.change is DeltaType.DELETED:
             del self.state[name]
         else:
             self.state[name] = delta.entry.resource_version
@@ -117,9 +117,9 @@ async def test_deleted_while_nobody_watched() -> None:
         await asyncio.sleep(100)
         told = [(d.change, d.entry.key.name, d.final_state_unknown) for d in mirror.deltas[2:]]
         assert told == [
-            (Change.DELETED, "again", True),
-            (Change.ADDED, "again", False),
-            (Change.DELETED, "gone", True),
+            (DeltaType.DELETED, "again", True),
+            (DeltaType.ADDED, "again", False),
+            (DeltaType.DELETED, "gone", True),
         ]
 
 

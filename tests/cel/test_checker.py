@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.cel import types
-from opsdk.cel.environment import Environment
+from opsdk.cel.environment import CelEnvironment
 from opsdk.cel.library.optionals import OPTIONALS_LIBRARY
 from opsdk.cel.library.standard import STANDARD_LIBRARY
 from opsdk.cel.library.texts import TWO_VARIABLES_LIBRARY
@@ -27,7 +27,7 @@ from opsdk.cel.types import (
 from opsdk.errors import CelCompileError
 
 POINT = object_of("Point", {"x": INT, "label": STRING})
-ENVIRONMENT = Environment(
+ENVIRONMENT = CelEnvironment(
     [STANDARD_LIBRARY, OPTIONALS_LIBRARY, TWO_VARIABLES_LIBRARY],
     variables={
         "i": INT,
@@ -153,7 +153,7 @@ class _Endless(dict[str, Type]):
 
 def test_types_need_not_be_countable() -> None:
     """A type may be made up when it is asked for, as objects of admission policies are."""
-    environment = Environment([STANDARD_LIBRARY], types=_Endless(), construct=lambda _, fields: fields)
+    environment = CelEnvironment([STANDARD_LIBRARY], types=_Endless(), construct=lambda _, fields: fields)
     program = environment.compile("Object{spec: Object.spec{a: Object.spec.a{n1: 3}}}")
     assert program.evaluate({}) == {"spec": {"a": {"n1": 3}}}
     assert str(program.type) == "Object"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.cel.environment import Environment
+from opsdk.cel.environment import CelEnvironment
 from opsdk.cel.library.lists import KUBERNETES_LISTS, LISTS_LIBRARY, SETS_LIBRARY
 from opsdk.cel.library.optionals import OPTIONALS_LIBRARY
 from opsdk.cel.library.standard import STANDARD_LIBRARY
@@ -44,7 +44,7 @@ VARIABLES = {
     "l": list_of(INT),
     "m": map_of(STRING, INT),
 }
-ENVIRONMENT = Environment(LIBRARIES, variables=VARIABLES)
+ENVIRONMENT = CelEnvironment(LIBRARIES, variables=VARIABLES)
 
 
 def value(text: str, **variables: Any) -> Any:

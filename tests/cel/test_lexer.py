@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.cel.lexer import Kind, tokenize, unquote, unquote_bytes
+from opsdk.cel.lexer import TokenKind, tokenize, unquote, unquote_bytes
 
 
 @given(st.text(max_size=60))
 def test_every_character_is_in_a_token_or_an_issue_or_blank(text: str) -> None:
     """Nothing is lost: tokens stand where they say, and end with the end."""
     tokens, _ = tokenize(text)
-    assert tokens[-1].kind is Kind.END
+    assert tokens[-1].kind is TokenKind.END
     assert tokens[-1].at == len(text)
     assert all(text.startswith(token.text, token.at) for token in tokens[:-1])
 

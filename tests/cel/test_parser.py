@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from opsdk.cel.macros import BINDINGS, OPTIONALS, SORTING, STANDARD, TWO_VARIABLES
 from opsdk.cel.parser import MAX_DEPTH, parse
-from opsdk.cel.syntax import Call, Entry, Expr, Ident, ListOf, Literal, MapOf, Select, Struct
+from opsdk.cel.syntax import CallNode, Expr, Ident, ListOf, Literal, MapEntryNode, MapOf, Select, StructNode
 from opsdk.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, Type
 from opsdk.cel.values import UInt
 from opsdk.errors import CelCompileError
@@ -29,14 +29,14 @@ def spell(node: Expr) -> str:
         case Select():
             chain = f"{_inner(node.operand)}.{node.field}"
             return f"has({chain})" if node.test else chain
-        case Call():
+        case CallNode():
             return _spell_call(node)
         case ListOf():
             marks = ["?" if at in node.optional else "" for at in range(len(node.elements))]
             return f"[{', '.join(mark + spell(one) for mark, one in zip(marks, node.elements, strict=True))}]"
         case MapOf():
             return "{" + ", ".join(_spell_entry(entry) for entry in node.entries) + "}"
-        case Struct():
+        case StructNode():
             return node.name + "{" + ", ".join(_spell_entry(entry) for entry in node.entries) + "}"
     raise AssertionError(node)
 
@@ -45,7 +45,7 @@ def _inner(node: Expr) -> str:
     return f"({spell(node)})"
 
 
-def _spell_entry(entry: Entry) -> str:
+def _spell_entry(entry: MapEntryNode) -> str:
     key = entry.key if isinstance(entry.key, str) else spell(entry.key)
     return f"{'?' if entry.optional else ''}{key}: {spell(entry.value)}"
 
@@ -67,7 +67,7 @@ def _spell_literal(node: Literal) -> str:
     return str(node.value)
 
 
-def _spell_call(node: Call) -> str:
+def _spell_call(node: CallNode) -> str:
     args = [_inner(arg) for arg in node.args]
     if node.target is not None:
         return f"{_inner(node.target)}.{node.function}({', '.join(map(spell, node.args))})"
@@ -91,12 +91,12 @@ def _literal(value: object, type_: Type) -> Literal:
     return Literal(value, type_, id=next(_IDS), at=0)
 
 
-def _call(function: str, *args: Expr, target: Expr | None = None) -> Call:
-    return Call(function, target, args, id=next(_IDS), at=0)
+def _call(function: str, *args: Expr, target: Expr | None = None) -> CallNode:
+    return CallNode(function, target, args, id=next(_IDS), at=0)
 
 
-def _entry(key: Expr | str, value: Expr, optional: bool) -> Entry:
-    return Entry(key, value, optional, id=next(_IDS), at=0)
+def _entry(key: Expr | str, value: Expr, optional: bool) -> MapEntryNode:
+    return MapEntryNode(key, value, optional, id=next(_IDS), at=0)
 
 
 NAMES = st.sampled_from(["a", "b", "foo", "_x", "x1"])
@@ -125,7 +125,7 @@ def _compound(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(lambda name, target, args: _call(name, *args, target=target), NAMES, inner, lists),
         lists.map(lambda elements: ListOf(tuple(elements), id=0, at=0)),
         st.lists(entries, max_size=3).map(lambda found: MapOf(tuple(found), id=0, at=0)),
-        st.builds(lambda name, found: Struct(name, tuple(found), id=0, at=0), NAMES, st.lists(fields, max_size=3)),
+        st.builds(lambda name, found: StructNode(name, tuple(found), id=0, at=0), NAMES, st.lists(fields, max_size=3)),
     )
 
 
@@ -178,7 +178,7 @@ def test_long_chains_of_logic_stay_shallow() -> None:
     tree = parse(" && ".join(["a"] * 1000))
 
     def depth(node: Expr) -> int:
-        return 1 + max(map(depth, node.args)) if isinstance(node, Call) else 1
+        return 1 + max(map(depth, node.args)) if isinstance(node, CallNode) else 1
 
     assert depth(tree) <= 12
     with pytest.raises(CelCompileError, match="max recursion depth exceeded"):

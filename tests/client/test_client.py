@@ -36,9 +36,9 @@ ALL = WriteOptions(dry_run=True, field_owner="me", field_validation="Strict")
 
 
 def made() -> tuple[Client, FakePerformer]:
-    """A client over a recording performer."""
-    performer = FakePerformer()
-    return Client(performer), performer
+    """A client over a recording executor."""
+    executor = FakePerformer()
+    return Client(executor), executor
 
 
 async def test_reads() -> None:
@@ -52,7 +52,7 @@ async def test_reads() -> None:
         labels={"b": "2", "a": "1"},
         fields="x=y",
         limit=3,
-        continue_="t",
+        continue_token="t",
         resource_version="9",
         resource_version_match="NotOlderThan",
         live=True,
@@ -63,7 +63,7 @@ async def test_reads() -> None:
     assert str(operation.options.fields) == "x=y"
     assert operation.kind == metadata_only(Site)
     o = operation.options
-    assert (o.namespace, o.limit, o.continue_, o.resource_version, o.resource_version_match, o.live) == (
+    assert (o.namespace, o.limit, o.continue_token, o.resource_version, o.resource_version_match, o.live) == (
         "ns",
         3,
         "t",
@@ -208,10 +208,10 @@ async def test_pages() -> None:
 
     def pages(operation: Any) -> ObjectList[Site]:
         o = operation.options
-        asked.append((o.limit, o.continue_, o.live))
-        page = int(o.continue_ or 0)
+        asked.append((o.limit, o.continue_token, o.live))
+        page = int(o.continue_token or 0)
         token = str(page + 1) if page < 2 else ""
-        return ObjectList([site(f"{page}-{n}") for n in range(2)], ListMeta(continue_=token))
+        return ObjectList([site(f"{page}-{n}") for n in range(2)], ListMeta(continue_token=token))
 
     client = Client(FakePerformer(pages))
     names = [obj.metadata.name async for obj in client.list_pages(Site, page_size=2)]

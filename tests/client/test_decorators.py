@@ -168,7 +168,7 @@ async def test_a_failed_write_leaves_the_object_as_it_was(call: Call) -> None:
 
 
 async def test_wrappers_nest() -> None:
-    """Each adds its own, in any order; the innermost performer sees all."""
+    """Each adds its own, in any order; the innermost executor sees all."""
     for order in ((dry_run, _owned, _home), (_home, _owned, dry_run)):
         seen = FakePerformer()
         client = Client(seen)

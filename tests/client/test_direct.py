@@ -1,4 +1,4 @@
-"""The performer that asks the server: answers into objects, errors, warnings, watches."""
+"""The executor that asks the server: answers into objects, errors, warnings, watches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
 from opsdk.apimachinery.rest_mapper import StaticMapper
-from opsdk.apimachinery.watch import EventType
+from opsdk.apimachinery.watch import WatchEventType
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
 from opsdk.client.scheme import default_scheme
@@ -32,7 +32,7 @@ from opsdk.errors import (
     NotFoundError,
 )
 from opsdk.patch import MergeFrom, merge_patch
-from opsdk.rest.response import Response
+from opsdk.rest.response import RestResponse
 from opsdk.structured_merge.value import JsonObject
 
 UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
@@ -51,10 +51,12 @@ def client_of(*answers: Any, chunks: list[bytes] | None = None, warned: list[str
     return Client(direct)
 
 
-def failure(code: int, reason: str, message: str = "no", **rest: Any) -> Response:
+def failure(code: int, reason: str, message: str = "no", **rest: Any) -> RestResponse:
     """A Status that says no."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
-    return Response(code, {"content-type": "application/json"}, msgspec.json.encode({**status, "code": code, **rest}))
+    return RestResponse(
+        code, {"content-type": "application/json"}, msgspec.json.encode({**status, "code": code, **rest})
+    )
 
 
 async def test_a_missing_object_says_what_is_missing() -> None:
@@ -91,12 +93,12 @@ async def test_writes_fill_in_what_the_server_set() -> None:
         (failure(409, "AlreadyExists"), AlreadyExistsError),
         (failure(409, "Conflict"), ConflictError),
         (failure(500, "InternalError"), InternalServerError),
-        (Response(200, {}, b"not json"), DecodeError),
-        (Response(200, {}, msgspec.json.encode(tree(spec={"replicas": "many"}))), DecodeError),
-        (Response(200, {}, msgspec.json.encode({**tree(), "kind": "Other"})), DecodeError),
+        (RestResponse(200, {}, b"not json"), DecodeError),
+        (RestResponse(200, {}, msgspec.json.encode(tree(spec={"replicas": "many"}))), DecodeError),
+        (RestResponse(200, {}, msgspec.json.encode({**tree(), "kind": "Other"})), DecodeError),
     ],
 )
-async def test_a_failed_write_leaves_the_object_as_it_was(answer: Response, error: type[Exception]) -> None:
+async def test_a_failed_write_leaves_the_object_as_it_was(answer: RestResponse, error: type[Exception]) -> None:
     """Whatever went wrong, also in reading the answer."""
     obj = site()
     before = copy.deepcopy(obj)
@@ -156,7 +158,7 @@ async def test_one_bad_item_does_not_spoil_its_list() -> None:
     listed = {"kind": "SiteList", "metadata": {"resourceVersion": "9", "continue": "t"}, "items": [tree(), bad]}
     found = await client_of(listed).list(Site)
     assert [o.metadata.name for o in found] == ["a"]
-    assert (found.metadata.resource_version, found.metadata.continue_) == ("9", "t")
+    assert (found.metadata.resource_version, found.metadata.continue_token) == ("9", "t")
     (aside,) = found.undecodable
     assert str(aside.key) == "ns/bad"
     assert "spec.image" in aside.error
@@ -181,8 +183,8 @@ async def test_warnings_reach_the_handler() -> None:
     """Each of them, each time, on success and on failure."""
     warned: list[str] = []
     headers = {"warning": '299 - "old api", 299 - "and more"', "content-type": "application/json"}
-    ok = Response(200, headers, msgspec.json.encode(tree()))
-    bad = Response(404, headers, failure(404, "NotFound").body)
+    ok = RestResponse(200, headers, msgspec.json.encode(tree()))
+    bad = RestResponse(404, headers, failure(404, "NotFound").body)
     client = client_of(ok, ok, bad, warned=warned)
     await client.get(Site, "ns/a")
     await client.get(Site, "ns/a")
@@ -221,7 +223,12 @@ async def watched(chunks: list[bytes], kind: Any = Site) -> list[Any]:
 async def test_events_are_typed() -> None:
     """Type and object of each, in the form asked for; a bookmark has a revision and no required fields."""
     found = await watched(STREAM)
-    assert [e.type for e in found] == [EventType.ADDED, EventType.MODIFIED, EventType.BOOKMARK, EventType.DELETED]
+    assert [e.type for e in found] == [
+        WatchEventType.ADDED,
+        WatchEventType.MODIFIED,
+        WatchEventType.BOOKMARK,
+        WatchEventType.DELETED,
+    ]
     assert isinstance(found[0].object, Site)
     assert found[1].object.metadata.name == "b"
     assert found[2].object.metadata.resource_version == "50"
@@ -300,8 +307,8 @@ async def test_a_read_modify_write_loses_nothing() -> None:
     obj.spec.replicas = 7
     await client.patch(deep_copy(obj), MergeFrom(base))
     await client.update(obj)
-    performer: Any = client.performer
-    sent = [msgspec.json.decode(r.body) for r in performer.transport.seen[1:]]
+    executor: Any = client.executor
+    sent = [msgspec.json.decode(r.body) for r in executor.transport.seen[1:]]
     assert sent[0] == {"spec": {"replicas": 7}}
     assert sent[1] == {**answer, "spec": {"image": "nginx", "future": {"x": [1]}, "replicas": 7}}
     assert to_tree(obj) == answer

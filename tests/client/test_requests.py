@@ -20,7 +20,7 @@ from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOp
 from opsdk.client.requests import build, build_watch
 from opsdk.errors import EncodeError, UsageError
 from opsdk.patch import PatchType, RawPatch, json_patch, merge_patch, strategic_merge_patch
-from opsdk.rest.request import Request
+from opsdk.rest.request import RestRequest
 
 SITES = "/apis/demo.opsdk.dev/v1/namespaces/ns/sites"
 KEY = ObjectKey("ns", "a")
@@ -29,7 +29,7 @@ ALL = WriteOptions(dry_run=True, field_owner="me", field_validation="Strict")
 ALL_QUERY = "dryRun=All&fieldManager=me&fieldValidation=Strict"
 
 
-def line(request: Request) -> str:
+def line(request: RestRequest) -> str:
     """Method, path and query in one line."""
     query = urlencode(list(request.query))
     return f"{request.method} {request.path}{'?' if query else ''}{query}"
@@ -65,7 +65,7 @@ def line(request: Request) -> str:
                     labels=Selector.parse("a=b"),
                     fields=FieldSelector.parse("c=d"),
                     limit=5,
-                    continue_="token",
+                    continue_token="token",
                     resource_version="9",
                     resource_version_match="Exact",
                 ),
@@ -118,7 +118,7 @@ def test_deletes_carry_their_options_in_the_body() -> None:
     """Only what was asked for; preconditions only where there are some."""
     plain = build(Delete(gvk=Site.gvk, key=KEY), SITE)
     assert msgspec.json.decode(plain.body) == {"apiVersion": "v1", "kind": "DeleteOptions"}
-    options = DeleteOptions(dry_run=True, grace_period=0, propagation="Orphan", uid="u", resource_version="3")
+    options = DeleteOptions(dry_run=True, grace_period_seconds=0, propagation="Orphan", uid="u", resource_version="3")
     expected = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",

@@ -143,7 +143,7 @@ async def test_a_reconciler_that_will_not_stop_is_named() -> None:
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
         await cluster.live.create(ConfigMap(metadata=ObjectMeta(name="tar-pit", namespace="default")))
         operator = Operator("tester")
-        operator_options = ControllerOptions(drain_timeout=2)
+        operator_options = ControllerOptions(shutdown_timeout=2)
 
         @operator.reconciler(ConfigMap, options=operator_options)
         async def reconcile(request: Request) -> None:

@@ -33,13 +33,13 @@ from opsdk.errors import (
 from opsdk.event.request import Request
 from opsdk.manager.manager import Manager, Phase
 from opsdk.patch import MergeFrom, merge_patch
-from opsdk.telemetry.records import Hook, Record, Requested
+from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 CRD = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-class Counting(Hook):
+class Counting(TelemetryHook):
     """Counts requests to the server."""
 
     def __init__(self) -> None:
@@ -254,13 +254,15 @@ async def test_a_cached_list_that_is_cut_short_says_so() -> None:
             await cluster.live.create(config(f"c{n}"))
         async with running(cluster):
             whole = await cluster.client.list(ConfigMap, namespace="default", limit=3)
-            assert (len(whole), whole.metadata.continue_) == (3, "")
+            assert (len(whole), whole.metadata.continue_token) == (3, "")
             part = await cluster.client.list(ConfigMap, namespace="default", limit=2)
-            assert (len(part), part.metadata.continue_) == (2, "continue-not-supported")
+            assert (len(part), part.metadata.continue_token) == (2, "continue-not-supported")
             with pytest.raises(UsageError, match="continue list option is not supported by the cache"):
-                await cluster.client.list(ConfigMap, limit=2, continue_=part.metadata.continue_)
+                await cluster.client.list(ConfigMap, limit=2, continue_token=part.metadata.continue_token)
             page = await cluster.client.list(ConfigMap, namespace="default", limit=2, live=True)
-            rest = await cluster.client.list(ConfigMap, namespace="default", continue_=page.metadata.continue_)
+            rest = await cluster.client.list(
+                ConfigMap, namespace="default", continue_token=page.metadata.continue_token
+            )
             assert len(rest) == 1
 
 

@@ -38,13 +38,13 @@ async def test_reads_that_only_the_server_can_answer() -> None:
     await client.status().get(site(), Site)
     await client.list(Site, live=True)
     await client.list(Site, resource_version="0")
-    await client.list(Site, limit=2, continue_="token")
+    await client.list(Site, limit=2, continue_token="token")
     assert (len(cached.seen), len(direct.seen)) == (0, 6)
 
 
 async def test_live_kinds_are_never_cached() -> None:
     """In no form."""
-    client, cached, direct = made(live_kinds=[Site.gvk])
+    client, cached, direct = made(disable_cache_for=[Site.gvk])
     for kind in (Site, UNSTRUCTURED, metadata_only(Site)):
         await client.get(kind, "ns/a")
         await client.list(kind)

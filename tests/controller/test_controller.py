@@ -13,7 +13,7 @@ from typing import Any, Self
 import pytest
 from flowkit import THING, WIDGET, World, owner
 
-from opsdk.controller.controller import Controller, ControllerOptions, Stage
+from opsdk.controller.controller import Controller, ControllerOptions, ControllerState
 from opsdk.controller.reconcile import RECONCILE_ID, Result, as_reconciler
 from opsdk.errors import (
     CacheSyncError,
@@ -27,16 +27,16 @@ from opsdk.event.request import Request
 from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import ChannelSource, KindSource, Source
+from opsdk.sources import ChannelSource, EventSource, KindSource
 from opsdk.telemetry.context import current
-from opsdk.telemetry.records import Hook, Reconciled, Record, Workers
-from opsdk.telemetry.records import Result as Outcome
+from opsdk.telemetry.records import Reconciled, Record, TelemetryHook, Workers
+from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 A = Request("ns", "a")
 Reconcile = Callable[[Request], Awaitable[Any]]
 
 
-class Recording(Hook):
+class Recording(TelemetryHook):
     """Keeps every record."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Recording(Hook):
 class Running:
     """A controller that runs inside the block."""
 
-    def __init__(self, reconcile: Any, *sources: Source, **options: Any) -> None:
+    def __init__(self, reconcile: Any, *sources: EventSource, **options: Any) -> None:
         self.channel = ChannelSource("test")
         self.hook = Recording()
         made = ControllerOptions(**options)
@@ -127,7 +127,7 @@ async def test_a_source_that_blocks_is_named() -> None:
         with pytest.raises(CacheSyncError, match=f"controller c: <Gate> .*{text}"):
             await controller.start()
         assert gate.closed == 1
-        assert controller.stage is Stage.STOPPED
+        assert controller.stage is ControllerState.STOPPED
 
 
 async def test_the_error_of_a_source_is_raised_as_it_is() -> None:
@@ -371,7 +371,7 @@ async def test_a_stop_is_no_timeout() -> None:
     async def slow(_: Request) -> None:
         await asyncio.sleep(10**6)
 
-    async with Running(slow, reconciliation_timeout=10**7, drain_timeout=1) as running:
+    async with Running(slow, reconciliation_timeout=10**7, shutdown_timeout=1) as running:
         running.channel.send(A)
         await asyncio.sleep(1)
     assert running.hook.reconciled() == []
@@ -499,7 +499,7 @@ async def test_a_reconcile_knows_its_names() -> None:
 async def test_a_raising_hook_stops_no_worker() -> None:
     """Metrics must not hold up the work."""
 
-    class Broken(Hook):
+    class Broken(TelemetryHook):
         def record(self, record: Record) -> None:
             raise RuntimeError("mine")
 
@@ -529,14 +529,14 @@ async def test_stopping_lets_reconciles_finish_and_starts_none() -> None:
         assert gate.closed == 0
         finished.append(request.name)
 
-    running = Running(slow, gate, drain_timeout=20)
+    running = Running(slow, gate, shutdown_timeout=20)
     async with running:
         running.channel.send(A)
         running.channel.send(Request("ns", "b"))
         await asyncio.sleep(1)
         running.task.cancel()
         await asyncio.sleep(0)
-        assert running.controller.stage is Stage.DRAINING
+        assert running.controller.stage is ControllerState.DRAINING
         with pytest.raises(asyncio.CancelledError):
             await running.task
         assert running.now() == pytest.approx(5)
@@ -554,7 +554,7 @@ async def test_after_the_grace_reconciles_are_cancelled() -> None:
             await asyncio.sleep(1)
             cleaned.append(asyncio.get_running_loop().time())
 
-    async with Running(slow, drain_timeout=10) as running:
+    async with Running(slow, shutdown_timeout=10) as running:
         running.channel.send(A)
         await asyncio.sleep(1)
         running.task.cancel()
@@ -569,7 +569,7 @@ async def test_a_second_cancellation_ends_the_grace() -> None:
     async def slow(_: Request) -> None:
         await asyncio.sleep(10**6)
 
-    async with Running(slow, drain_timeout=1000) as running:
+    async with Running(slow, shutdown_timeout=1000) as running:
         running.channel.send(A)
         await asyncio.sleep(1)
         running.task.cancel()
@@ -593,7 +593,7 @@ async def test_who_ignores_cancellation_is_named() -> None:
                 continue
 
     gate = Gate()
-    async with Running(deaf, gate, drain_timeout=1) as running:
+    async with Running(deaf, gate, shutdown_timeout=1) as running:
         running.channel.send(A)
         await asyncio.sleep(1)
         running.task.cancel()
@@ -622,12 +622,12 @@ async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) 
 
     caching = asyncio.create_task(world.cache.start())
     gates = [Gate(start=rng.random() / 10, sync=rng.random() / 10) for _ in range(3)]
-    sources: list[Source] = [
+    sources: list[EventSource] = [
         KindSource(world.cache, WIDGET, EnqueueRequestForObject()),
         KindSource(world.cache, THING, EnqueueRequestForOwner(WIDGET)),
         *gates,
     ]
-    options = ControllerOptions(max_concurrent_reconciles=3, drain_timeout=5)
+    options = ControllerOptions(max_concurrent_reconciles=3, shutdown_timeout=5)
     controller = Controller("c", reconcile, sources=sources, options=options)
     task = asyncio.create_task(controller.start())
     for _ in range(cancels):
@@ -637,8 +637,8 @@ async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) 
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
     # Cancelled before its first step it never began, and a task that never ran has nothing to close.
-    assert controller.stage in (Stage.STOPPED, Stage.NEW)
-    assert all(gate.closed == (controller.stage is Stage.STOPPED) for gate in gates)
+    assert controller.stage in (ControllerState.STOPPED, ControllerState.NEW)
+    assert all(gate.closed == (controller.stage is ControllerState.STOPPED) for gate in gates)
     caching.cancel()
     await asyncio.gather(caching, return_exceptions=True)
 

@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from envtest.environment import Environment
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, json_response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 from opsdk.http.server.websocket import WebSocket, accept_websocket
 
@@ -40,7 +40,7 @@ class Consoles(FarServer):
         answering = self._sockets if scope["path"].endswith("/console") else super().__call__
         await answering(scope, receive, send)
 
-    async def open(self, request: Request) -> Response:
+    async def open(self, request: HttpRequest) -> HttpResponse:
         """The handshake."""
         self.users.append(request.header("x-remote-user"))
         if request.upgrade is None:

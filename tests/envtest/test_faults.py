@@ -43,7 +43,7 @@ from opsdk.errors import (
     TransportError,
 )
 from opsdk.event.request import Request
-from opsdk.rest.request import Request as HttpRequest
+from opsdk.rest.request import RestRequest as HttpRequest
 from opsdk.rest.transport import Transport
 
 CM = "/api/v1/namespaces/default/configmaps"

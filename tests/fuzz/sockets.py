@@ -68,11 +68,11 @@ def connection(data: bytes) -> object:
 
 async def _connection(data: bytes) -> bytes:
     from opsdk.http.server.application import asgi
-    from opsdk.http.server.connection import Connection, Service
-    from opsdk.http.server.request import Request
-    from opsdk.http.server.response import Response, text_response
+    from opsdk.http.server.connection import ServerConnection, Service
+    from opsdk.http.server.request import HttpRequest
+    from opsdk.http.server.response import HttpResponse, text_response
 
-    async def handler(request: Request) -> Response:
+    async def handler(request: HttpRequest) -> HttpResponse:
         if request.path == "/echo":
             try:
                 return text_response(f"{len(await request.body(1000))}")
@@ -81,7 +81,7 @@ async def _connection(data: bytes) -> bytes:
         return text_response(request.path)
 
     service = Service(asgi(handler))
-    pipe, line = Pipe(), Connection(service)
+    pipe, line = Pipe(), ServerConnection(service)
     line.connection_made(pipe)
     for part in (data[: len(data) // 2], data[len(data) // 2 :]):
         if part:

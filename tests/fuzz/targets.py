@@ -215,9 +215,9 @@ def frames(data: bytes) -> object:
 
 def answers(data: bytes) -> object:
     from opsdk.http.client.errors import FOREIGN
-    from opsdk.http.client.parser import AnswerReader
+    from opsdk.http.client.parser import ResponseParser
 
-    reader = AnswerReader()
+    reader = ResponseParser()
     with suppress(TransportError, UsageError, *FOREIGN):  # the connection translates them
         reader.begin("GET")
         reader.feed(data)

@@ -23,14 +23,14 @@ from opsdk.errors import (
     NotFoundError,
     UsageError,
 )
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaseRules, Role
+from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
 from opsdk.leader_election.leader_elector import LeaderElector
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
 
 
 class LeaseServer:
-    """A performer that knows one lease. Answers may be late, lost after the write, or refused."""
+    """A executor that knows one lease. Answers may be late, lost after the write, or refused."""
 
     scheme: Any = None
     mapper: Any = None
@@ -46,7 +46,7 @@ class LeaseServer:
     def client(self, identity: str) -> Client:
         return Client(_Link(self, identity))
 
-    async def perform(self, operation: Operation, identity: str) -> Any:
+    async def execute(self, operation: Operation, identity: str) -> Any:
         if self.denied:
             raise ForbiddenError("no leases for you")
         await self._trouble(identity)
@@ -91,8 +91,8 @@ class _Link:
     def __init__(self, server: LeaseServer, identity: str) -> None:
         self.server, self.identity = server, identity
 
-    async def perform(self, operation: Operation) -> Any:
-        return await self.server.perform(operation, self.identity)
+    async def execute(self, operation: Operation) -> Any:
+        return await self.server.execute(operation, self.identity)
 
     def watch(self, operation: Any) -> Any:
         raise NotImplementedError
@@ -261,11 +261,11 @@ async def test_a_denied_candidate_keeps_trying() -> None:
 def test_remote_clocks_are_not_believed() -> None:
     """A lease whose renew time lies in the far past or future is only free when we saw it unchanged long enough."""
     for year in (1999, 2099):
-        rules = LeaseRules(options("a"))
+        rules = LeaderElectionRules(options("a"))
         spec = LeaseSpec(holder_identity="b", lease_duration_seconds=15, renew_time=MicroTime(year, 1, 1))
         rules.observed(Lease(spec=spec), now=100.0)
-        assert not rules.may_take(114.9)
-        assert rules.may_take(115.0)
+        assert not rules.can_acquire(114.9)
+        assert rules.can_acquire(115.0)
         assert rules.check(115.0) is Role.WAITING
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from opsdk.errors import ConfigError, UsageError
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.manager.health import Checks
 from opsdk.manager.http import HttpServer, is_on, parse_address
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.structured_merge.value import JsonObject
 
 
-def asked(target: str, method: str = "GET") -> Request:
+def asked(target: str, method: str = "GET") -> HttpRequest:
     """A request for a path with its query."""
     path, _, query = target.partition("?")
     scope: JsonObject = {
@@ -31,7 +31,7 @@ def asked(target: str, method: str = "GET") -> Request:
     async def receive() -> JsonObject:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    return Request.from_scope(scope, receive)
+    return HttpRequest.from_scope(scope, receive)
 
 
 async def answer(checks: Checks, target: str) -> tuple[int, str] | None:
@@ -138,7 +138,7 @@ def test_half_brackets() -> None:
 def test_zero_and_empty_switch_off() -> None:
     """As in controller-runtime."""
     assert [is_on(a) for a in ("", "0", ":0", ":8081")] == [False, False, True, True]
-    assert not servers(Manager(ManagerOptions(health_address="0", metrics_address="")))
+    assert not servers(Manager(ManagerOptions(health_probe_bind_address="0", metrics_bind_address="")))
 
 
 def servers(manager: Manager) -> list[Any]:
@@ -161,7 +161,7 @@ async def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str, by
 
 async def test_endpoints_exist_only_where_they_are_on() -> None:
     """Health and readiness on one port, metrics alone on the other; unknown paths are 404, other methods 405."""
-    manager = Manager(ManagerOptions(health_address="127.0.0.1:0", metrics_address="127.0.0.1:0"))
+    manager = Manager(ManagerOptions(health_probe_bind_address="127.0.0.1:0", metrics_bind_address="127.0.0.1:0"))
     manager.add_readyz_check("never", bad)
     running = asyncio.create_task(manager.start())
     await manager.wait_ready()
@@ -185,7 +185,7 @@ async def test_a_busy_port_is_named() -> None:
     first = HttpServer("a", "127.0.0.1:0", [])
     holding = asyncio.create_task(first.start())
     await first.wait_ready()
-    manager = Manager(ManagerOptions(health_address=f"127.0.0.1:{first.port}"))
+    manager = Manager(ManagerOptions(health_probe_bind_address=f"127.0.0.1:{first.port}"))
     with pytest.raises(ConfigError, match=str(first.port)):
         await manager.start()
     holding.cancel()
@@ -211,8 +211,8 @@ async def test_a_server_cancelled_while_binding_frees_its_port(step: int) -> Non
 async def test_extra_endpoints_come_after_nothing() -> None:
     """The first endpoint that answers counts."""
 
-    async def mine(request: Request) -> Response | None:
-        return Response(200, [("content-type", "application/json")], json.dumps({"path": request.path}).encode())
+    async def mine(request: HttpRequest) -> HttpResponse | None:
+        return HttpResponse(200, [("content-type", "application/json")], json.dumps({"path": request.path}).encode())
 
     server = HttpServer("a", "127.0.0.1:0", [checks(a=good).answer, mine])
     task = asyncio.create_task(server.start())

@@ -334,7 +334,7 @@ def test_names_are_unique_in_a_manager() -> None:
 async def test_the_late_are_named() -> None:
     """What does not stop within the grace period is cancelled again and named in a ShutdownTimeoutError."""
     log: list[str] = []
-    manager = Manager(ManagerOptions(graceful_timeout=10))
+    manager = Manager(ManagerOptions(shutdown_timeout=10))
     manager.add(Part("slow", log, stop=100))
     manager.add(Part("fast", log, stop=1))
     with pytest.raises(ShutdownTimeoutError, match=r"grace period of 10 s: <Part slow>$"):
@@ -345,7 +345,7 @@ async def test_the_late_are_named() -> None:
 
 async def test_the_grace_is_shared() -> None:
     """All groups together have one grace period, not one each."""
-    manager = Manager(ManagerOptions(graceful_timeout=10))
+    manager = Manager(ManagerOptions(shutdown_timeout=10))
     for phase in GROUPS:
         manager.add(Part(phase.name, stop=4), phase=phase)
     with pytest.raises(ShutdownTimeoutError, match=r"<Part CACHES>, <Part WEBHOOKS>, <Part HTTP>"):
@@ -355,7 +355,7 @@ async def test_the_grace_is_shared() -> None:
 
 async def test_a_failure_and_a_timeout_are_both_told() -> None:
     """The failure is raised, the timeout is a note on it."""
-    manager = Manager(ManagerOptions(graceful_timeout=2))
+    manager = Manager(ManagerOptions(shutdown_timeout=2))
     manager.add(Part("slow", stop=100))
     manager.add(Part("bad", fail=ValueError("mine"), fails_at=1))
     with pytest.raises(ValueError, match="mine") as caught:
@@ -365,12 +365,12 @@ async def test_a_failure_and_a_timeout_are_both_told() -> None:
 
 async def test_no_grace_and_endless_grace() -> None:
     """0 does not wait and blames nobody; None waits as long as it takes."""
-    manager = Manager(ManagerOptions(graceful_timeout=0))
+    manager = Manager(ManagerOptions(shutdown_timeout=0))
     manager.add(Part("slow", stop=1000))
     await run_for(manager, 5)
     assert now() < 7
     log: list[str] = []
-    manager = Manager(ManagerOptions(graceful_timeout=None))
+    manager = Manager(ManagerOptions(shutdown_timeout=None))
     manager.add(Part("slow", log, stop=1000))
     await run_for(manager, 5)
     assert log[-1] == "slow stops"
@@ -380,7 +380,7 @@ async def test_who_ignores_cancellation_is_left_and_named() -> None:
     """The manager ends all the same, names it, and keeps the lease: somebody here still acts as leader."""
     ballot = Ballot()
     ballot.won.set()
-    manager = Manager(ManagerOptions(graceful_timeout=3), election=ballot)
+    manager = Manager(ManagerOptions(shutdown_timeout=3), election=ballot)
     deaf = Part("deaf", deaf=True)
     manager.add(deaf)
     with pytest.raises(ShutdownTimeoutError, match="<Part deaf>"):
@@ -405,8 +405,8 @@ async def test_a_stuck_reconcile_keeps_the_lease_and_is_named() -> None:
     channel.send(Request("ns", "stuck"))
     ballot = Ballot()
     ballot.won.set()
-    manager = Manager(ManagerOptions(graceful_timeout=60), election=ballot)
-    manager.add(Controller("c", deaf, sources=[channel], options=ControllerOptions(drain_timeout=2)))
+    manager = Manager(ManagerOptions(shutdown_timeout=60), election=ballot)
+    manager.add(Controller("c", deaf, sources=[channel], options=ControllerOptions(shutdown_timeout=2)))
     with pytest.raises(ShutdownTimeoutError, match="ns/stuck"):
         await run_for(manager, 5)
     assert ballot.released == 0
@@ -461,7 +461,7 @@ async def test_stop_before_start() -> None:
 async def test_cancelling_start_is_a_stop_and_again_ends_its_grace() -> None:
     """The first cancellation stops in order; the second one leaves no more time, but still ends everything."""
     log: list[str] = []
-    manager = Manager(ManagerOptions(graceful_timeout=None))
+    manager = Manager(ManagerOptions(shutdown_timeout=None))
     manager.add(Part("slow", log, stop=10**6), phase=Phase.OTHERS)
     manager.add(Part("cache", log), phase=Phase.CACHES)
     task = asyncio.create_task(manager.start())
@@ -509,7 +509,7 @@ async def test_leadership_lost_while_stopping_ends_the_grace() -> None:
     """A leader that takes its time must not outlive its lease."""
     ballot = Ballot()
     ballot.won.set()
-    manager = Manager(ManagerOptions(graceful_timeout=1000), election=ballot)
+    manager = Manager(ManagerOptions(shutdown_timeout=1000), election=ballot)
     manager.add(Part("leader", stop=10**6))
     asyncio.get_running_loop().call_later(20, ballot.end.set_exception, LeaderElectionLostError("lost"))
     with pytest.raises(ShutdownTimeoutError, match="<Part leader>"):
@@ -565,7 +565,7 @@ def _whole(rng: random.Random, log: list[str]) -> tuple[Manager, list[Part]]:
     """A manager with something in every group."""
     ballot = Ballot(log)
     ballot.won.set()
-    manager = Manager(ManagerOptions(graceful_timeout=rng.choice([0.0, 5.0, 30.0, None])), election=ballot)
+    manager = Manager(ManagerOptions(shutdown_timeout=rng.choice([0.0, 5.0, 30.0, None])), election=ballot)
     parts = [Part(p.name, log, ready=rng.choice([None, 0, 0.01, 1]), stop=rng.choice([0, 0.01, 1])) for p in GROUPS]
     for part, phase in zip(parts, GROUPS, strict=True):
         manager.add(part, phase=phase)
@@ -592,7 +592,7 @@ async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) 
     await asyncio.sleep(2)
     started = {text.split()[0] for text in log if text.endswith("starts")}
     stopped = {text.split()[0] for text in log if text.endswith("stops")}
-    hurried = manager.options.graceful_timeout == 0 or cancels > 1
+    hurried = manager.options.shutdown_timeout == 0 or cancels > 1
     assert stopped == started or (hurried and stopped <= started)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from opsdk.api.core.v1 import ObjectReference
-from opsdk.recorder.correlator import Aggregator, Similar, Write
+from opsdk.recorder.correlator import EventCorrelator, Similar, Write
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -21,14 +21,14 @@ def references(name: str = "a", namespace: str | None = "ns") -> dict[str, Objec
     return {"regarding": ObjectReference(kind="Pod", name=name, namespace=namespace), "related": None}
 
 
-def record(aggregator: Aggregator, what: Similar, seconds: float = 0, **about: Any) -> Any:
+def record(aggregator: EventCorrelator, what: Similar, seconds: float = 0, **about: Any) -> Any:
     """A happening so many seconds after the start."""
     return aggregator.record(what, references(**about), START + timedelta(seconds=seconds))
 
 
-def made(size: int = 10) -> Aggregator:
+def made(size: int = 10) -> EventCorrelator:
     """A fresh one."""
-    return Aggregator(controller="c", instance="c-host", size=size)
+    return EventCorrelator(controller="c", instance="c-host", size=size)
 
 
 def test_the_first_is_an_event_the_second_a_series_the_rest_counts() -> None:

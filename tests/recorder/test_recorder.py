@@ -37,7 +37,7 @@ class Server:
         self.tries: list[float] = []
         self.at_work = self.peak = 0
 
-    async def perform(self, operation: Any) -> Any:
+    async def execute(self, operation: Any) -> Any:
         self.at_work += 1
         self.peak = max(self.peak, self.at_work)
         try:
@@ -61,9 +61,9 @@ class Server:
 
     def recorder(self) -> EventRecorder:
         """A recorder that writes to it."""
-        performer: Any = FakePerformer()
-        performer.perform = self.perform
-        return EventRecorder(Client(performer), "site-operator")
+        executor: Any = FakePerformer()
+        executor.execute = self.execute
+        return EventRecorder(Client(executor), "site-operator")
 
 
 def tell(recorder: EventRecorder, reason: str = "Created", **options: Any) -> None:
@@ -205,7 +205,7 @@ async def test_an_answer_that_was_lost_is_no_second_event() -> None:
     server = Server()
     recorder = server.recorder()
     recorder.open()
-    stored = server.perform
+    stored = server.execute
 
     async def lose_the_first(operation: Any) -> Any:
         found = await stored(operation)
@@ -213,7 +213,7 @@ async def test_an_answer_that_was_lost_is_no_second_event() -> None:
             raise ConnectError("lost")
         return found
 
-    recorder._client.performer.perform = lose_the_first  # type: ignore[method-assign]
+    recorder._client.executor.execute = lose_the_first  # type: ignore[method-assign]
     tell(recorder)
     await asyncio.sleep(10)
     assert (len(server.events), recorder.dropped) == (1, 0)
@@ -243,7 +243,7 @@ async def test_the_queue_is_bounded() -> None:
         tell(recorder, f"R{n}")
     assert recorder.dropped == 500
     assert asyncio.get_running_loop().time() == 0
-    await recorder.aclose(grace=3)
+    await recorder.aclose(shutdown_timeout=3)
     assert asyncio.get_running_loop().time() == pytest.approx(3)
     assert recorder.dropped == 1500
 

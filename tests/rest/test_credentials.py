@@ -17,13 +17,13 @@ from http_servers import make_ca
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
-from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticSource, TokenFileSource, source_for
-from opsdk.rest.exec_plugin import ExecSource, exec_info, parse_credential
-from opsdk.rest.request import Request
+from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, source_for
+from opsdk.rest.exec_plugin import ExecCredentials, exec_info, parse_credential
+from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
-GET = Request("GET", "/")
+GET = RestRequest("GET", "/")
 V1 = "client.authentication.k8s.io/v1"
 
 
@@ -39,14 +39,14 @@ V1 = "client.authentication.k8s.io/v1"
 async def test_static_credentials(settings: JsonObject, headers: dict[str, str]) -> None:
     """What never changes is sent as it is, and a 401 cannot be healed."""
     source = source_for(Config(host="https://x", **settings))
-    assert isinstance(source, StaticSource)
+    assert isinstance(source, StaticCredentials)
     assert await source.headers() == headers
     assert not source.invalidate()
     assert "t" not in repr(source).replace("StaticSource", "").replace("set", "").replace("anonymous", "")
 
 
 # ------------------------------------------------------------------ token files
-async def _token(source: TokenFileSource) -> str:
+async def _token(source: TokenFileCredentials) -> str:
     return (await source.headers())["Authorization"].removeprefix("Bearer ")
 
 
@@ -54,7 +54,7 @@ async def test_a_token_file_is_read_each_minute(tmp_path: Path) -> None:
     """A new token is used within a minute, without asking the disk for each request."""
     file = tmp_path / "token"
     file.write_text("one\n")
-    source = TokenFileSource(file)
+    source = TokenFileCredentials(file)
     assert await _token(source) == "one"
     file.write_text("two")
     await asyncio.sleep(TOKEN_FILE_PERIOD - 1)
@@ -68,7 +68,7 @@ async def test_a_broken_token_file_keeps_the_old_token(tmp_path: Path, broken: s
     """A file that is gone or empty for a moment costs nothing; the next request looks again."""
     file = tmp_path / "token"
     file.write_text("one")
-    source = TokenFileSource(file)
+    source = TokenFileCredentials(file)
     await source.headers()
     file.unlink()
     if broken is not None:
@@ -82,8 +82,8 @@ async def test_a_broken_token_file_keeps_the_old_token(tmp_path: Path, broken: s
 async def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
     """Without any token the error names the file; a configured token stands in for it."""
     with pytest.raises(ConfigError, match=r"token file .*none"):
-        await TokenFileSource(tmp_path / "none").headers()
-    assert await _token(TokenFileSource(tmp_path / "none", fallback="f")) == "f"
+        await TokenFileCredentials(tmp_path / "none").headers()
+    assert await _token(TokenFileCredentials(tmp_path / "none", fallback="f")) == "f"
 
 
 class _Guard:
@@ -109,7 +109,7 @@ async def test_a_401_reads_the_token_file_again(tmp_path: Path) -> None:
     async with Transport(Config(app=app, token_file=str(file))) as transport:
         assert (await transport.send(GET)).status == 401
         file.write_text("new")
-        assert (await transport.send(Request("POST", "/", body=b"x"))).status == 200
+        assert (await transport.send(RestRequest("POST", "/", body=b"x"))).status == 200
     assert app.seen == [b"Bearer old", b"Bearer old", b"Bearer old", b"Bearer new"]
     assert app.bodies[2:] == [b"x", b"x"]
 
@@ -165,8 +165,8 @@ class _HandClock:
         self.seconds += seconds
 
 
-def _source(plugin: ExecConfig, *, clock: Clock = LOOP_CLOCK, **settings: Any) -> ExecSource:
-    return ExecSource(plugin, Config(host="https://x", exec=plugin, **settings), clock=clock)
+def _source(plugin: ExecConfig, *, clock: Clock = LOOP_CLOCK, **settings: Any) -> ExecCredentials:
+    return ExecCredentials(plugin, Config(host="https://x", exec=plugin, **settings), clock=clock)
 
 
 @pytest.mark.realtime

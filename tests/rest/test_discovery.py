@@ -10,8 +10,8 @@ import pytest
 
 from opsdk.errors import ConnectError, DecodeError, ForbiddenError, ServiceUnavailableError
 from opsdk.rest.discovery import DiscoveredGroups, Discovery
-from opsdk.rest.request import Request
-from opsdk.rest.response import Response
+from opsdk.rest.request import RestRequest
+from opsdk.rest.response import RestResponse
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -23,7 +23,7 @@ class _Server:
         self.asked: list[str] = []
         self.now = self.most = 0
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: RestRequest) -> RestResponse:
         self.asked.append(request.path)
         self.now += 1
         self.most = max(self.most, self.now)
@@ -32,9 +32,9 @@ class _Server:
         value = self.answers.get(request.path)
         if isinstance(value, Exception):
             raise value
-        if isinstance(value, Response):
+        if isinstance(value, RestResponse):
             return value
-        return Response(404) if value is None else Response(200, {}, json.dumps(value).encode())
+        return RestResponse(404) if value is None else RestResponse(200, {}, json.dumps(value).encode())
 
 
 def _agg(*items: Any) -> JsonObject:
@@ -141,7 +141,12 @@ async def test_each_root_may_have_its_own_form(old: str) -> None:
 
 @pytest.mark.parametrize(
     "failure",
-    [Response(503), Response(200, {}, b"<html>"), ConnectError("down"), Response(200, {}, b'{"resources": 3}')],
+    [
+        RestResponse(503),
+        RestResponse(200, {}, b"<html>"),
+        ConnectError("down"),
+        RestResponse(200, {}, b'{"resources": 3}'),
+    ],
 )
 async def test_a_failing_group_hides_no_other(failure: Any) -> None:
     """An extension server that is down is recorded by name, and everything else is found."""
@@ -175,7 +180,11 @@ async def test_an_absent_root_serves_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
-    [(ConnectError("down"), ConnectError), (Response(403), ForbiddenError), (Response(200, {}, b"<"), DecodeError)],
+    [
+        (ConnectError("down"), ConnectError),
+        (RestResponse(403), ForbiddenError),
+        (RestResponse(200, {}, b"<"), DecodeError),
+    ],
 )
 async def test_a_failing_root_is_raised(answer: Any, kind: type[Exception]) -> None:
     """Where a root cannot be read nothing is known, and the plain error says why."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.errors import UsageError
-from opsdk.rest.request import Request, resource_path
+from opsdk.rest.request import RestRequest, resource_path
 
 _parts = st.text(min_size=1).filter(lambda text: text not in {".", ".."} and not _surrogate(text))
 
@@ -68,14 +68,14 @@ def test_version_and_resource_are_needed() -> None:
 @given(st.lists(st.tuples(_parts, _parts)))
 def test_query_keeps_pairs_and_order(pairs: list[tuple[str, str]]) -> None:
     """A query comes out as it went in, repeated names included."""
-    target = Request("GET", "/x", query=pairs).target
+    target = RestRequest("GET", "/x", query=pairs).target
     assert parse_qsl(target.partition("?")[2], keep_blank_values=True) == pairs
     assert target.isascii()
 
 
 def test_described_names_the_object_and_no_secret() -> None:
     """The words for messages hold the meaning, not headers or body."""
-    request = Request(
+    request = RestRequest(
         "PATCH", "/p", headers={"X": "secret"}, body=b"secret",
         verb="patch", group="apps", resource="deployments", subresource="scale", namespace="ns", name="web",
     )  # fmt: skip

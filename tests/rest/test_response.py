@@ -33,16 +33,16 @@ from opsdk.errors import (
     UnauthorizedError,
     UnsupportedMediaTypeError,
 )
-from opsdk.rest.request import Request
-from opsdk.rest.response import Response, Warning299, error_of, raise_for, retry_after, warnings_of
+from opsdk.rest.request import RestRequest
+from opsdk.rest.response import RestResponse, Warning299, error_of, raise_for, retry_after, warnings_of
 from opsdk.rest.retry import MAX_RETRIES, TokenBucket, retry_delay
 
-GET = Request("GET", "/api/v1/namespaces/ns/pods/web", verb="get", resource="pods", namespace="ns", name="web")
-POST = Request("POST", "/apis/apps/v1/deployments", verb="create", group="apps", resource="deployments")
+GET = RestRequest("GET", "/api/v1/namespaces/ns/pods/web", verb="get", resource="pods", namespace="ns", name="web")
+POST = RestRequest("POST", "/apis/apps/v1/deployments", verb="create", group="apps", resource="deployments")
 
 
-def _plain(code: int, body: bytes = b"", **headers: str) -> Response:
-    return Response(code, {"content-type": "text/plain", **headers}, body)
+def _plain(code: int, body: bytes = b"", **headers: str) -> RestResponse:
+    return RestResponse(code, {"content-type": "text/plain", **headers}, body)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_plain_conflict_of_a_create_is_already_exists() -> None:
 def test_status_object_wins() -> None:
     """The server's own reason, message and details are handed on, with the Retry-After of the header."""
     status = {"kind": "Status", "reason": "Expired", "code": 410, "message": "too old", "details": {"name": "web"}}
-    error = error_of(Response(410, {"retry-after": "2"}, json.dumps(status).encode()), GET)
+    error = error_of(RestResponse(410, {"retry-after": "2"}, json.dumps(status).encode()), GET)
     assert isinstance(error, GoneError)
     assert (error.message, error.details.name, error.retry_after) == ("too old", "web", 2.0)
 
@@ -95,7 +95,7 @@ def test_status_object_wins() -> None:
 @given(st.integers(300, 599), st.binary(), st.sampled_from(["", "text/html", "application/json", "x/y"]))
 def test_any_failed_answer_is_an_api_error(code: int, body: bytes, kind: str) -> None:
     """No body can make reading the error fail, and none is quoted without bound."""
-    error = error_of(Response(code, {"content-type": kind}, body * 100), GET)
+    error = error_of(RestResponse(code, {"content-type": kind}, body * 100), GET)
     assert error.code == code
     assert len(str(error)) < 3000
 
@@ -103,7 +103,7 @@ def test_any_failed_answer_is_an_api_error(code: int, body: bytes, kind: str) ->
 @given(st.integers(200, 299))
 def test_success_raises_nothing(code: int) -> None:
     """Every 2xx is a success."""
-    raise_for(Response(code), GET)
+    raise_for(RestResponse(code), GET)
 
 
 _NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -126,7 +126,7 @@ _NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 )
 def test_retry_after_table(headers: dict[str, str], seconds: float | None) -> None:
     """Retry-After is seconds or a date; a date is measured on the server's clock where it shows one."""
-    assert retry_after(Response(429, headers), now=_NOW) == seconds
+    assert retry_after(RestResponse(429, headers), now=_NOW) == seconds
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_retry_after_table(headers: dict[str, str], seconds: float | None) -> No
 )
 def test_warnings_table(header: str, texts: list[str]) -> None:
     """Warnings with code 299 are read in order, and what cannot be read is dropped."""
-    assert [warning.text for warning in warnings_of(Response(200, {"warning": header}))] == texts
-    assert warnings_of(Response(200, {"warning": '299 me "x"'})) == [Warning299("x", "me")]
+    assert [warning.text for warning in warnings_of(RestResponse(200, {"warning": header}))] == texts
+    assert warnings_of(RestResponse(200, {"warning": '299 me "x"'})) == [Warning299("x", "me")]
 
 
 # ------------------------------------------------------------------ retry rules
@@ -153,13 +153,13 @@ _ASKED = {"retry-after": "3"}
 @pytest.mark.parametrize(
     ("request_", "outcome", "attempt", "delay"),
     [
-        (POST, Response(429, _ASKED), 0, 3.0),
-        (POST, Response(429), 0, 1.0),
-        (POST, Response(503, _ASKED), MAX_RETRIES - 1, 3.0),
-        (POST, Response(503, _ASKED), MAX_RETRIES, None),
-        (GET, Response(500), 0, None),
-        (GET, Response(404, _ASKED), 0, None),
-        (GET, Response(200, _ASKED), 0, None),
+        (POST, RestResponse(429, _ASKED), 0, 3.0),
+        (POST, RestResponse(429), 0, 1.0),
+        (POST, RestResponse(503, _ASKED), MAX_RETRIES - 1, 3.0),
+        (POST, RestResponse(503, _ASKED), MAX_RETRIES, None),
+        (GET, RestResponse(500), 0, None),
+        (GET, RestResponse(404, _ASKED), 0, None),
+        (GET, RestResponse(200, _ASKED), 0, None),
         (POST, ConnectError("x"), 0, 0.1),
         (POST, ConnectError("x"), 2, None),
         (GET, ConnectionLostError("x"), 0, 0.0),
@@ -170,7 +170,9 @@ _ASKED = {"retry-after": "3"}
         (GET, TlsError("x"), 0, None),
     ],
 )
-def test_retry_table(request_: Request, outcome: Response | TransportError, attempt: int, delay: float | None) -> None:
+def test_retry_table(
+    request_: RestRequest, outcome: RestResponse | TransportError, attempt: int, delay: float | None
+) -> None:
     """What was certainly not processed is repeated for every method, what may have been only for reads."""
     assert retry_delay(request_, outcome, attempt) == delay
 

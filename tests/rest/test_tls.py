@@ -12,13 +12,13 @@ from http_servers import Pair, Server, always, answer, make_ca
 
 from opsdk.errors import ConfigError, ConnectError, ConnectionLostError, TlsError
 from opsdk.rest.config import Config
-from opsdk.rest.request import Request
+from opsdk.rest.request import RestRequest
 from opsdk.rest.tls import RELOAD_EVERY, ClientCert, TlsContexts
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
-GET = Request("GET", "/a")
-POST = Request("POST", "/a", body=b"x")
+GET = RestRequest("GET", "/a")
+POST = RestRequest("POST", "/a", body=b"x")
 CA = make_ca()
 SERVER = CA.issue("server", "127.0.0.1", "kubernetes.default")
 CLIENT = CA.issue("jane")

@@ -27,12 +27,12 @@ from opsdk.errors import (
 )
 from opsdk.http.client import errors
 from opsdk.rest.config import Config, Impersonate
-from opsdk.rest.request import Request
-from opsdk.rest.transport import Answered, Transport
+from opsdk.rest.request import RestRequest
+from opsdk.rest.transport import RequestAttempt, Transport
 from opsdk.structured_merge.value import JsonObject
 
-GET = Request("GET", "/a", verb="get", resource="things", name="a")
-POST = Request("POST", "/a", body=b'{"x":1}', verb="create", resource="things")
+GET = RestRequest("GET", "/a", verb="get", resource="things", name="a")
+POST = RestRequest("POST", "/a", body=b'{"x":1}', verb="create", resource="things")
 
 
 async def test_a_connection_is_kept_for_the_next_request() -> None:
@@ -40,7 +40,7 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
     async with Server(always(answer(body=b"hi"))) as server:
         async with Transport(Config(host=f"{server.host}/base/", user_agent="me/1")) as transport:
             for number in range(3):
-                response = await transport.send(Request("GET", "/a", query=[("n", f"{number} ")]))
+                response = await transport.send(RestRequest("GET", "/a", query=[("n", f"{number} ")]))
                 assert (response.status, response.body) == (200, b"hi")
         assert (server.accepted, len(server.seen)) == (1, 3)
         first = server.seen[0]
@@ -70,7 +70,7 @@ async def test_headers_of_the_request_win() -> None:
     config = Config(host="http://x", token="t", impersonate=Impersonate(user="u", groups=["a", "b"]))
     async with Server(always(answer())) as server:
         async with Transport(Config(**{**_fields(config), "host": server.host})) as transport:
-            await transport.send(Request("GET", "/", headers={"user-agent": "mine", "Accept": "x/y"}))
+            await transport.send(RestRequest("GET", "/", headers={"user-agent": "mine", "Accept": "x/y"}))
         headers = server.seen[0].headers
         assert [v for k, v in headers if k.lower() == "user-agent"] == ["mine"]
         assert [v for k, v in headers if k == "Impersonate-Group"] == ["a", "b"]
@@ -162,7 +162,7 @@ async def test_head_has_no_body() -> None:
         Transport(Config(host=server.host)) as transport,
     ):
         for _ in range(2):
-            assert (await transport.send(Request("HEAD", "/"))).body == b""
+            assert (await transport.send(RestRequest("HEAD", "/"))).body == b""
 
 
 @pytest.mark.parametrize(
@@ -215,23 +215,23 @@ async def test_large_bodies_go_both_ways() -> None:
         writer.write(answer(body=seen.body))
 
     async with Server(echo) as server, Transport(Config(host=server.host)) as transport:
-        assert (await transport.send(Request("POST", "/", body=big))).body == big
+        assert (await transport.send(RestRequest("POST", "/", body=big))).body == big
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        Request("GET", "/a b"),
-        Request("GET", "/a\r\nX: y"),
-        Request("GET", "/ä"),
-        Request("G T", "/"),
-        Request("GET", "/", headers={"X": "a\r\nY: b"}),
-        Request("GET", "/", headers={"X:": "a"}),
-        Request("GET", "/", headers={"X": "s3cret\n"}),
+        RestRequest("GET", "/a b"),
+        RestRequest("GET", "/a\r\nX: y"),
+        RestRequest("GET", "/ä"),
+        RestRequest("G T", "/"),
+        RestRequest("GET", "/", headers={"X": "a\r\nY: b"}),
+        RestRequest("GET", "/", headers={"X:": "a"}),
+        RestRequest("GET", "/", headers={"X": "s3cret\n"}),
     ],
 )
 @pytest.mark.parametrize("inside", [True, False])
-async def test_no_line_is_smuggled(request_: Request, inside: bool) -> None:
+async def test_no_line_is_smuggled(request_: RestRequest, inside: bool) -> None:
     """A path or header that would end its line is refused before anything is sent, and not quoted."""
     config = Config(app=_never) if inside else Config(host="http://127.0.0.1:1")
     # Dialling is not reached: nobody listens there.
@@ -316,13 +316,13 @@ async def test_qps_limits_all_but_watches() -> None:
         for _ in range(5):
             await transport.send(GET)
         assert 1.0 <= LOOP_CLOCK.now() - started < 1.1
-        await transport.send(Request("GET", "/", verb="watch"))
+        await transport.send(RestRequest("GET", "/", verb="watch"))
         assert LOOP_CLOCK.now() - started < 1.1
 
 
 async def test_each_try_is_observed() -> None:
     """Whoever counts requests hears of every try, also of those without an answer, and of the throttle."""
-    seen: list[Answered] = []
+    seen: list[RequestAttempt] = []
     async with Server(in_turn(answer(429, Retry_After="1"), None, answer(201))) as server:
         config = Config(host=server.host, qps=0.5, burst=1)
         async with Transport(config, observe=seen.append) as transport:

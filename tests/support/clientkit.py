@@ -1,4 +1,4 @@
-"""Fakes for the tests of the client: a performer that records, a transport that answers, a kind of its own."""
+"""Fakes for the tests of the client: a executor that records, a transport that answers, a kind of its own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.client.operations import Operation, Watch
 from opsdk.client.scheme import default_scheme
-from opsdk.rest.request import Request
-from opsdk.rest.response import Response
+from opsdk.rest.request import RestRequest
+from opsdk.rest.response import RestResponse
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -74,7 +74,7 @@ class FakePerformer:
         self.seen: list[Operation | Watch] = []
         self.answer = answer
 
-    async def perform(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         self.seen.append(operation)
         if self.answer is not None:
             return self.answer(operation)
@@ -98,21 +98,21 @@ class FakePerformer:
 class FakeTransport:
     """Answers each request with the next of its answers."""
 
-    def __init__(self, *answers: Response | JsonObject, chunks: list[bytes] | None = None) -> None:
+    def __init__(self, *answers: RestResponse | JsonObject, chunks: list[bytes] | None = None) -> None:
         self.answers = list(answers)
         self.chunks = chunks or []
-        self.seen: list[Request] = []
+        self.seen: list[RestRequest] = []
         self.closed = 0
 
-    async def send(self, request: Request, **_: Any) -> Response:
+    async def send(self, request: RestRequest, **_: Any) -> RestResponse:
         self.seen.append(request)
         found = self.answers.pop(0)
-        if isinstance(found, Response):
+        if isinstance(found, RestResponse):
             return found
-        return Response(200, {"content-type": "application/json"}, msgspec.json.encode(found))
+        return RestResponse(200, {"content-type": "application/json"}, msgspec.json.encode(found))
 
     @asynccontextmanager
-    async def stream(self, request: Request, **_: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: RestRequest, **_: Any) -> AsyncIterator[AsyncIterator[bytes]]:
         self.seen.append(request)
 
         async def parts() -> AsyncIterator[bytes]:

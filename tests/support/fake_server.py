@@ -70,12 +70,14 @@ class FakeServer:
         self.snapshots.clear()
 
     # -------------------------------------------------------------- what an informer asks
-    async def list_page(self, *, resource_version: str, continue_: str, limit: int) -> tuple[list[bytes], ListMeta]:
+    async def list_page(
+        self, *, resource_version: str, continue_token: str, limit: int
+    ) -> tuple[list[bytes], ListMeta]:
         self.lists += 1
         await asyncio.sleep(0.01)
         self._fail()
-        if continue_:
-            revision, _, start = continue_.partition(":")
+        if continue_token:
+            revision, _, start = continue_token.partition(":")
             if int(revision) not in self.snapshots:
                 raise GoneError("the continue token is too old")
             items, at = self.snapshots[int(revision)], int(start)
@@ -84,7 +86,7 @@ class FakeServer:
             self.snapshots[self.revision] = items
         page = items[at : at + limit] if limit else items[at:]
         more = f"{revision}:{at + limit}" if limit and at + limit < len(items) else ""
-        return [msgspec.json.encode(o) for o in page], ListMeta(resource_version=revision, continue_=more)
+        return [msgspec.json.encode(o) for o in page], ListMeta(resource_version=revision, continue_token=more)
 
     @asynccontextmanager
     async def watch(self, *, resource_version: str) -> AsyncIterator[AsyncIterator[RawEvent]]:

@@ -11,11 +11,11 @@ from fake_server import FakeServer
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.kinds import Kind, unstructured
 from opsdk.apimachinery.object import Unstructured
-from opsdk.apimachinery.rest_mapper import DiscoverySource, RestMapper, RestMapping, Served
+from opsdk.apimachinery.rest_mapper import DiscoverySource, RestMapper, RestMapping, ServedResource
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.cache.cache import Cache, Scope
+from opsdk.cache.cache import Cache, CacheScope
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.store import Entry, make_entry
+from opsdk.cache.store import StoreEntry, make_entry
 from opsdk.event.event import AnyEvent, Event, EventType, ObjectView
 from opsdk.structured_merge.value import JsonObject
 
@@ -40,9 +40,9 @@ class Discovery(DiscoverySource):
     def add(self, kind: Kind[Any]) -> None:
         self.served[kind.gvk] = mapping(kind.gvk)
 
-    async def fetch(self) -> Served:
+    async def fetch(self) -> ServedResource:
         self.asked += 1
-        return Served(mappings=list(self.served.values()))
+        return ServedResource(mappings=list(self.served.values()))
 
 
 class World:
@@ -54,7 +54,7 @@ class World:
         self._seed = seed
         self.cache = Cache(self._list_watch, scheme=Scheme(), mapper=RestMapper(self.discovery))
 
-    def _list_watch(self, mapping: RestMapping, scope: Scope) -> ListerWatcher:
+    def _list_watch(self, mapping: RestMapping, scope: CacheScope) -> ListerWatcher:
         return self.server(mapping.gvk)
 
     def server(self, kind: GroupVersionKind | Kind[Any]) -> FakeServer:
@@ -68,7 +68,7 @@ def owner(kind: Kind[Any], name: str, *, controller: bool = True) -> JsonObject:
     return {**reference, "controller": True} if controller else reference
 
 
-def entry(name: str = "a", version: int = 1, *, namespace: str = "ns", **meta: Any) -> Entry:
+def entry(name: str = "a", version: int = 1, *, namespace: str = "ns", **meta: Any) -> StoreEntry:
     """A stored Thing; keywords are further metadata."""
     tree = {
         "apiVersion": "v1",
@@ -92,16 +92,16 @@ def view(name: str = "a", version: int = 1, **meta: Any) -> ObjectView[Any]:
 def created(new: ObjectView[Any], *, initial: bool = False) -> AnyEvent:
     """An object came to be."""
     """An object came to be."""
-    return Event(kind=EventType.CREATE, new=new, initial=initial)
+    return Event(type=EventType.CREATE, new=new, initial=initial)
 
 
 def updated(old: ObjectView[Any], new: ObjectView[Any]) -> AnyEvent:
     """An object changed."""
     """An object changed."""
-    return Event(kind=EventType.UPDATE, old=old, new=new)
+    return Event(type=EventType.UPDATE, old=old, new=new)
 
 
 def deleted(old: ObjectView[Any]) -> AnyEvent:
     """An object went away."""
     """An object went away."""
-    return Event(kind=EventType.DELETE, old=old)
+    return Event(type=EventType.DELETE, old=old)

@@ -8,7 +8,17 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from opsdk.telemetry.prometheus import PrometheusHook
-from opsdk.telemetry.records import Hook, Hooks, Leadership, Queued, Reconciled, Record, Requested, Result, Workers
+from opsdk.telemetry.records import (
+    Hooks,
+    Leadership,
+    Queued,
+    Reconciled,
+    ReconcileOutcome,
+    Record,
+    Requested,
+    TelemetryHook,
+    Workers,
+)
 
 NAMES = {
     "controller_runtime_reconcile_total": {"controller", "result"},
@@ -42,7 +52,11 @@ def full(hook: PrometheusHook) -> None:
     hook.record(Workers(controller="c", active=1, limit=3))
     for event in ("added", "taken", "finished", "retried"):
         hook.record(Queued(controller="c", event=event, seconds=1.5, depth=((0, 2), (-100, 5)), at_work=(90.0, 95.0)))
-    hook.record(Reconciled(controller="c", result=Result.ERROR, seconds=2, terminal=True, crashed=True, timed_out=True))
+    hook.record(
+        Reconciled(
+            controller="c", result=ReconcileOutcome.ERROR, seconds=2, terminal=True, crashed=True, timed_out=True
+        )
+    )
     hook.record(Leadership(name="lease", leading=True))
     hook.record(Requested(method="GET", host="h:6443", status=200, seconds=0.1))
     hook.record(Requested(method="GET", host="h:6443", status=0, seconds=0.1))
@@ -88,7 +102,7 @@ def test_every_series_of_a_controller_is_there_from_the_start() -> None:
     hook.record(Queued(controller="c", event="added"))
     hook.record(Workers(controller="c", active=0, limit=1))
     page = shown(hook)
-    for result in Result:
+    for result in ReconcileOutcome:
         assert page[f'controller_runtime_reconcile_total{{controller="c",result="{result.value}"}}'] == 0
     assert page['controller_runtime_reconcile_errors_total{controller="c"}'] == 0
     assert page['controller_runtime_reconcile_time_seconds_count{controller="c"}'] == 0
@@ -115,11 +129,11 @@ def test_the_process_is_shown_unless_a_registry_is_given() -> None:
 def test_one_broken_hook_does_not_silence_the_others(caplog: pytest.LogCaptureFixture) -> None:
     """Each hook gets each record; what one raises is logged."""
 
-    class Broken(Hook):
+    class Broken(TelemetryHook):
         def record(self, record: Record) -> None:
             raise RuntimeError("mine")
 
-    class Kept(Hook):
+    class Kept(TelemetryHook):
         def __init__(self) -> None:
             self.records: list[Record] = []
 

@@ -8,7 +8,7 @@ from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.plugin import Plugin
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.structured_merge.value import JsonObject
 
 Mapping = Callable[[str, str], Sequence[GroupVersionResource]]

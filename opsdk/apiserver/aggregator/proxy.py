@@ -17,10 +17,10 @@ from opsdk.apiserver.webhook_client.endpoint import TargetError
 from opsdk.apiserver.webhook_client.go_errors import failure
 from opsdk.apiserver.webhook_client.in_process_upgrade import TwoWay
 from opsdk.errors import OpsdkError
-from opsdk.http.client.request import Exchange
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import CutConnection, Response, StreamResponse, UpgradeResponse, text_response
-from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.client.request import ResponseStream
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import CutConnection, HttpResponse, StreamResponse, UpgradeResponse, text_response
+from opsdk.http.server.upgrade import UpgradedStream
 
 MAX_BODY = 32 << 20
 """Bytes of a request that are passed on; servers of objects take three million."""
@@ -66,7 +66,7 @@ class Proxy:
 
     async def ask(
         self, place: Place, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
-    ) -> Exchange:
+    ) -> ResponseStream:
         """One request; `UnreachableError` where there is no answer, `TargetError` where the CA cannot be read."""
         pairs = [("Host", place.joined), *headers]
         try:
@@ -74,7 +74,7 @@ class Proxy:
         except OpsdkError as error:
             raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
 
-    async def pass_on(self, call: Call, remote: Remote) -> Response:
+    async def pass_on(self, call: Call, remote: Remote) -> HttpResponse:
         """The other server's answer."""
         if not remote.available:
             return unavailable()
@@ -98,7 +98,9 @@ class Proxy:
             return _plain(f"error trying to reach service: {error}")
         return await _answer(exchange, call.http.method)
 
-    async def _switch(self, place: Place, request: Request, target: str, headers: list[tuple[str, str]]) -> Response:
+    async def _switch(
+        self, place: Place, request: HttpRequest, target: str, headers: list[tuple[str, str]]
+    ) -> HttpResponse:
         """Ask the other server to go over to another protocol; bytes then pass unread in both directions."""
         asked = request.header("upgrade")
         pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", asked)]
@@ -113,12 +115,12 @@ class Proxy:
         return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
 
 
-def unavailable() -> Response:
+def unavailable() -> HttpResponse:
     """The answer for a server that cannot be reached."""
     return _plain("service unavailable")
 
 
-def _plain(text: str) -> Response:
+def _plain(text: str) -> HttpResponse:
     made = text_response(f"{text}\n", status=503)
     made.add_header("x-content-type-options", "nosniff")
     return made
@@ -140,7 +142,7 @@ def _one_line(text: str) -> str:
     return "".join(" " if c in "\r\n\0" else c for c in text)
 
 
-def _forwarded(request: Request, place: Place) -> Iterator[tuple[str, str]]:
+def _forwarded(request: HttpRequest, place: Place) -> Iterator[tuple[str, str]]:
     named = {name.strip().lower() for name in request.header("connection").split(",")}
     for name in request.headers:
         dropped = name in _OURS or name in named or name.startswith(("x-remote-", "impersonate-", "audit-id"))
@@ -154,7 +156,7 @@ def _forwarded(request: Request, place: Place) -> Iterator[tuple[str, str]]:
     yield "X-Forwarded-Uri", quote(request.path, safe=_SAFE)
 
 
-async def _join(far: TwoWay, near: Tunnel) -> None:
+async def _join(far: TwoWay, near: UpgradedStream) -> None:
     """Pass bytes on in both directions until one side ends."""
 
     async def there() -> None:
@@ -176,18 +178,18 @@ async def _join(far: TwoWay, near: Tunnel) -> None:
         await far.aclose()
 
 
-async def _answer(exchange: Exchange, method: str) -> Response:
+async def _answer(exchange: ResponseStream, method: str) -> HttpResponse:
     headers = [(name, value) for name, value in exchange.headers.items() if name not in _NOT_BACK]
     if method == "HEAD" or exchange.status in (204, 304):
         await exchange.aclose()
-        return Response(exchange.status, headers)
+        return HttpResponse(exchange.status, headers)
     return StreamResponse(exchange.status, headers, chunks=_Body(exchange))
 
 
 class _Body(AsyncGenerator[bytes, None]):
     """The answer's body; closes the exchange, also where nobody began to read."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: ResponseStream) -> None:
         self._exchange = exchange
 
     async def asend(self, _: None) -> bytes:

@@ -25,7 +25,7 @@ from opsdk.apiserver.server import Delegate
 from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Kind, Remove
 from opsdk.apiserver.webhook_client.client import Resolve
 from opsdk.apiserver.webhook_client.connection_pools import Lines
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("opsdk.apiserver")
@@ -173,7 +173,7 @@ class Aggregator(Closing):
             return
 
     # -------------------------------------------------------------- serving
-    async def handle(self, call: Call) -> Response:
+    async def handle(self, call: Call) -> HttpResponse:
         """See `Delegate`."""
         remote = self._meant(call) if self._remotes else None
         return await (self._delegate.handle(call) if remote is None else self._proxy.pass_on(call, remote))

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 from opsdk.errors import ConfigError, UnauthorizedError
-from opsdk.http.server.request import Request
+from opsdk.http.server.request import HttpRequest
 
 _NOT_KNOWN = "invalid bearer token"
 
@@ -22,7 +22,7 @@ _NOT_KNOWN = "invalid bearer token"
 class Authenticator(Protocol):
     """One way to prove who one is."""
 
-    async def authenticate(self, request: Request) -> User | None:
+    async def authenticate(self, request: HttpRequest) -> User | None:
         """The user, or None where this way was not taken."""
         ...
 
@@ -81,7 +81,7 @@ class BearerAuthenticator:
         self._checkers = tuple(checkers)
         self.audiences = tuple(audiences)
 
-    async def authenticate(self, request: Request) -> User | None:
+    async def authenticate(self, request: HttpRequest) -> User | None:
         """See `Authenticator`; a token that nobody accepts is wrong."""
         scheme, *rest = request.header("authorization").strip().split(" ", 2)
         if scheme.lower() != "bearer" or not rest or not rest[0]:
@@ -119,7 +119,7 @@ class UnionAuthenticator:
         self._authenticators = tuple(authenticators)
         self._anonymous = anonymous
 
-    async def authenticate(self, request: Request) -> User:
+    async def authenticate(self, request: HttpRequest) -> User:
         """The user; `UnauthorizedError` for credentials that nobody accepts."""
         refused = not self._anonymous
         for authenticator in self._authenticators:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
-from opsdk.http.server.request import Request
+from opsdk.http.server.request import HttpRequest
 
 _UID = "1.3.6.1.4.1.57683.2"
 """The part of a subject that holds a user's uid."""
@@ -24,7 +24,7 @@ class CertificateAuthenticator:
     def __init__(self, *, but: str | bytes = "") -> None:
         self._but = but
 
-    async def authenticate(self, request: Request) -> User | None:
+    async def authenticate(self, request: HttpRequest) -> User | None:
         """By the peer's certificate."""
         raw = request.peer_certificate
         if not raw:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from opsdk.apiserver.auth.certificates import signed_by, user_of_certificate
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
-from opsdk.http.server.request import Request
+from opsdk.http.server.request import HttpRequest
 
 EXTRA = "x-remote-extra-"
 NAME = "front-proxy-client"
@@ -45,7 +45,7 @@ class FrontProxyAuthenticator:
         self._names = frozenset(names)
         self._headers = headers
 
-    async def authenticate(self, request: Request) -> User | None:
+    async def authenticate(self, request: HttpRequest) -> User | None:
         """See `Authenticator`; a certificate of their authority with another name is wrong."""
         raw = request.peer_certificate
         if not raw or not signed_by(raw, self._issuer):
@@ -59,7 +59,7 @@ class FrontProxyAuthenticator:
         groups = tuple(text for header in self._headers.group for text in request.texts(header))
         return User(name=name, uid=_first(request, self._headers.uid), groups=groups, extra=self._extra(request))
 
-    def _extra(self, request: Request) -> dict[str, tuple[str, ...]]:
+    def _extra(self, request: HttpRequest) -> dict[str, tuple[str, ...]]:
         return {
             unquote(header.removeprefix(prefix)): tuple(request.texts(header))
             for header in request.headers
@@ -68,5 +68,5 @@ class FrontProxyAuthenticator:
         }
 
 
-def _first(request: Request, headers: Collection[str]) -> str:
+def _first(request: HttpRequest, headers: Collection[str]) -> str:
     return next((text for header in headers for text in request.texts(header) if text), "")

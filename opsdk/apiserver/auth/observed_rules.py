@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer, Decision, RuleResolver, Rules
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, Decision, RuleResolver, Rules
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, Rule
 from opsdk.apiserver.auth.user import User
 from opsdk.structured_merge.value import JsonObject

@@ -10,7 +10,7 @@ from datetime import datetime
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_info import RequestInfo
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -142,7 +142,7 @@ class AuditLog:
             and (not code or code == r.code)
         ]
 
-    async def __call__(self, call: Call, handler: Handler) -> Response:
+    async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
         """See `Filter`; every answer is recorded, refusals too."""
         received = call.clock.wall()
         response = await handler(call)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.endpoints.response import negotiated_error
 from opsdk.apiserver.endpoints.status import error_response
 from opsdk.errors import Details, ForbiddenError, UsageError
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 
 _SELECTING = frozenset({"list", "watch", "deletecollection"})
 
@@ -68,14 +68,14 @@ def refusal(asked: AuthorizerAttributes, why: str) -> ForbiddenError:
     return ForbiddenError(f"{named} is forbidden: {why}", details=details)
 
 
-def denied(call: Call, asked: AuthorizerAttributes, reason: str = "") -> Response:
+def denied(call: Call, asked: AuthorizerAttributes, reason: str = "") -> HttpResponse:
     """The answer with that 403."""
     response = negotiated_error(call, denial(asked, reason))
     response.add_header("x-content-type-options", "nosniff")
     return response
 
 
-async def check(call: Call, authorizer: Authorizer) -> Response | None:
+async def check(call: Call, authorizer: Authorizer) -> HttpResponse | None:
     """The answer to a call that may not go on; None where it may."""
     asked = attributes_of(call)
     decision = await authorizer.authorize(asked)

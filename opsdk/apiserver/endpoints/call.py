@@ -10,8 +10,8 @@ from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -28,7 +28,7 @@ class Call:
         protobuf: writes answers as protobuf, where the server can.
     """
 
-    http: Request
+    http: HttpRequest
     info: RequestInfo
     clock: Clock = LOOP_CLOCK
     user: User = ANONYMOUS
@@ -62,5 +62,5 @@ class Call:
         )
 
 
-Handler = Callable[[Call], Awaitable[Response]]
+Handler = Callable[[Call], Awaitable[HttpResponse]]
 """Answers a call."""

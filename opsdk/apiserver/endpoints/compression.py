@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.http.server.response import Response, StreamResponse
+from opsdk.http.server.response import HttpResponse, StreamResponse
 
 THRESHOLD = 128 * 1024
 """Bytes that a body must have more than: below, the time is better spent otherwise."""
@@ -14,7 +14,7 @@ _LEVEL = 1
 _GZIP = 31
 
 
-def compressed(call: Call, response: Response) -> Response:
+def compressed(call: Call, response: HttpResponse) -> HttpResponse:
     """The answer as gzip, where it is large and the client names gzip without any conditions."""
     asked = call.http.header("accept-encoding").split(",")
     whole = not isinstance(response, StreamResponse) and len(response.body) > THRESHOLD

@@ -23,10 +23,10 @@ from opsdk.apiserver.endpoints.handlers import (
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.rest import Connecter
 from opsdk.apiserver.resources import Installed
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 
 
-async def direct(call: Call, served: Installed, admission: Admission) -> Response:
+async def direct(call: Call, served: Installed, admission: Admission) -> HttpResponse:
     """Answer by the handler of the verb; what the resource cannot do is a 405."""
     info = call.info
     check_route(info, served)

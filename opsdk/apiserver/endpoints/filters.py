@@ -18,12 +18,12 @@ from opsdk.apiserver.endpoints.response import negotiated_error
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.endpoints.warnings import warning_headers
 from opsdk.errors import ApiError, UnauthorizedError
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 
 _LOG = logging.getLogger("opsdk.apiserver")
 _WARNING_LIMIT = 256
 
-Filter = Callable[[Call, Handler], Awaitable[Response]]
+Filter = Callable[[Call, Handler], Awaitable[HttpResponse]]
 """Does something before or after, or instead of, the rest."""
 
 
@@ -68,12 +68,12 @@ class Chain:
         return handler
 
 
-async def _pass(through: Filter, handler: Handler, call: Call) -> Response:
+async def _pass(through: Filter, handler: Handler, call: Call) -> HttpResponse:
     return await through(call, handler)
 
 
 # ------------------------------------------------------------------ the filters
-async def recover(call: Call, handler: Handler) -> Response:
+async def recover(call: Call, handler: Handler) -> HttpResponse:
     """Every exception becomes an answer; a bug becomes a 500 and a line in the log."""
     try:
         return await handler(call)
@@ -86,7 +86,7 @@ async def recover(call: Call, handler: Handler) -> Response:
         return error_response(api_errors.internal(f"{type(error).__name__}: {error}"))
 
 
-async def headers(call: Call, handler: Handler) -> Response:
+async def headers(call: Call, handler: Handler) -> HttpResponse:
     """``Audit-Id``, ``Cache-Control`` and warnings."""
     call.audit_id = call.http.header("audit-id") or str(uuid.uuid4())
     response = await handler(call)
@@ -98,14 +98,14 @@ async def headers(call: Call, handler: Handler) -> Response:
     return response
 
 
-Hook = Callable[[Call, Response], None]
+Hook = Callable[[Call, HttpResponse], None]
 """Hears of each answered request."""
 
 
 def request_log(hooks: Sequence[Hook]) -> Filter:
     """Tell `hooks` of each answer; the list may change later."""
 
-    async def log(call: Call, handler: Handler) -> Response:
+    async def log(call: Call, handler: Handler) -> HttpResponse:
         response = await handler(call)
         for hook in hooks:
             hook(call, response)
@@ -117,7 +117,7 @@ def request_log(hooks: Sequence[Hook]) -> Filter:
 def authenticate(authenticator: UnionAuthenticator) -> Filter:
     """Find out who asks; wrong credentials are a 401."""
 
-    async def authn(call: Call, handler: Handler) -> Response:
+    async def authn(call: Call, handler: Handler) -> HttpResponse:
         try:
             call.user = await authenticator.authenticate(call.http)
         except UnauthorizedError as error:
@@ -130,7 +130,7 @@ def authenticate(authenticator: UnionAuthenticator) -> Filter:
 def authorize(authorizer: Authorizer) -> Filter:
     """Refuse what the user may not do."""
 
-    async def authz(call: Call, handler: Handler) -> Response:
+    async def authz(call: Call, handler: Handler) -> HttpResponse:
         call.authorizer = authorizer
         refused = await check(call, authorizer)
         return refused if refused is not None else await handler(call)

@@ -16,14 +16,14 @@ from urllib.parse import unquote
 from cachetools import LRUCache
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT
 from opsdk.apiserver.auth.service_accounts import account_groups, split_username
 from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 from opsdk.apiserver.endpoints.authorization import attributes_of, denied
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 
 _HEADER = "impersonate-"
 _EXTRA = "impersonate-extra-"
@@ -34,7 +34,7 @@ _NODE_NAME = "authentication.kubernetes.io/node-name"
 _REMEMBERED = 1024
 
 
-def wanted_user(request: Request) -> User | None:
+def wanted_user(request: HttpRequest) -> User | None:
     """Whom the headers name; None where there are no such headers, `BadRequestError` without a user name."""
     if not any(name.startswith(_HEADER) for name in request.headers):
         return None
@@ -198,7 +198,7 @@ class Impersonation:
         self._authorizer = authorizer
         self._worked: LRUCache[tuple[str, tuple[str, ...]], int] = LRUCache(_REMEMBERED)
 
-    async def __call__(self, call: Call, handler: Handler) -> Response:
+    async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
         """See `Filter`."""
         wanted = wanted_user(call.http)
         if wanted is None:
@@ -225,7 +225,9 @@ class Impersonation:
             yield first
         yield from (number for number in range(len(MODES)) if number != first)
 
-    async def _refused(self, mode: Mode, asked: AuthorizerAttributes, wanted: User) -> tuple[AuthorizerAttributes, str] | None:
+    async def _refused(
+        self, mode: Mode, asked: AuthorizerAttributes, wanted: User
+    ) -> tuple[AuthorizerAttributes, str] | None:
         """The first question that is answered with no, and why; None where all are allowed."""
         questions = list(mode.questions(asked.user, wanted))
         if mode.on:

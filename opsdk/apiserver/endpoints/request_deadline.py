@@ -11,7 +11,7 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.errors import ServerTimeoutError
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 
 LONGEST: Final = 60.0
 """Seconds for any request but those that run as long as the client wants."""
@@ -75,7 +75,7 @@ def seconds_of(call: Call) -> float:
     return min(asked, most) if asked > 0 else most
 
 
-async def deadline(call: Call, handler: Handler) -> Response:
+async def deadline(call: Call, handler: Handler) -> HttpResponse:
     """End what takes too long, with a 504."""
     if long_running(call.info):
         return await handler(call)

@@ -32,7 +32,7 @@ from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.serializer.documents import AMBIGUOUS
 from opsdk.errors import ApiError, NotAcceptableError
-from opsdk.http.server.response import Response, encode_json
+from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -99,9 +99,11 @@ def encode(value: JsonObject, accepted: Accepted, *, pretty: bool = False, order
 
 def body_response(
     value: JsonObject, accepted: Accepted, *, status: int = 200, pretty: bool = False, ordered: bool = False
-) -> Response:
+) -> HttpResponse:
     """A whole answer; the content type repeats what was negotiated."""
-    return Response(status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty, ordered=ordered))
+    return HttpResponse(
+        status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty, ordered=ordered)
+    )
 
 
 def in_order(served: Installed, accepted: Accepted) -> bool:
@@ -168,7 +170,7 @@ def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
 
 def object_response(
     call: Call, served: Installed, obj: JsonObject, accepted: Accepted, *, status: int = 200
-) -> Response:
+) -> HttpResponse:
     """One stored object."""
     visible = served.model.from_storage(obj)
     shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
@@ -188,7 +190,7 @@ def shape_object(call: Call, served: Installed, visible: JsonObject, accepted: A
 
 def list_response(
     call: Call, served: Installed, items: Sequence[JsonObject], meta: JsonObject, accepted: Accepted
-) -> Response:
+) -> HttpResponse:
     """A list of stored objects."""
     visible = [served.model.from_storage(obj) for obj in items]
     shaped, ordered = shape_list(call, served, visible, meta, accepted), in_order(served, accepted)
@@ -292,7 +294,7 @@ def _row_object(obj: JsonObject, include: str, version: str) -> Any:
             return partial(obj, version=version)
 
 
-def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = None) -> Response:
+def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = None) -> HttpResponse:
     """An error in the form that the client prefers; in JSON where that would be a transformation.
 
     Who takes no form that there is gets JSON to be read by people.

@@ -12,7 +12,7 @@ from opsdk.apiserver.endpoints.etag import cached
 from opsdk.apiserver.endpoints.negotiation import JSON, Accepted, clauses, negotiate, not_acceptable
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
 from opsdk.apiserver.endpoints.response import PLAIN, encode, wants_pretty
-from opsdk.http.server.response import Response, json_response, text_response
+from opsdk.http.server.response import HttpResponse, json_response, text_response
 from opsdk.structured_merge.value import JsonObject
 
 HEALTH_CHECKS = dict.fromkeys(("healthz", "livez", "readyz"), ("ping", "log"))
@@ -41,7 +41,7 @@ class WellKnown:
         version: Mapping[str, str] | None = None,
         openapi: OpenApi | None = None,
         checks: Mapping[str, Sequence[str]] = HEALTH_CHECKS,
-        pages: Mapping[str, Callable[[Call], Response]] | None = None,
+        pages: Mapping[str, Callable[[Call], HttpResponse]] | None = None,
     ) -> None:
         self.stopping = False
         self._pages = dict(pages or {})
@@ -50,7 +50,7 @@ class WellKnown:
         self._openapi = openapi
         self._checks = checks
 
-    def answer(self, call: Call) -> Response | None:
+    def answer(self, call: Call) -> HttpResponse | None:
         """The answer, or None where the path is none of these."""
         path = call.info.path
         parts = [p for p in path.split("/") if p]
@@ -69,7 +69,7 @@ class WellKnown:
         named = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
         return bool(named) and not any(map(_built_in, named))
 
-    def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], Response | None] | None:
+    def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], HttpResponse | None] | None:
         match parts[0] if parts else "":
             case "":
                 return self._root
@@ -87,7 +87,7 @@ class WellKnown:
                 return None
 
     # -------------------------------------------------------------- discovery
-    def _api(self, call: Call, rest: Sequence[str]) -> Response | None:
+    def _api(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
         core = [g for g in self._groups() if not g.group]
         if not rest:
             accepted = discovery.aggregated_clause(call.http.header("accept"))
@@ -96,7 +96,7 @@ class WellKnown:
             return self._legacy(call, discovery.api_versions(call.http.header("host")))
         return self._resources(call, core, rest[0])
 
-    def _apis(self, call: Call, rest: Sequence[str]) -> Response | None:
+    def _apis(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
         groups = [g for g in self._groups() if g.group]
         if not rest:
             accepted = discovery.aggregated_clause(call.http.header("accept"))
@@ -110,7 +110,7 @@ class WellKnown:
             return self._legacy(call, discovery.api_group(named[0]))
         return self._resources(call, named, rest[1])
 
-    def _resources(self, call: Call, groups: Sequence[ServedGroup], version: str) -> Response | None:
+    def _resources(self, call: Call, groups: Sequence[ServedGroup], version: str) -> HttpResponse | None:
         for group in groups:
             for served in group.versions:
                 if served.version == version and served.elsewhere is not None:
@@ -122,19 +122,19 @@ class WellKnown:
         return None
 
     @staticmethod
-    def _legacy(call: Call, document: JsonObject) -> Response:
+    def _legacy(call: Call, document: JsonObject) -> HttpResponse:
         accepted = negotiate(call.http.header("accept"))
         raw = encode(document, accepted, pretty=wants_pretty(call))
-        return Response(200, [("content-type", accepted.media)], raw)
+        return HttpResponse(200, [("content-type", accepted.media)], raw)
 
     @staticmethod
-    def _aggregated(call: Call, groups: Sequence[ServedGroup], accepted: Accepted) -> Response:
+    def _aggregated(call: Call, groups: Sequence[ServedGroup], accepted: Accepted) -> HttpResponse:
         raw = encode(discovery.aggregated(groups), accepted)
         media = f"{accepted.media};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         return cached(call, raw, media)
 
     # -------------------------------------------------------------- the rest
-    def _root(self, call: Call, rest: Sequence[str]) -> Response:  # noqa: ARG002 - one shape for all
+    def _root(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one shape for all
         paths = ["/api", "/api/v1", "/apis"]
         for group in self._groups():
             if group.group:
@@ -147,14 +147,14 @@ class WellKnown:
             paths.extend(["/openapi/v2", "/openapi/v3", *self._openapi.paths()])
         return json_response({"paths": sorted(paths)})
 
-    def _show_version(self, call: Call, rest: Sequence[str]) -> Response:  # noqa: ARG002 - one shape for all
+    def _show_version(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one shape for all
         media = {clause.media for clause in clauses(call.http.header("accept"))}
         if media and media.isdisjoint(("*/*", JSON)):
             raise not_acceptable("", served=JSON)
         # Always for people.
-        return Response(200, [("content-type", "application/json")], encode(self._version, PLAIN, pretty=True))
+        return HttpResponse(200, [("content-type", "application/json")], encode(self._version, PLAIN, pretty=True))
 
-    def _health(self, call: Call, rest: Sequence[str]) -> Response | None:
+    def _health(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
         kind = call.info.path.strip("/").partition("/")[0]
         checks = self._checks[kind]
         excluded = set(call.http.query.all("exclude"))
@@ -177,7 +177,7 @@ class WellKnown:
         return _plain("\n".join([*lines, f"{kind} check passed", ""]))
 
 
-def _plain(text: str, *, status: int = 200) -> Response:
+def _plain(text: str, *, status: int = 200) -> HttpResponse:
     """What nobody is to take for anything but text."""
     response = text_response(text, status=status)
     response.add_header("x-content-type-options", "nosniff")

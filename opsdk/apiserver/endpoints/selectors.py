@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 
 from opsdk.apimachinery import validation
-from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Operator, Requirement, Selector
+from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Requirement, Selector, SelectorOperator
 from opsdk.apiserver import api_errors
 from opsdk.errors import ApiError
 
 _TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
 _MARKS = frozenset({"!=", "==", "=", "!", ",", "(", ")", ">", "<"})
 _OPERATORS = {
-    "=": Operator.EQUALS,
-    "==": Operator.EQUALS,
-    "!=": Operator.NOT_EQUALS,
-    "in": Operator.IN,
-    "notin": Operator.NOT_IN,
-    ">": Operator.GREATER_THAN,
-    "<": Operator.LESS_THAN,
+    "=": SelectorOperator.EQUALS,
+    "==": SelectorOperator.EQUALS,
+    "!=": SelectorOperator.NOT_EQUALS,
+    "in": SelectorOperator.IN,
+    "notin": SelectorOperator.NOT_IN,
+    ">": SelectorOperator.GREATER_THAN,
+    "<": SelectorOperator.LESS_THAN,
 }
 _PREFIX = "unable to parse requirement: "
 
@@ -78,14 +78,14 @@ class _LabelParser:
             raise _bad(f"{_PREFIX}found '{key}', expected: identifier")
         _check_key(key)
         if negated:
-            return Requirement(key, Operator.DOES_NOT_EXIST)
+            return Requirement(key, SelectorOperator.DOES_NOT_EXIST)
         if self._peek() in ("", ","):
-            return Requirement(key, Operator.EXISTS)
+            return Requirement(key, SelectorOperator.EXISTS)
         mark = self._take()
         if mark not in _OPERATORS:
             raise _bad(f"{_PREFIX}found '{mark}', expected: in, notin, =, ==, !=, gt, lt")
         operator = _OPERATORS[mark]
-        values = self._values() if operator in (Operator.IN, Operator.NOT_IN) else (self._value(),)
+        values = self._values() if operator in (SelectorOperator.IN, SelectorOperator.NOT_IN) else (self._value(),)
         _check_values(key, operator, values)
         return Requirement(key, operator, values)
 
@@ -121,9 +121,9 @@ def _check_key(key: str) -> None:
         raise _bad(f"{_PREFIX}<nil>: Invalid value: {api_errors.quoted(key)}: {'; '.join(wrong)}")
 
 
-def _check_values(key: str, operator: Operator, values: tuple[str, ...]) -> None:
+def _check_values(key: str, operator: SelectorOperator, values: tuple[str, ...]) -> None:
     found = []
-    if operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+    if operator in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN):
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
         found += [(f"values[{i}]", value, why) for i, value in enumerate(values) if not _is_int64(value)]
     for index, value in enumerate(values):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opsdk.apiserver.api_errors import EMPTY, NONE
 from opsdk.errors import ApiError, Cause, Details
-from opsdk.http.server.response import Response, json_response
+from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -54,7 +54,7 @@ def success(group: str, resource: str, name: str, uid: str) -> JsonObject:
     }
 
 
-def error_response(error: ApiError) -> Response:
+def error_response(error: ApiError) -> HttpResponse:
     """The HTTP answer for an error."""
     response = json_response(status_of(error), status=error.code)
     if error.retry_after:

@@ -10,9 +10,9 @@ from typing import Any, Final
 from opsdk.apiserver.expressions.admission import admission_environment, compile_typed
 from opsdk.apiserver.expressions.authorizer_checks import Asking
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT
-from opsdk.cel.environment import Environment, Program
-from opsdk.cel.types import DYN, Kind, Type, list_of, map_of, object_of
-from opsdk.cel.values import ObjectView, Optional
+from opsdk.cel.environment import CelEnvironment, Program
+from opsdk.cel.types import DYN, Type, TypeKind, list_of, map_of, object_of
+from opsdk.cel.values import CelObject, Optional
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.value import JsonObject
 
@@ -51,7 +51,7 @@ class PolicyCompiler:
     def __init__(self, *, params: bool, composed: bool) -> None:
         self._params = params
         self._types: dict[str, Type] = {}
-        self._environments: dict[tuple[bool, bool], Environment] = {}
+        self._environments: dict[tuple[bool, bool], CelEnvironment] = {}
         self._composed = object_of("kubernetes.variables", self._types) if composed else None
         self.variables: dict[str, Compiled] = {}
 
@@ -68,7 +68,7 @@ class PolicyCompiler:
         """Compile an expression that gives one of these types."""
         return Compiled(text, compile_typed(self._environment(authorizer, patches), text, wanted))
 
-    def _environment(self, authorizer: bool, patches: bool) -> Environment:
+    def _environment(self, authorizer: bool, patches: bool) -> CelEnvironment:
         known = self._environments.get((authorizer, patches))
         if known is None:
             known = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
@@ -81,7 +81,7 @@ class PolicyCompiler:
 
 _PLAIN: Final = frozenset(
     {
-        Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.NULL, Kind.STRING, Kind.TIMESTAMP, Kind.UINT,
+        TypeKind.BOOL, TypeKind.BYTES, TypeKind.DOUBLE, TypeKind.DURATION, TypeKind.INT, TypeKind.NULL, TypeKind.STRING, TypeKind.TIMESTAMP, TypeKind.UINT,
     }
 )  # fmt: skip
 
@@ -90,15 +90,15 @@ def _declared(type_: Type) -> Type:
     """What of a variable's type others get to know: scalars, and lists and maps of what is known."""
     if type_.kind in _PLAIN:
         return type_
-    if type_.kind is Kind.LIST and type_.params:
+    if type_.kind is TypeKind.LIST and type_.params:
         return list_of(_declared(type_.params[0]))
-    if type_.kind is Kind.MAP and type_.params:
+    if type_.kind is TypeKind.MAP and type_.params:
         return map_of(*map(_declared, type_.params))
     return DYN
 
 
 # ------------------------------------------------------------------ evaluating
-class _Variables(ObjectView):
+class _Variables(CelObject):
     """``variables``: each is evaluated when it is first asked for, and only once."""
 
     __slots__ = ("_known", "_owner", "_variables")
@@ -110,11 +110,11 @@ class _Variables(ObjectView):
 
     @property
     def cel_type(self) -> Type:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         return object_of("kubernetes.variables", {})
 
     def find(self, field: str) -> Optional:
-        """See `ObjectView`; one that has no value raises the same each time."""
+        """See `CelObject`; one that has no value raises the same each time."""
         compiled = self._variables.get(field)
         if compiled is None:
             return Optional.none()
@@ -126,11 +126,11 @@ class _Variables(ObjectView):
         return Optional.of(value)
 
     def size(self) -> int:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         return len(self._variables)
 
     def equals(self, other: Any) -> bool:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         return self is other
 
 

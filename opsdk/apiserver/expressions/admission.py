@@ -8,7 +8,7 @@ from typing import Final
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK
 from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, construct
-from opsdk.cel.environment import Environment, Program
+from opsdk.cel.environment import CelEnvironment, Program
 from opsdk.cel.library.texts import JSON_PATCH_LIBRARY
 from opsdk.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, object_of
 from opsdk.errors import CelCompileError
@@ -71,7 +71,7 @@ MATCH_BUDGET: Final = 2_500_000
 
 
 @cache
-def admission_environment(*, params: bool = False, authorizer: bool = True, patches: bool = False) -> Environment:
+def admission_environment(*, params: bool = False, authorizer: bool = True, patches: bool = False) -> CelEnvironment:
     """All libraries and variables but a policy's own; with `patches`, what makes up mutations."""
     variables = {"object": DYN, "oldObject": DYN, "namespaceObject": NAMESPACE, "request": REQUEST}
     if params:
@@ -84,7 +84,7 @@ def admission_environment(*, params: bool = False, authorizer: bool = True, patc
     return made.extend(types=MUTATION_TYPES, construct=construct, libraries=[JSON_PATCH_LIBRARY])
 
 
-def compile_typed(environment: Environment, expression: str, wanted: tuple[Type, ...]) -> Program | str:
+def compile_typed(environment: CelEnvironment, expression: str, wanted: tuple[Type, ...]) -> Program | str:
     """The program of an expression, or what is wrong with it; any type will do where none is wanted.
 
     >>> compile_typed(admission_environment(), "1", (BOOL,))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Authorizer, Decision
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, Decision
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER_LIBRARY
 from opsdk.apiserver.expressions.formats import FORMAT_LIBRARY
-from opsdk.cel.environment import Environment
+from opsdk.cel.environment import CelEnvironment
 from opsdk.cel.library.lists import KUBERNETES_LISTS, LISTS_LIBRARY, SETS_LIBRARY
 from opsdk.cel.library.network import CIDR_LIBRARY, IP_LIBRARY, URL_LIBRARY
 from opsdk.cel.library.optionals import OPTIONALS_LIBRARY
@@ -24,9 +24,9 @@ RUNTIME_BUDGET: Final = 10_000_000
 
 
 @cache
-def kubernetes_environment() -> Environment:
+def kubernetes_environment() -> CelEnvironment:
     """The libraries of Kubernetes 1.36, without variables."""
-    return Environment(
+    return CelEnvironment(
         [
             STANDARD_LIBRARY,
             URL_LIBRARY,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from opsdk.cel.times import show_timestamp
 from opsdk.cel.types import DYN, STRING, Type, object_of, opaque
-from opsdk.cel.values import Duration, Listed, Mapped, ObjectView, Opaque, Optional, Timestamp, equal, type_of
+from opsdk.cel.values import CelObject, Duration, Listed, Mapped, Opaque, Optional, Timestamp, equal, type_of
 from opsdk.errors import CelEvaluationError, PatchError
 from opsdk.structured_merge.value import JsonObject
 
@@ -63,7 +63,7 @@ class _MutationTypes(Mapping[str, Type]):
 MUTATION_TYPES: Final = _MutationTypes()
 
 
-class Made(ObjectView):
+class Made(CelObject):
     """An object that an expression made."""
 
     __slots__ = ("_type", "fields")
@@ -74,19 +74,19 @@ class Made(ObjectView):
 
     @property
     def cel_type(self) -> Type:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         return self._type
 
     def find(self, field: str) -> Optional:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         return Optional.of(self.fields[field]) if field in self.fields else Optional.none()
 
     def size(self) -> int:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         return len(self.fields)
 
     def equals(self, other: Any) -> bool:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         if not isinstance(other, Made) or self._type != other.cel_type or self.fields.keys() != other.fields.keys():
             return False
         return all(equal(value, other.fields[name]) for name, value in self.fields.items())

@@ -12,7 +12,7 @@ from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.apiserver.expressions.schema_types import Schema, with_metadata
 from opsdk.cel.times import parse_duration, parse_timestamp
 from opsdk.cel.types import Type
-from opsdk.cel.values import Duration, Listed, ListView, MapView, ObjectView, Optional, contains, equal, find_field
+from opsdk.cel.values import CelObject, Duration, Listed, ListView, MapView, Optional, contains, equal, find_field
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.go_format import go_typename
@@ -21,7 +21,7 @@ Convert = Callable[[Any], Any]
 """Makes a value of a JSON tree."""
 
 
-class BoundObject(ObjectView):
+class BoundObject(CelObject):
     """An object of which only the declared fields are seen."""
 
     __slots__ = ("_shape", "tree")
@@ -32,11 +32,11 @@ class BoundObject(ObjectView):
 
     @property
     def cel_type(self) -> Type:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         return self._shape.type
 
     def find(self, field: str) -> Optional:
-        """See `ObjectView`; null is nothing."""
+        """See `CelObject`; null is nothing."""
         known = self._shape.fields.get(field)
         if known is None:
             return Optional.none()
@@ -45,11 +45,11 @@ class BoundObject(ObjectView):
         return Optional.none() if value is None else Optional.of(convert(value))
 
     def size(self) -> int:
-        """See `ObjectView`."""
+        """See `CelObject`."""
         return len(self.tree)
 
     def equals(self, other: Any) -> bool:
-        """See `ObjectView`: declared fields by their values, others by their JSON."""
+        """See `CelObject`: declared fields by their values, others by their JSON."""
         if not isinstance(other, BoundObject) or len(self.tree) != len(other.tree):
             return False
         declared = {name for name, _ in self._shape.fields.values()}

@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import Preconditions, Watch
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -178,7 +178,7 @@ class Connecter(Protocol):
         """The verbs that discovery lists."""
         ...
 
-    async def connect(self, context: Context, name: str, path: str, request: Request) -> Response:
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
         """Answer; `path` is what follows the subresource."""
         ...
 
@@ -187,7 +187,7 @@ class Connecter(Protocol):
 class Connected(Protocol):
     """A `Connecter` whose connections admission is asked about."""
 
-    def connect_options(self, path: str, request: Request) -> JsonObject:
+    def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
         """The options object of a request; `path` is what follows the subresource, with its slashes."""
         ...
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.apiserver.streams.remote_command import command
 from opsdk.apiserver.streams.spdy_streams import Connection, Forwarding, SpdyLine, stream_types
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, UpgradeResponse, text_response
-from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, UpgradeResponse, text_response
+from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.http.server.websocket import WebSocket
 
 PROTOCOL = "SPDY/3.1"
@@ -26,20 +26,20 @@ TUNNEL = f"{PROTOCOL}+{PORTS}"
 _VERSION_HEADER = "x-stream-protocol-version"
 
 
-def wants_spdy(request: Request) -> bool:
+def wants_spdy(request: HttpRequest) -> bool:
     """Whether the client asks to go on with SPDY, on a connection that can."""
     return request.header("upgrade").lower() == PROTOCOL.lower() and request.upgrade is not None
 
 
 def accept_command(
-    request: Request, run: Callable[[Pipe], Awaitable[int | None]], said: Mapping[str, bool]
-) -> Response:
+    request: HttpRequest, run: Callable[[Pipe], Awaitable[int | None]], said: Mapping[str, bool]
+) -> HttpResponse:
     """The answer that upgrades to SPDY and runs a command; `said`: which of stdin, stdout, stderr, tty are wanted."""
     version = _chosen(request, list(VERSIONS))
     if version is None:
         return _refused(request, list(VERSIONS))
 
-    async def begin(tunnel: Tunnel) -> None:
+    async def begin(tunnel: UpgradedStream) -> None:
         connection = Connection(tunnel.read, tunnel.write)
         line = SpdyLine(connection, status=VERSIONS[version])
         if await line.open(stream_types(version, **said)):
@@ -49,13 +49,13 @@ def accept_command(
     return _upgraded(version, begin)
 
 
-def accept_ports(request: Request, run: Callable[[int, Pipe], Awaitable[None]]) -> Response:
+def accept_ports(request: HttpRequest, run: Callable[[int, Pipe], Awaitable[None]]) -> HttpResponse:
     """The answer that upgrades to SPDY and forwards ports."""
     version = _chosen(request, [PORTS])
     if version is None:
         return _refused(request, [PORTS])
 
-    async def begin(tunnel: Tunnel) -> None:
+    async def begin(tunnel: UpgradedStream) -> None:
         connection = Connection(tunnel.read, tunnel.write)
         await Forwarding(connection, run).serve()
         await connection.close()
@@ -78,15 +78,15 @@ async def tunnel_ports(socket: WebSocket, run: Callable[[int, Pipe], Awaitable[N
     await socket.close()
 
 
-def _asked(request: Request) -> list[str]:
+def _asked(request: HttpRequest) -> list[str]:
     return [word.strip() for word in request.header(_VERSION_HEADER).split(",") if word.strip()]
 
 
-def _chosen(request: Request, spoken: Sequence[str]) -> str | None:
+def _chosen(request: HttpRequest, spoken: Sequence[str]) -> str | None:
     return next((version for version in _asked(request) if version in spoken), None)
 
 
-def _refused(request: Request, spoken: Sequence[str]) -> Response:
+def _refused(request: HttpRequest, spoken: Sequence[str]) -> HttpResponse:
     asked = " ".join(_asked(request))
     said = f"unable to upgrade: unable to negotiate protocol: client supports [{asked}], server accepts {list(spoken)}"
     response = text_response(said, status=403)
@@ -95,5 +95,5 @@ def _refused(request: Request, spoken: Sequence[str]) -> Response:
     return response
 
 
-def _upgraded(version: str, begin: Callable[[Tunnel], Awaitable[None]]) -> UpgradeResponse:
+def _upgraded(version: str, begin: Callable[[UpgradedStream], Awaitable[None]]) -> UpgradeResponse:
     return UpgradeResponse(101, [(_VERSION_HEADER, version)], protocol=PROTOCOL, run=begin)

@@ -12,7 +12,7 @@ from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.schema_types import Declared
 from opsdk.apiserver.field_errors import FieldErrorType
 from opsdk.cel.environment import Program
-from opsdk.cel.types import Kind, Type, optional_of
+from opsdk.cel.types import Type, TypeKind, optional_of
 from opsdk.errors import CelCompileError, UsageError
 from opsdk.structured_merge.paths import FieldPath
 
@@ -72,7 +72,7 @@ class Rule:
         """The program, what is wrong with it, or None if there is no rule."""
         if not self.text.strip():
             return None
-        return self._compile(self.text, Kind.BOOL, "cel expression must evaluate to a bool", prefix="")
+        return self._compile(self.text, TypeKind.BOOL, "cel expression must evaluate to a bool", prefix="")
 
     @cached_property
     def _compiled_message(self) -> Program | str | None:
@@ -80,9 +80,9 @@ class Rule:
         if not text.strip() or self.program is None:
             return None
         wrong = "messageExpression must evaluate to a string"
-        return self._compile(text, Kind.STRING, wrong, prefix="messageExpression ")
+        return self._compile(text, TypeKind.STRING, wrong, prefix="messageExpression ")
 
-    def _compile(self, text: str, kind: Kind, wrong: str, *, prefix: str) -> Program | str:
+    def _compile(self, text: str, kind: TypeKind, wrong: str, *, prefix: str) -> Program | str:
         """The program of an expression; one of another kind is `wrong` before its constants are looked at."""
         self_type = self.declared.type
         old_type = optional_of(self_type) if self.optional_old else self_type

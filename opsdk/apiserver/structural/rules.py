@@ -16,7 +16,7 @@ from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErro
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.rule import Rule
 from opsdk.apiserver.structural.rule_locations import RULES, has_rules
-from opsdk.cel.environment import Outcome
+from opsdk.cel.environment import EvaluationResult
 from opsdk.cel.values import Optional
 from opsdk.errors import CelBudgetError, CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
@@ -252,7 +252,7 @@ class _Evaluation:
             self._stop(_SPENT)
         unseen = next((one for one in variables.values() if isinstance(one, CelEvaluationError)), None)
         if unseen is not None:
-            self._failed(Outcome(None, unseen, 0))
+            self._failed(EvaluationResult(None, unseen, 0))
             return
         asked = dict(variables)
         if rule.optional_old:
@@ -276,7 +276,7 @@ class _Evaluation:
     def _add(self, error: FieldError) -> None:
         self.run.broken.errors.append(error)
 
-    def _failed(self, outcome: Outcome) -> None:
+    def _failed(self, outcome: EvaluationResult) -> None:
         text = str(outcome.error)
         label = self.rule.label
         if isinstance(outcome.error, CelBudgetError):

@@ -17,7 +17,7 @@ from opsdk.apiserver.webhook_client.go_errors import failure, go_type, media_fau
 from opsdk.apiserver.webhook_client.redirects import Hop, HopError, first_hop, next_hop, pause
 from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
-from opsdk.http.client.request import Exchange
+from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.value import JsonObject
 
@@ -130,7 +130,7 @@ class HookClient(Closing):
         await self._lines.aclose()
 
 
-async def _read(exchange: Exchange) -> bytes:
+async def _read(exchange: ResponseStream) -> bytes:
     try:
         pieces, size = [], 0
         while piece := await exchange.read():

@@ -18,11 +18,11 @@ from opsdk.apiserver.webhook_client.endpoint import TargetError
 from opsdk.apiserver.webhook_client.in_process_upgrade import TwoWay, switch_inside
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import PEER_CERTIFICATE, App
-from opsdk.http.client.connection import Connected, Connection, connect
+from opsdk.http.client.connection import ClientConnection, Connected, connect
 from opsdk.http.client.in_process import AsgiBackend
-from opsdk.http.client.pool import Pool
-from opsdk.http.client.request import Backend, Exchange, Pairs
-from opsdk.http.client.upgrade import SwitchingConnection, switch
+from opsdk.http.client.pool import ConnectionPool
+from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
+from opsdk.http.client.upgrade import SwitchingConnection, upgrade
 
 MAX_POOLS = 64
 DIAL_TIMEOUT = 30.0
@@ -73,7 +73,7 @@ class Lines(Closing):
         self._apps = apps
         self._identity = identity
         self._contexts: dict[tuple[bytes, bool], ssl.SSLContext] = {}
-        self._pools: OrderedDict[Place, Pool] = OrderedDict()
+        self._pools: OrderedDict[Place, ConnectionPool] = OrderedDict()
         self._local: dict[str, tuple[App, AsgiBackend]] = {}
 
     def __repr__(self) -> str:
@@ -85,14 +85,14 @@ class Lines(Closing):
 
     async def exchange(
         self, place: Place, method: str, target: str, headers: Pairs, body: bytes = b"", *, again: bool = False
-    ) -> Exchange:
+    ) -> ResponseStream:
         """Send one request, and wait for the head of the answer; `TargetError` where the CA cannot be read.
 
         With `again` it is sent a second time where a kept connection turns out to be closed: the other side may do
         that just as it is used again.
         """
         backend = self._to(place)
-        kept = again and isinstance(backend, Pool) and backend.idle > 0
+        kept = again and isinstance(backend, ConnectionPool) and backend.idle > 0
         try:
             return await backend.exchange(method, target, headers, body)
         except ConnectionLostError:
@@ -106,11 +106,11 @@ class Lines(Closing):
         if app is not None:
             return await switch_inside(partial(self._serving, place, app), method, target, headers)
         context = self._context(place.ca, insecure=place.insecure)
-        return await switch(
+        return await upgrade(
             lambda: _dial(place, context, partial(SwitchingConnection, place.joined)), method, target, headers
         )
 
-    def _to(self, place: Place) -> Backend:
+    def _to(self, place: Place) -> ConnectionBackend:
         app = self._apps.get(place.authority)
         if app is not None:
             return self._inside(place, app)
@@ -118,16 +118,16 @@ class Lines(Closing):
         if pool is None:
             context = self._context(place.ca, insecure=place.insecure)
 
-            async def dial() -> Connection:
-                return await _dial(place, context, partial(Connection, place.joined))
+            async def dial() -> ClientConnection:
+                return await _dial(place, context, partial(ClientConnection, place.joined))
 
-            pool = self._pools[place] = Pool(dial)
+            pool = self._pools[place] = ConnectionPool(dial)
             if len(self._pools) > MAX_POOLS:
-                self._pools.popitem(last=False)[1].retire()
+                self._pools.popitem(last=False)[1].drain()
         self._pools.move_to_end(place)
         return pool
 
-    def _inside(self, place: Place, app: App) -> Backend:
+    def _inside(self, place: Place, app: App) -> ConnectionBackend:
         kept = self._local.get(place.authority)
         if kept is None or kept[0] is not app:
             kept = self._local[place.authority] = (app, self._serving(place, app, {}))

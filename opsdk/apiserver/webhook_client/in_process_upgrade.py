@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import UPGRADE
 from opsdk.http.client.in_process import AsgiBackend
-from opsdk.http.client.request import Exchange, Pairs
-from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.client.request import Pairs, ResponseStream
+from opsdk.http.server.upgrade import UpgradedStream
 
 
-class TwoWay(Exchange, Protocol):
+class TwoWay(ResponseStream, Protocol):
     """The answer to a request that asks for another protocol; after a 101 both sides send what they like."""
 
     async def write(self, data: bytes) -> None:
@@ -29,7 +29,7 @@ class _Wire:
     """One direction between two tunnels: what is written to one comes out of the other."""
 
     def __init__(self) -> None:
-        self.to: Tunnel | None = None
+        self.to: UpgradedStream | None = None
         self.closing = False
         self.flowing = asyncio.Event()
         self.flowing.set()
@@ -62,11 +62,11 @@ class _Wire:
             wire.flowing.set()
 
 
-def tunnels() -> tuple[Tunnel, Tunnel]:
+def tunnels() -> tuple[UpgradedStream, UpgradedStream]:
     """Two ends of a connection without sockets."""
     there, back = _Wire(), _Wire()
     there.back, back.back = back, there
-    near, far = Tunnel(there, there.close), Tunnel(back, back.close)
+    near, far = UpgradedStream(there, there.close), UpgradedStream(back, back.close)
     there.to, back.to = far, near
     return near, far
 
@@ -74,14 +74,14 @@ def tunnels() -> tuple[Tunnel, Tunnel]:
 class _Inside:
     """See `TwoWay`: what an application answered, with the tunnel to it where it has switched."""
 
-    def __init__(self, backend: AsgiBackend, asking: asyncio.Task[Exchange]) -> None:
+    def __init__(self, backend: AsgiBackend, asking: asyncio.Task[ResponseStream]) -> None:
         self._backend = backend
         self._asking = asking
-        self._tunnel: Tunnel | None = None
+        self._tunnel: UpgradedStream | None = None
         self.status = 0
         self.headers: dict[str, str] = {}
 
-    def upgrade(self, headers: list[tuple[bytes, bytes]]) -> Tunnel:
+    def upgrade(self, headers: list[tuple[bytes, bytes]]) -> UpgradedStream:
         """See `UPGRADE`; the application's end."""
         far, self._tunnel = tunnels()
         self.status = 101
@@ -114,7 +114,7 @@ async def switch_inside(
     switched = asyncio.Event()
     made: _Inside
 
-    def upgrade(pairs: list[tuple[bytes, bytes]]) -> Tunnel:
+    def upgrade(pairs: list[tuple[bytes, bytes]]) -> UpgradedStream:
         switched.set()
         return made.upgrade(pairs)
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from opsdk.cel.declarations import ONE, TRAVERSAL, CallEstimate, Cost, Estimate, Operand, Range, Sizes, scaled
 from opsdk.cel.syntax import Literal
-from opsdk.cel.types import Kind
-from opsdk.cel.values import Listed, Mapped, ObjectView, size
+from opsdk.cel.types import TypeKind
+from opsdk.cel.values import CelObject, Listed, Mapped, size
 
 
 def size_of(value: Any) -> int:
     """The size of a value that has one; else 1."""
-    if isinstance(value, ObjectView):
+    if isinstance(value, CelObject):
         return value.size()
     found = size(value)
     return 1 if found is None else found
@@ -62,7 +62,7 @@ def walk_elements(args: Sequence[Any], _: Any) -> int:
     return traversal(args[0])
 
 
-_TEXTS: Final = frozenset({Kind.STRING, Kind.BYTES})
+_TEXTS: Final = frozenset({TypeKind.STRING, TypeKind.BYTES})
 
 
 def estimate_elements(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:

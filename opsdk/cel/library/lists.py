@@ -26,7 +26,21 @@ from opsdk.cel.declarations import (
 )
 from opsdk.cel.library.costs import estimate_elements, literal_int, walk_elements
 from opsdk.cel.macros import SORTING
-from opsdk.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, Kind, Type, list_of, param
+from opsdk.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    Type,
+    TypeKind,
+    list_of,
+    param,
+)
 from opsdk.cel.values import Duration, Listed, UInt, compare, contains, equal, kind_of, no_such_overload
 from opsdk.errors import CelBudgetError, CelEvaluationError
 
@@ -72,11 +86,11 @@ def _double_sum(one: float, other: float) -> float:
     return one + other
 
 
-_PLUS: Final[dict[Kind, Callable[[Any, Any], Any]]] = {
-    Kind.INT: _int_sum,
-    Kind.UINT: _uint_sum,
-    Kind.DOUBLE: _double_sum,
-    Kind.DURATION: _duration_sum,
+_PLUS: Final[dict[TypeKind, Callable[[Any, Any], Any]]] = {
+    TypeKind.INT: _int_sum,
+    TypeKind.UINT: _uint_sum,
+    TypeKind.DOUBLE: _double_sum,
+    TypeKind.DURATION: _duration_sum,
 }
 _ZEROS: Final[dict[str, tuple[Type, Any]]] = {
     "int": (INT, 0),

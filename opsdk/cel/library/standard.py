@@ -37,8 +37,8 @@ from opsdk.cel.types import (
     STRING,
     TIMESTAMP,
     UINT,
-    Kind,
     Type,
+    TypeKind,
     list_of,
     map_of,
     param,
@@ -171,14 +171,14 @@ _MINUS: Final = [
 # ------------------------------------------------------------------ equality and order
 def _smaller(args: Sequence[Any], _: Any) -> int:
     left = args[0]
-    if type_of(left).kind is Kind.OPAQUE and not types.is_optional(type_of(left)):
+    if type_of(left).kind is TypeKind.OPAQUE and not types.is_optional(type_of(left)):
         return 1
     return scaled(min(size_of(left), size_of(args[1])), TRAVERSAL)
 
 
 def _estimate_smaller(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     left, right = operands
-    if left.type == right.type and left.type.kind is Kind.OPAQUE and not types.is_optional(left.type):
+    if left.type == right.type and left.type.kind is TypeKind.OPAQUE and not types.is_optional(left.type):
         return CallEstimate(ONE)
     most = min(sizes.size(left).most, sizes.size(right).most)
     return CallEstimate(Range(1 if most else 0, most).scaled(TRAVERSAL))

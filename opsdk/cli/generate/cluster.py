@@ -12,7 +12,7 @@ import msgspec
 from opsdk.errors import DecodeError, UsageError
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
-from opsdk.rest.request import Request
+from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
@@ -31,13 +31,13 @@ async def read_schemas(config: Config, groups: Sequence[str] = ()) -> Mapping[st
     Raises `ApiError` or `TransportError` if the server does not answer, `UsageError` for a group it does not have.
     """
     async with Transport(config) as transport:
-        root = await _document(transport, Request("GET", _ROOT, verb="get"))
+        root = await _document(transport, RestRequest("GET", _ROOT, verb="get"))
         chosen = _choose(root.get("paths") or {}, groups)
         found: JsonObject = {}
         # One after the other: a person waits for this once, the server's other clients do not.
         for url in chosen:
             path, _, query = url.partition("?")
-            document = await _document(transport, Request("GET", path, query=parse_qsl(query), verb="get"))
+            document = await _document(transport, RestRequest("GET", path, query=parse_qsl(query), verb="get"))
             found |= (document.get("components") or {}).get("schemas") or {}
     return found
 
@@ -57,7 +57,7 @@ def _choose(paths: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
     return [url for group in wanted for url in sorted(chosen[group])]
 
 
-async def _document(transport: Transport, request: Request) -> JsonObject:
+async def _document(transport: Transport, request: RestRequest) -> JsonObject:
     response = await transport.send(request)
     raise_for(response, request)
     try:

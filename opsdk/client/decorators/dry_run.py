@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opsdk.client.client import Client
-from opsdk.client.decorators.wrapper import Wrapper, performer_of, with_write_options
+from opsdk.client.decorators.wrapper import Wrapper, executor_of, with_write_options
 from opsdk.client.operations import Delete, DeleteAllOf, Operation
-from opsdk.client.ports import Performer
+from opsdk.client.ports import OperationExecutor
 
 
 class DryRun(Wrapper):
     """Marks every write as a dry run: admission and validation happen, nothing is stored."""
 
-    async def change(self, operation: Operation) -> Operation:
+    async def transform(self, operation: Operation) -> Operation:
         """The same as a dry run."""
         if isinstance(operation, Delete | DeleteAllOf):
             return replace(operation, options=replace(operation.options, dry_run=True))
         return with_write_options(operation, dry_run=True)
 
 
-def dry_run(client: Client | Performer) -> Client:
+def dry_run(client: Client | OperationExecutor) -> Client:
     """A client whose writes, subresources included, are dry runs."""
-    return Client(DryRun(performer_of(client)))
+    return Client(DryRun(executor_of(client)))

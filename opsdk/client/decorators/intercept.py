@@ -8,9 +8,9 @@ from typing import Any
 
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.client import Client
-from opsdk.client.decorators.wrapper import Wrapper, performer_of
+from opsdk.client.decorators.wrapper import Wrapper, executor_of
 from opsdk.client.operations import Operation, Watch
-from opsdk.client.ports import Performer
+from opsdk.client.ports import OperationExecutor
 
 Handler = Callable[[Operation], Awaitable[Any]]
 Interceptor = Callable[[Operation, Handler], Awaitable[Any]]
@@ -22,17 +22,17 @@ class Intercepting(Wrapper):
     """Hands every operation to a function, together with the way on."""
 
     def __init__(
-        self, inner: Performer, interceptor: Interceptor | None = None, watch: WatchInterceptor | None = None
+        self, inner: OperationExecutor, interceptor: Interceptor | None = None, watch: WatchInterceptor | None = None
     ) -> None:
         super().__init__(inner)
         self._interceptor = interceptor
         self._watch = watch
 
-    async def perform(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         """What the function returns."""
         if self._interceptor is None:
-            return await self.inner.perform(operation)
-        return await self._interceptor(operation, self.inner.perform)
+            return await self.inner.execute(operation)
+        return await self._interceptor(operation, self.inner.execute)
 
     def watch(self, operation: Watch) -> Stream:
         """What the watch function returns."""
@@ -40,7 +40,7 @@ class Intercepting(Wrapper):
 
 
 def intercept(
-    client: Client | Performer, interceptor: Interceptor | None = None, *, watch: WatchInterceptor | None = None
+    client: Client | OperationExecutor, interceptor: Interceptor | None = None, *, watch: WatchInterceptor | None = None
 ) -> Client:
     """A client whose operations pass through `interceptor(operation, proceed)`.
 
@@ -51,4 +51,4 @@ def intercept(
                 raise ForbiddenError("not in this test")
             return await proceed(operation)
     """
-    return Client(Intercepting(performer_of(client), interceptor, watch))
+    return Client(Intercepting(executor_of(client), interceptor, watch))

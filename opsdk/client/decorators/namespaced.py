@@ -7,33 +7,33 @@ from typing import Any
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client
-from opsdk.client.decorators.wrapper import Wrapper, performer_of
+from opsdk.client.decorators.wrapper import Wrapper, executor_of
 from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, Watch, gvk_of_operation, namespace_of
-from opsdk.client.ports import Performer
+from opsdk.client.ports import OperationExecutor
 from opsdk.errors import UsageError
 
 
 class Namespaced(Wrapper):
     """Fills in the namespace, refuses any other, and leaves cluster-scoped kinds alone."""
 
-    def __init__(self, inner: Performer, namespace: str) -> None:
+    def __init__(self, inner: OperationExecutor, namespace: str) -> None:
         super().__init__(inner)
         if not namespace:
             raise UsageError("a namespaced client needs a namespace")
         self.namespace = namespace
 
-    async def perform(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         """Inside the namespace; a write that fails leaves its object as it was."""
         objects = [o for o in (getattr(operation, "obj", None), getattr(operation, "body", None)) if o is not None]
         before = [(o.metadata, o.metadata.namespace) for o in objects]
         try:
-            return await super().perform(operation)
+            return await super().execute(operation)
         except BaseException:
             for meta, namespace in before:
                 meta.namespace = namespace
             raise
 
-    async def change(self, operation: Operation) -> Operation:
+    async def transform(self, operation: Operation) -> Operation:
         """The same inside the namespace."""
         mapping = await self.mapper.mapping_for(gvk_of_operation(operation))
         if not mapping.namespaced:
@@ -68,6 +68,6 @@ class Namespaced(Wrapper):
             )
 
 
-def namespaced(client: Client | Performer, namespace: str) -> Client:
+def namespaced(client: Client | OperationExecutor, namespace: str) -> Client:
     """A client for one namespace: reads, writes and lists of namespaced kinds stay inside it."""
-    return Client(Namespaced(performer_of(client), namespace))
+    return Client(Namespaced(executor_of(client), namespace))

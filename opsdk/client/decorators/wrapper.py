@@ -1,4 +1,4 @@
-"""What every wrapping performer shares."""
+"""What every wrapping executor shares."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.client import Client
 from opsdk.client.operations import Apply, Create, Operation, PatchObject, Update, Watch
 from opsdk.client.options import WriteOptions
-from opsdk.client.ports import Performer
+from opsdk.client.ports import OperationExecutor
 
 
 class Wrapper:
-    """A performer that passes changed operations on. Override `change`, and `change_watch` where watches matter."""
+    """A executor that passes changed operations on. Override `change`, and `change_watch` where watches matter."""
 
-    def __init__(self, inner: Performer) -> None:
+    def __init__(self, inner: OperationExecutor) -> None:
         self.inner = inner
         self.scheme: Scheme = inner.scheme
         self.mapper: RestMapper = inner.mapper
 
-    async def change(self, operation: Operation) -> Operation:
+    async def transform(self, operation: Operation) -> Operation:
         """The operation to carry out instead; raise to refuse."""
         return operation
 
@@ -32,9 +32,9 @@ class Wrapper:
         """The watch to start instead; raise to refuse."""
         return operation
 
-    async def perform(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         """Change it, then hand it on."""
-        return await self.inner.perform(await self.change(operation))
+        return await self.inner.execute(await self.transform(operation))
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Change it, then hand it on."""
@@ -44,9 +44,9 @@ class Wrapper:
         return f"{type(self).__name__}({self.inner!r})"
 
 
-def performer_of(client: Client | Performer) -> Performer:
-    """The performer of a client, or the performer itself."""
-    return client.performer if isinstance(client, Client) else client
+def executor_of(client: Client | OperationExecutor) -> OperationExecutor:
+    """The executor of a client, or the executor itself."""
+    return client.executor if isinstance(client, Client) else client
 
 
 def with_write_options(operation: Operation, **changes: Any) -> Operation:

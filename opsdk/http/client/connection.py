@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from opsdk.http.client.errors import NO_HTTP, translate
-from opsdk.http.client.parser import AnswerReader, Reading
+from opsdk.http.client.parser import ResponseParser, ResponseState
 
 # Above this many unread bytes the socket is not read any more, until a half is left.
 _HIGH_WATER = 1 << 20
@@ -18,21 +18,21 @@ TLS_TIMEOUT = 10.0
 # Seconds and counts after which the kernel gives up a silent peer: 45 in all, what HTTP/2's pings give client-go.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 45_000}
 
-Connected = TypeVar("Connected", bound="Connection")
+Connected = TypeVar("Connected", bound="ClientConnection")
 
 
 # ------------------------------------------------------------------ the parser
 
 
 # ------------------------------------------------------------------ one connection
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One HTTP/1.1 connection; one exchange at a time, which `ConnectionExchange` drives."""
 
     def __init__(self, where: str) -> None:
         self.where = where
-        self.reader = AnswerReader()
+        self.reader = ResponseParser()
         self.idle_since = 0.0
-        self.retired = False
+        self.draining = False
         self.transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._lost: BaseException | None = None
@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
     def reusable(self) -> bool:
         """Whether another request may be sent on it."""
         alive = self.transport is not None and not self.transport.is_closing() and self._lost is None
-        return alive and self.reader.reusable and not self.retired
+        return alive and self.reader.reusable and not self.draining
 
     def send(self, method: str, payload: bytes) -> None:
         """Start an exchange; asyncio buffers what the socket does not take at once."""
@@ -88,13 +88,13 @@ class Connection(asyncio.Protocol):
 
     async def head(self) -> None:
         """Wait for status and headers."""
-        while self.reader.state is Reading.HEAD:
+        while self.reader.state is ResponseState.HEAD:
             await self._more()
 
     async def read(self) -> bytes:
         """The next bytes of the body; empty at its end."""
         while not self.reader.chunks:
-            if self.reader.state is Reading.DONE:
+            if self.reader.state is ResponseState.DONE:
                 return b""
             await self._more()
         data = self.reader.take()
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once, without saying goodbye."""
-        self.retired = True
+        self.draining = True
         if self.transport is not None:
             self.transport.abort()
 
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def __repr__(self) -> str:
-        state = "retired" if self.retired else self.reader.state.name.lower()
+        state = "retired" if self.draining else self.reader.state.name.lower()
         return f"<Connection {self.where}: {state}>"
 
 

@@ -19,7 +19,7 @@ class Decoder(Protocol):
         ...
 
 
-class Identity:
+class IdentityDecoder:
     """Nothing to undo."""
 
     def feed(self, data: bytes) -> bytes:
@@ -56,4 +56,4 @@ class Gunzip:
 
 def decoder_for(headers: Mapping[str, str]) -> Decoder:
     """The decoder that the ``Content-Encoding`` of an answer asks for."""
-    return Gunzip() if headers.get("content-encoding", "").strip().lower() in {"gzip", "x-gzip"} else Identity()
+    return Gunzip() if headers.get("content-encoding", "").strip().lower() in {"gzip", "x-gzip"} else IdentityDecoder()

@@ -102,7 +102,7 @@ class AsgiBackend:
             "client": ("127.0.0.1", 0),
         }
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """There are no connections."""
 
     async def aclose(self) -> None:
@@ -208,7 +208,7 @@ class AsgiExchange:
             await self._more()
 
     async def read(self) -> bytes:
-        """See `opsdk.http.client.connection.Exchange`."""
+        """See `opsdk.http.client.connection.ServerExchange`."""
         while not self._chunks:
             if self._whole:
                 return b""

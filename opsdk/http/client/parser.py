@@ -10,7 +10,7 @@ import httptools
 _BODYLESS = frozenset({204, 304})
 
 
-class Reading(Enum):
+class ResponseState(Enum):
     """How far an answer is read."""
 
     IDLE = "no request is underway; any byte is a mistake of the server"
@@ -19,14 +19,14 @@ class Reading(Enum):
     DONE = "the answer is whole"
 
 
-class AnswerReader:
+class ResponseParser:
     """Bytes to one answer at a time; no I/O. The parser calls the ``on_`` methods."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._method = ""
         self._until_eof = False
-        self.state = Reading.IDLE
+        self.state = ResponseState.IDLE
         self.status = 0
         self.headers: dict[str, str] = {}
         self.chunks: deque[bytes] = deque()
@@ -35,11 +35,11 @@ class AnswerReader:
 
     def begin(self, method: str) -> None:
         """Expect the answer to a request of this method."""
-        self._method, self.state, self.reusable = method, Reading.HEAD, False
+        self._method, self.state, self.reusable = method, ResponseState.HEAD, False
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the network; raises ``httptools.HttpParserError`` on what is no HTTP."""
-        if self.state in {Reading.IDLE, Reading.DONE}:
+        if self.state in {ResponseState.IDLE, ResponseState.DONE}:
             self.reusable = False
             raise httptools.HttpParserError("bytes that nobody asked for")
         self._parser.feed_data(data)
@@ -47,8 +47,8 @@ class AnswerReader:
     def eof(self) -> None:
         """The server sends no more: the end of an answer that says no length."""
         self.reusable = False
-        if self.state is Reading.BODY and self._until_eof:
-            self.state = Reading.DONE
+        if self.state is ResponseState.BODY and self._until_eof:
+            self.state = ResponseState.DONE
 
     def take(self) -> bytes:
         """All body bytes read so far."""
@@ -59,7 +59,7 @@ class AnswerReader:
 
     def on_message_begin(self) -> None:
         """A head starts; perhaps another one, after an interim answer."""
-        if self.state is Reading.DONE:
+        if self.state is ResponseState.DONE:
             raise ValueError("a second answer to one request")
         self.headers = {}
 
@@ -75,7 +75,7 @@ class AnswerReader:
             return
         sized = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
         self._until_eof = not sized and self.status not in _BODYLESS
-        self.state = Reading.DONE if self._method in {"HEAD", "CONNECT"} else Reading.BODY
+        self.state = ResponseState.DONE if self._method in {"HEAD", "CONNECT"} else ResponseState.BODY
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
@@ -87,4 +87,4 @@ class AnswerReader:
         if self.status >= 200:
             # A parser that was told of a body which HEAD leaves out cannot go on.
             self.reusable = self._parser.should_keep_alive() and self._method != "HEAD"
-            self.state = Reading.DONE
+            self.state = ResponseState.DONE

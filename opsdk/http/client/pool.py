@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConnectionLostError, UsageError
-from opsdk.http.client.connection import Connection
+from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import FOREIGN, translate
 from opsdk.http.client.request import Pairs, encode_request
 
@@ -23,20 +23,20 @@ class ConnectionExchange:
 
     __slots__ = ("_connection", "_pool", "headers", "status")
 
-    def __init__(self, pool: Pool, connection: Connection) -> None:
+    def __init__(self, pool: ConnectionPool, connection: ClientConnection) -> None:
         self._pool = pool
-        self._connection: Connection | None = connection
+        self._connection: ClientConnection | None = connection
         self.status = connection.reader.status
         self.headers = connection.reader.headers
 
     async def read(self) -> bytes:
-        """See `Exchange`."""
+        """See `ServerExchange`."""
         if self._connection is None:
             return b""
         return await self._connection.read()
 
     async def aclose(self) -> None:
-        """See `Exchange`."""
+        """See `ServerExchange`."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await self._pool.release(connection)
@@ -45,7 +45,7 @@ class ConnectionExchange:
         return f"<ConnectionExchange {self.status}{'' if self._connection else ', closed'}>"
 
 
-class Pool:
+class ConnectionPool:
     """Keeps connections to one server for the next request; the last used is taken first.
 
     The number of connections is not limited: the callers' concurrency is.
@@ -53,7 +53,7 @@ class Pool:
 
     def __init__(
         self,
-        dial: Callable[[], Awaitable[Connection]],
+        dial: Callable[[], Awaitable[ClientConnection]],
         *,
         clock: Clock = LOOP_CLOCK,
         max_idle: int = MAX_IDLE,
@@ -63,8 +63,8 @@ class Pool:
         self._clock = clock
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
-        self._idle: deque[Connection] = deque()
-        self._busy: set[Connection] = set()
+        self._idle: deque[ClientConnection] = deque()
+        self._busy: set[ClientConnection] = set()
         self._closed = False
 
     @property
@@ -85,7 +85,7 @@ class Pool:
             raise
         return ConnectionExchange(self, connection)
 
-    def _take(self) -> Connection | None:
+    def _take(self) -> ClientConnection | None:
         """An idle connection that is still good."""
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
@@ -98,7 +98,7 @@ class Pool:
             connection.abort()
         return None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> ClientConnection:
         try:
             connection = await self._dial()
         except FOREIGN as error:
@@ -110,7 +110,7 @@ class Pool:
         self._busy.add(connection)
         return connection
 
-    async def release(self, connection: Connection) -> None:
+    async def release(self, connection: ClientConnection) -> None:
         """Take back a connection after its exchange: keep it, or close it and wait until it is gone."""
         self._busy.discard(connection)
         if connection.reusable and not self._closed:
@@ -122,10 +122,10 @@ class Pool:
         connection.abort()
         await connection.wait_closed()
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """Use no present connection for a new exchange; those underway go on."""
         for connection in self._busy:
-            connection.retired = True
+            connection.draining = True
         while self._idle:
             self._idle.pop().abort()
 

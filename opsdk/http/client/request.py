@@ -10,7 +10,7 @@ from opsdk.errors import UsageError
 Pairs = Sequence[tuple[str, str]]
 
 
-class Exchange(Protocol):
+class ResponseStream(Protocol):
     """An answer whose head has arrived; the body is read piece by piece."""
 
     status: int
@@ -25,14 +25,14 @@ class Exchange(Protocol):
         ...
 
 
-class Backend(Protocol):
+class ConnectionBackend(Protocol):
     """Where exchanges happen: a pool of connections, or an application in this process."""
 
-    async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> Exchange:
+    async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> ResponseStream:
         """Send one request, and wait for the head of the answer."""
         ...
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """Use no present connection for a new exchange; those underway go on."""
         ...
 

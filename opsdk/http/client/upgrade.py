@@ -8,37 +8,37 @@ from collections.abc import Awaitable, Callable
 import httptools
 
 from opsdk.errors import ConnectionLostError
-from opsdk.http.client.connection import Connection
+from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import FOREIGN, translate
-from opsdk.http.client.parser import AnswerReader, Reading
+from opsdk.http.client.parser import ResponseParser, ResponseState
 from opsdk.http.client.request import Pairs, encode_request
 
 
-class SwitchingReader(AnswerReader):
+class SwitchingReader(ResponseParser):
     """Takes 101 for the end of HTTP: from then on every byte is body."""
 
     switched = False
 
     def feed(self, data: bytes) -> None:
-        """See `AnswerReader`."""
+        """See `ResponseParser`."""
         if self.switched:
             self.on_body(data)
             return
         try:
             super().feed(data)
         except httptools.HttpParserUpgrade as rest:
-            self.switched, self.state = True, Reading.BODY
+            self.switched, self.state = True, ResponseState.BODY
             if len(data) > rest.args[0]:
                 self.on_body(data[rest.args[0] :])
 
     def eof(self) -> None:
-        """See `AnswerReader`."""
+        """See `ResponseParser`."""
         super().eof()
         if self.switched:
-            self.state = Reading.DONE
+            self.state = ResponseState.DONE
 
 
-class SwitchingConnection(Connection):
+class SwitchingConnection(ClientConnection):
     """A connection for one request that asks to switch; bytes can be sent after its answer."""
 
     def __init__(self, where: str) -> None:
@@ -71,7 +71,7 @@ class SwitchingConnection(Connection):
 class Switched:
     """The answer to a request that asked to switch: 101 and both directions, or any other answer and its body.
 
-    An `Exchange` of a connection of its own: closed, the connection ends.
+    An `ServerExchange` of a connection of its own: closed, the connection ends.
     """
 
     def __init__(self, connection: SwitchingConnection) -> None:
@@ -99,10 +99,10 @@ class Switched:
         transport = self._connection.transport
         if transport is not None:
             transport.close()
-        self._connection.retired = True
+        self._connection.draining = True
 
 
-async def switch(
+async def upgrade(
     dial: Callable[[], Awaitable[SwitchingConnection]], method: str, target: str, headers: Pairs
 ) -> Switched:
     """Send one request that asks to switch, and wait for the head of the answer; cancelled, the connection is closed.

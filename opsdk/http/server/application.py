@@ -7,10 +7,17 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import CutConnection, CutResponse, Response, StreamResponse, UpgradeResponse, send_start
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import (
+    CutConnection,
+    CutResponse,
+    HttpResponse,
+    StreamResponse,
+    UpgradeResponse,
+    send_start,
+)
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Takes a request, returns an answer."""
 
 
@@ -23,7 +30,7 @@ def asgi(handler: Handler) -> App:
             return
         if scope["type"] != "http":
             raise ValueError(f"this server speaks HTTP only, not {scope['type']}")
-        request = Request.from_scope(scope, receive)
+        request = HttpRequest.from_scope(scope, receive)
         await respond(await handler(request), request, send)
 
     return app
@@ -37,7 +44,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-async def respond(response: Response, request: Request, send: Send) -> None:
+async def respond(response: HttpResponse, request: HttpRequest, send: Send) -> None:
     """Send an answer; a stream ends early when the client goes away."""
     if isinstance(response, CutResponse):
         await _cut(request)
@@ -66,7 +73,7 @@ async def respond(response: Response, request: Request, send: Send) -> None:
             response.release()
 
 
-async def _upgrade(response: UpgradeResponse, request: Request) -> None:
+async def _upgrade(response: UpgradeResponse, request: HttpRequest) -> None:
     if request.upgrade is None:
         raise RuntimeError("this connection cannot be upgraded: look at request.upgrade first")
     headers = [("connection", "Upgrade"), ("upgrade", response.protocol), *response.headers]
@@ -81,7 +88,7 @@ async def _upgrade(response: UpgradeResponse, request: Request) -> None:
             response.release()
 
 
-async def _cut(request: Request) -> None:
+async def _cut(request: HttpRequest) -> None:
     """End the connection; returns when it has ended."""
     if request.cut is None:
         raise CutConnection("the server underneath cannot end a connection: it has to break this one")

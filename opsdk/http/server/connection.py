@@ -21,9 +21,9 @@ import httptools
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, App, Receive, Scope, Send
 from opsdk.http.server import request_rules
-from opsdk.http.server.exchange import Exchange
+from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.request_rules import MALFORMED, Refusal
-from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("opsdk.http.server")
@@ -45,7 +45,7 @@ class Service:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.connections: set[Connection] = set()
+        self.connections: set[ServerConnection] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.draining = False
         self._empty: asyncio.Event | None = None
@@ -62,7 +62,7 @@ class Service:
             self._second, self._date = now, formatdate(now, usegmt=True).encode()
         return self._date
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: ServerConnection) -> None:
         """A connection has ended."""
         self.connections.discard(connection)
         if self._empty is not None and not self.connections:
@@ -76,13 +76,13 @@ class Service:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), seconds)
 
-    def start(self, exchange: Exchange, broken: Callable[[], None]) -> None:
+    def start(self, exchange: ServerExchange, broken: Callable[[], None]) -> None:
         """Answer a request in a task of its own."""
         task = asyncio.get_running_loop().create_task(self._run(exchange, broken))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _run(self, exchange: Exchange, broken: Callable[[], None]) -> None:
+    async def _run(self, exchange: ServerExchange, broken: Callable[[], None]) -> None:
         try:
             await exchange.app(exchange.scope, exchange.receive, exchange.send)
         except asyncio.CancelledError:
@@ -109,7 +109,7 @@ class _Head:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """See the module."""
 
     def __init__(self, service: Service) -> None:
@@ -120,10 +120,10 @@ class Connection(asyncio.Protocol):
         self._parser = self._new_parser()
         self._begin = b""
         self._head: _Head | None = None
-        self._incoming: Exchange | None = None
-        self._queue: deque[Exchange | Refusal] = deque()
+        self._incoming: ServerExchange | None = None
+        self._queue: deque[ServerExchange | Refusal] = deque()
         self._deaf = False
-        self._tunnel: Tunnel | None = None
+        self._tunnel: UpgradedStream | None = None
         self._held = False
         self._room: asyncio.Event | None = None
         self._deadline = 0.0
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
             # What follows is another protocol, if whoever answers the request speaks it; else it is not read.
             self._deaf = True
             self._last()
-            self._tunnel = Tunnel(self, self._close_tunnel)
+            self._tunnel = UpgradedStream(self, self._close_tunnel)
             rest = data[upgrade.args[0] :]
             if rest:
                 self._tunnel.feed(rest)
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
         if self._head is not None or self._begin:
             self._refuse(MALFORMED)
         for exchange in self._queue:
-            if isinstance(exchange, Exchange):
+            if isinstance(exchange, ServerExchange):
                 exchange.deafen()
         # TLS has no way to be open on one side only.
         return bool(self._queue) and self._scope["scheme"] == "http"
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         for exchange in self._queue:
-            if isinstance(exchange, Exchange):
+            if isinstance(exchange, ServerExchange):
                 exchange.disconnect()
         self._queue.clear()
         self.resume_writing()
@@ -345,7 +345,7 @@ class Connection(asyncio.Protocol):
             app = _only(417, (b"connection", b"close"))
         elif (scope["method"], scope["path"]) == ("OPTIONS", "*"):
             app = _only(200)
-        exchange = Exchange(
+        exchange = ServerExchange(
             self,
             scope,
             app,
@@ -369,10 +369,10 @@ class Connection(asyncio.Protocol):
             self._incoming = None
 
     # -------------------------------------------------------------- other protocols
-    def _upgrade(self, headers: list[tuple[bytes, bytes]]) -> Tunnel:
+    def _upgrade(self, headers: list[tuple[bytes, bytes]]) -> UpgradedStream:
         """See `UPGRADE`."""
         item = self._queue[0] if self._queue else None
-        if self._tunnel is None or not isinstance(item, Exchange) or item.started:
+        if self._tunnel is None or not isinstance(item, ServerExchange) or item.started:
             raise ConnectionLostError("the connection has ended before it could be upgraded")
         item.started = True
         lines = [b"HTTP/1.1 101 Switching Protocols", *(b"%b: %b" % pair for pair in headers)]
@@ -381,13 +381,13 @@ class Connection(asyncio.Protocol):
 
     def _close_tunnel(self) -> None:
         for item in self._queue:
-            if isinstance(item, Exchange):
+            if isinstance(item, ServerExchange):
                 item.complete = True
         self._queue.clear()
         self._close()
 
     # -------------------------------------------------------------- one after another
-    def _enqueue(self, item: Exchange | Refusal) -> None:
+    def _enqueue(self, item: ServerExchange | Refusal) -> None:
         self._queue.append(item)
         if len(self._queue) == 1:
             self._next()
@@ -405,7 +405,7 @@ class Connection(asyncio.Protocol):
 
     def _next(self) -> None:
         item = self._queue[0]
-        if isinstance(item, Exchange):
+        if isinstance(item, ServerExchange):
             self._service.start(item, self._broken)
             return
         self.write(item.answer())
@@ -415,7 +415,7 @@ class Connection(asyncio.Protocol):
     def _broken(self) -> None:
         """The application gave no answer, or half of one."""
         item = self._queue[0] if self._queue else None
-        if isinstance(item, Exchange) and not item.started:
+        if isinstance(item, ServerExchange) and not item.started:
             text = b"Internal Server Error"
             head = b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close"
             self.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head, len(text), text))
@@ -425,7 +425,7 @@ class Connection(asyncio.Protocol):
 
     def _last(self) -> None:
         """No request follows those in hand."""
-        if self._queue and isinstance(self._queue[-1], Exchange):
+        if self._queue and isinstance(self._queue[-1], ServerExchange):
             self._queue[-1].keep_alive = False
 
     def stop(self) -> None:
@@ -469,7 +469,7 @@ class Connection(asyncio.Protocol):
     def answered(self) -> None:
         """See `Line`."""
         done = self._queue.popleft() if self._queue else None
-        if not isinstance(done, Exchange):
+        if not isinstance(done, ServerExchange):
             return
         if not done.keep_alive or self._service.draining:
             self._queue.clear()

@@ -10,11 +10,11 @@ from opsdk.http.asgi_types import App, Message, Scope
 
 _HIGH = 64 * 1024
 """Bytes of a body that wait to be read before the client is slowed down."""
-LEFT_OVER = 256 * 1024
+DISCARD_LIMIT = 256 * 1024
 """Bytes of a body that nobody reads are taken in for the sake of the next request; with more, the connection ends."""
 
 
-class Line(Protocol):
+class ServerConnectionPort(Protocol):
     """What an exchange asks of its connection."""
 
     @property
@@ -48,7 +48,7 @@ class Line(Protocol):
         ...
 
 
-class Exchange:
+class ServerExchange:
     """Takes the body in, gives the answer out.
 
     Attributes:
@@ -60,7 +60,7 @@ class Exchange:
     """
 
     def __init__(
-        self, line: Line, scope: Scope, app: App, *, keep_alive: bool, expects: bool, length: int | None
+        self, line: ServerConnectionPort, scope: Scope, app: App, *, keep_alive: bool, expects: bool, length: int | None
     ) -> None:
         self.scope = scope
         self.app = app
@@ -176,7 +176,7 @@ class Exchange:
         """Whether so much of the body is still to come that the connection had better end."""
         if not self.more_body:
             return False
-        return self._expects or self._length is None or self._length - self._taken >= LEFT_OVER
+        return self._expects or self._length is None or self._length - self._taken >= DISCARD_LIMIT
 
     def _part(self, body: bytes, *, more: bool) -> None:
         if self._bare:

@@ -38,7 +38,7 @@ class Query:
 
 
 @dataclass(slots=True)
-class Request:
+class HttpRequest:
     """Method, path, query and headers; the body is read on demand, once.
 
     ``headers`` has lower-case names; repeated ones are joined with a comma (see `values` for each). ``cut`` ends the
@@ -61,7 +61,7 @@ class Request:
     _body: bytes | None = field(default=None, repr=False)
 
     @classmethod
-    def from_scope(cls, scope: Scope, receive: Receive) -> Request:
+    def from_scope(cls, scope: Scope, receive: Receive) -> HttpRequest:
         """Read what an ASGI scope says."""
         headers: dict[str, str] = {}
         repeated: dict[str, list[str]] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from opsdk.http.asgi_types import Send
-from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.server.upgrade import UpgradedStream
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -19,7 +19,7 @@ def encode_json(value: object) -> bytes:
 
 
 @dataclass(slots=True)
-class Response:
+class HttpResponse:
     """Status, headers and a whole body."""
 
     status: int = 200
@@ -32,7 +32,7 @@ class Response:
 
 
 @dataclass(slots=True)
-class StreamResponse(Response):
+class StreamResponse(HttpResponse):
     """An answer whose body comes in pieces; each piece is sent at once.
 
     The generator is closed when the client goes away or the server stops; `release` is called after that, also where
@@ -44,14 +44,14 @@ class StreamResponse(Response):
 
 
 @dataclass(slots=True)
-class UpgradeResponse(Response):
+class UpgradeResponse(HttpResponse):
     """The connection goes on in another protocol (status 101), and ends when `run` returns.
 
     For requests whose `upgrade` is not None. `release` is called in the end, also where `run` never began.
     """
 
     protocol: str = field(kw_only=True)
-    run: Callable[[Tunnel], Awaitable[None]] = field(kw_only=True)
+    run: Callable[[UpgradedStream], Awaitable[None]] = field(kw_only=True)
     release: Callable[[], None] | None = None
 
 
@@ -60,21 +60,21 @@ class CutConnection(Exception):  # noqa: N818 - no error of the server: it is wh
 
 
 @dataclass(slots=True)
-class CutResponse(Response):
+class CutResponse(HttpResponse):
     """No answer at all: the connection ends. For tests of what clients do then."""
 
 
-def json_response(value: object, *, status: int = 200, content_type: str = "application/json") -> Response:
+def json_response(value: object, *, status: int = 200, content_type: str = "application/json") -> HttpResponse:
     """A JSON answer."""
-    return Response(status, [("content-type", content_type)], encode_json(value))
+    return HttpResponse(status, [("content-type", content_type)], encode_json(value))
 
 
-def text_response(text: str, *, status: int = 200, content_type: str = "text/plain; charset=utf-8") -> Response:
+def text_response(text: str, *, status: int = 200, content_type: str = "text/plain; charset=utf-8") -> HttpResponse:
     """A text answer."""
-    return Response(status, [("content-type", content_type)], text.encode())
+    return HttpResponse(status, [("content-type", content_type)], text.encode())
 
 
-async def send_start(response: Response, send: Send, *, length: int | None) -> None:
+async def send_start(response: HttpResponse, send: Send, *, length: int | None) -> None:
     """Send status line and headers; `length` None means chunked."""
     headers = [(name.lower().encode("latin-1"), value.encode("utf-8", "replace")) for name, value in response.headers]
     if length is not None:

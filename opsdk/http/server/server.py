@@ -78,7 +78,7 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int = 0
     tls: Tls | ssl.SSLContext | None = None
-    grace: float = 1.0
+    shutdown_timeout: float = 1.0
     backlog: int = 2048
 
 
@@ -151,7 +151,7 @@ class WebServer(Closing):
             self._tasks.start(self._connect(found, service, tls), name="connect")
 
     async def _connect(self, found: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
-        from opsdk.http.server.connection import HEAD_TIMEOUT, Connection  # noqa: PLC0415 - see `start`
+        from opsdk.http.server.connection import HEAD_TIMEOUT, ServerConnection  # noqa: PLC0415 - see `start`
 
         loop = asyncio.get_running_loop()
         found.setblocking(False)
@@ -162,7 +162,7 @@ class WebServer(Closing):
                 return
             times = {} if tls is None else {"ssl_handshake_timeout": HEAD_TIMEOUT, "ssl_shutdown_timeout": _TLS_END}
             given = True
-            await loop.connect_accepted_socket(lambda: Connection(service), found, ssl=tls, **times)
+            await loop.connect_accepted_socket(lambda: ServerConnection(service), found, ssl=tls, **times)
         except (OSError, TimeoutError) as error:
             # Handshakes fail for many reasons, all of them the client's.
             _LOG.debug("a connection ended before its first request: %s", error)
@@ -190,7 +190,7 @@ class WebServer(Closing):
         for connection in tuple(service.connections):
             connection.stop()
         if service.tasks:
-            await asyncio.wait(service.tasks, timeout=self.options.grace)
+            await asyncio.wait(service.tasks, timeout=self.options.shutdown_timeout)
         for task in tuple(service.tasks):
             task.cancel()
         if service.tasks:

@@ -12,7 +12,7 @@ _HIGH = 64 * 1024
 """Bytes that wait to be read before the client is slowed down."""
 
 
-class Line(Protocol):
+class UpgradePort(Protocol):
     """What a tunnel asks of its connection."""
 
     @property
@@ -33,14 +33,14 @@ class Line(Protocol):
         ...
 
 
-Upgrade = Callable[[list[tuple[bytes, bytes]]], "Tunnel"]
+Upgrade = Callable[[list[tuple[bytes, bytes]]], "UpgradedStream"]
 """Answers 101 with headers; what the connection is from then on."""
 
 
-class Tunnel:
+class UpgradedStream:
     """Both directions of one connection. One reader, any number of writers."""
 
-    def __init__(self, line: Line, close: Callable[[], None]) -> None:
+    def __init__(self, line: UpgradePort, close: Callable[[], None]) -> None:
         self._line = line
         self._close = close
         self._waiting = bytearray()

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from opsdk.errors import BadRequestError, ConnectionLostError, ForbiddenError
-from opsdk.http.server.request import Request
+from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import UpgradeResponse
-from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.server.upgrade import UpgradedStream
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -23,14 +23,14 @@ _WITHOUT = 1005
 """The code of a close frame that has none."""
 
 
-def wants_websocket(request: Request) -> bool:
+def wants_websocket(request: HttpRequest) -> bool:
     """Whether the client asks to go on with a WebSocket, on a connection that can."""
     words = {word.strip().lower() for word in request.header("connection").split(",")}
     return "upgrade" in words and request.header("upgrade").lower() == "websocket" and request.upgrade is not None
 
 
 def accept_websocket(
-    request: Request,
+    request: HttpRequest,
     protocols: Sequence[str],
     run: Callable[[WebSocket, str], Awaitable[None]],
     *,
@@ -58,7 +58,7 @@ def accept_websocket(
     if chosen:
         headers.append(("sec-websocket-protocol", chosen))
 
-    async def begin(tunnel: Tunnel) -> None:
+    async def begin(tunnel: UpgradedStream) -> None:
         await run(WebSocket(tunnel), chosen)
 
     return UpgradeResponse(101, headers, protocol="websocket", run=begin, release=release)
@@ -67,7 +67,7 @@ def accept_websocket(
 class WebSocket:
     """Messages in both directions: text as `str`, the rest as `bytes`. Pings are answered while somebody receives."""
 
-    def __init__(self, tunnel: Tunnel) -> None:
+    def __init__(self, tunnel: UpgradedStream) -> None:
         from websockets.protocol import OPEN, SERVER, Protocol  # noqa: PLC0415 - takes long to load, few need it
 
         self._tunnel = tunnel

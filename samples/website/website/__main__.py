@@ -14,8 +14,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m website", description="Keeps Websites as wanted.")
     parser.add_argument("--kubeconfig", help="default: $KUBECONFIG, then in-cluster, then ~/.kube/config")
     parser.add_argument("--context", help="the kubeconfig's context")
-    parser.add_argument("--health-address", default="", help="host:port of /healthz and /readyz")
-    parser.add_argument("--metrics-address", default="", help="host:port of /metrics")
+    parser.add_argument("--health-probe-bind-address", default="", help="host:port of /healthz and /readyz")
+    parser.add_argument("--metrics-bind-address", default="", help="host:port of /metrics")
     parser.add_argument("--workers", type=int, default=4, help="reconciles at a time")
     parser.add_argument("--leader-elect", action="store_true", help="work on one replica at a time")
     parser.add_argument("--leader-elect-namespace", default="", help="default: the namespace this runs in")
@@ -25,7 +25,10 @@ def main() -> int:
     parser.add_argument("--log-level", default="INFO")
     arguments = parser.parse_args()
     options = OperatorOptions(
-        manager=ManagerOptions(health_address=arguments.health_address, metrics_address=arguments.metrics_address),
+        manager=ManagerOptions(
+            health_probe_bind_address=arguments.health_probe_bind_address,
+            metrics_bind_address=arguments.metrics_bind_address,
+        ),
         controller=ControllerOptions(max_concurrent_reconciles=arguments.workers),
         leader_election=arguments.leader_elect,
         leader_election_namespace=arguments.leader_elect_namespace,

@@ -16,7 +16,7 @@ from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, M
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.errors import UnauthorizedError
 from opsdk.http.asgi_types import Message
-from opsdk.http.server.request import Query, Request
+from opsdk.http.server.request import HttpRequest, Query
 
 ALICE, BOB = User(name="alice"), User(name="bob", groups=("system:masters",))
 
@@ -26,10 +26,10 @@ async def nothing() -> Message:
     return {"type": "http.disconnect"}
 
 
-def request(authorization: str = "") -> Request:
+def request(authorization: str = "") -> HttpRequest:
     """A request with credentials."""
     headers = {"authorization": authorization} if authorization else {}
-    return Request("GET", "/", Query(), headers, nothing)
+    return HttpRequest("GET", "/", Query(), headers, nothing)
 
 
 class Picky:
@@ -79,7 +79,7 @@ async def test_a_wrong_proof_does_not_spoil_a_good_one() -> None:
     """One way may fail as long as another succeeds."""
 
     class Wrong:
-        async def authenticate(self, request: Request) -> User | None:
+        async def authenticate(self, request: HttpRequest) -> User | None:
             raise UnauthorizedError("no")
 
     union = UnionAuthenticator([Wrong(), BEARER])

@@ -12,7 +12,7 @@ from opsdk.apiserver.auth.certificates import CertificateAuthenticator, signed_b
 from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import ConfigError, UnauthorizedError
-from opsdk.http.server.request import Query, Request
+from opsdk.http.server.request import HttpRequest, Query
 from opsdk.structured_merge.value import JsonObject
 
 DATA = {
@@ -44,14 +44,14 @@ def test_what_cannot_be_used_is_told(change: dict[str, str]) -> None:
         Trust.of({**DATA, **change})
 
 
-def request(certificate: bytes | None, **headers: str) -> Request:
+def request(certificate: bytes | None, **headers: str) -> HttpRequest:
     """With this client certificate."""
 
     async def receive() -> JsonObject:
         return {"type": "http.request", "body": b""}
 
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Request("GET", "/", Query(), named, receive, peer_certificate=certificate)
+    return HttpRequest("GET", "/", Query(), named, receive, peer_certificate=certificate)
 
 
 async def test_only_the_proxys_own_authority_vouches() -> None:

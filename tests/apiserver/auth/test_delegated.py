@@ -60,7 +60,9 @@ async def test_a_token_of_nobody_is_left_to_others() -> None:
 
 def wish(**more: Any) -> AuthorizerAttributes:
     """What alice wants."""
-    return AuthorizerAttributes(user=ALICE, verb="get", group="g", version="v1", resource="books", namespace="n", **more)
+    return AuthorizerAttributes(
+        user=ALICE, verb="get", group="g", version="v1", resource="books", namespace="n", **more
+    )
 
 
 async def test_a_wish_is_asked_once() -> None:

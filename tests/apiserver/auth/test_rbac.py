@@ -140,7 +140,9 @@ def test_who_covers_allows_no_less(one: Rule, two: Rule, asked: AuthorizerAttrib
 
 
 @given(st.lists(rules, max_size=4), st.lists(rules, max_size=4), asked)
-def test_what_is_granted_without_complaint_is_held(owned: list[Rule], wanted: list[Rule], asked: AuthorizerAttributes) -> None:
+def test_what_is_granted_without_complaint_is_held(
+    owned: list[Rule], wanted: list[Rule], asked: AuthorizerAttributes
+) -> None:
     """Where nothing is missing, the granted rules allow no request that the owner's do not; more rules miss no more."""
     lacking = missing(owned, wanted)
     assert missing([*owned, *lacking], wanted) == []

@@ -10,7 +10,7 @@ from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.impersonation import impersonated, wanted_user
 from opsdk.errors import BadRequestError
 from opsdk.http.asgi_types import Message
-from opsdk.http.server.request import Request
+from opsdk.http.server.request import HttpRequest
 from opsdk.rest.config import Impersonate
 
 words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8)
@@ -21,10 +21,10 @@ async def nothing() -> Message:
     return {"type": "http.disconnect"}
 
 
-def request(*headers: tuple[str, str]) -> Request:
+def request(*headers: tuple[str, str]) -> HttpRequest:
     """A request with these headers, which may be repeated."""
     raw = [(k.lower().encode(), v.encode("latin-1")) for k, v in headers]
-    return Request.from_scope({"type": "http", "method": "GET", "path": "/", "headers": raw}, nothing)
+    return HttpRequest.from_scope({"type": "http", "method": "GET", "path": "/", "headers": raw}, nothing)
 
 
 @given(

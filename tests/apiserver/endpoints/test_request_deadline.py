@@ -12,8 +12,8 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.request_deadline import deadline, long_running, read_duration
 from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.errors import BadRequestError, ServerTimeoutError
-from opsdk.http.server.request import Query, Request
-from opsdk.http.server.response import Response, text_response
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse, text_response
 
 
 def call(method: str, path: str, query: str = "") -> Call:
@@ -22,14 +22,14 @@ def call(method: str, path: str, query: str = "") -> Call:
     async def receive() -> dict[str, str]:
         return {"type": "http.disconnect"}
 
-    http = Request(method=method, path=path, query=Query(query), headers={}, receive=receive)
+    http = HttpRequest(method=method, path=path, query=Query(query), headers={}, receive=receive)
     return Call(http=http, info=parse_request(method, path, http.query))
 
 
 async def takes(seconds: float, asked: Call) -> float:
     """When a handler that takes that long is answered."""
 
-    async def handler(_: Call) -> Response:
+    async def handler(_: Call) -> HttpResponse:
         await asyncio.sleep(seconds)
         return text_response("done")
 

@@ -11,8 +11,8 @@ from opsdk.apiserver.webhook_client.client import CallError, HookClient
 from opsdk.apiserver.webhook_client.endpoint import target_of
 from opsdk.apiserver.webhook_client.redirects import MAX_HOPS, MAX_RETRIES
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, json_response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, json_response
 
 TARGET = target_of({"url": "https://hook.example/start"})
 
@@ -25,14 +25,14 @@ class Hooks:
         self.asked: list[tuple[str, str, bytes]] = []
         self.app = asgi(self.handle)
 
-    async def handle(self, request: Request) -> Response:
+    async def handle(self, request: HttpRequest) -> HttpResponse:
         """One request."""
         name = request.path.strip("/")
         self.asked.append((request.method, f"{request.header('host')}/{name}", await request.body(1000)))
         if name not in self.pages:
             return json_response({"ok": name})
         status, header, value = self.pages[name]
-        return Response(status, [(header, value)], b"")
+        return HttpResponse(status, [(header, value)], b"")
 
     async def call(self, seconds: int = 10) -> Any:
         """What comes of it."""

@@ -9,7 +9,7 @@ import msgspec
 
 from envtest.environment import Environment
 from opsdk.errors import api_error_from_status
-from opsdk.http.server.request import Query, Request
+from opsdk.http.server.request import HttpRequest, Query
 from opsdk.structured_merge.value import JsonObject
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -34,7 +34,7 @@ class Kubectl:
 
         path, _, query = path.partition("?")
         headers = {"authorization": f"Bearer {self._token}", "content-type": media, "user-agent": "tests/1"}
-        response = await self.env.server.respond(Request(method, path, Query(query), headers, receive))
+        response = await self.env.server.respond(HttpRequest(method, path, Query(query), headers, receive))
         answer: JsonObject = msgspec.json.decode(response.body)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)

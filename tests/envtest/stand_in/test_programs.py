@@ -27,11 +27,11 @@ from envtest.stand_in.assets import write_assets
 from envtest.stand_in.flags import parse
 from opsdk.errors import ConfigError
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request as WebRequest
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest as WebRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.server import WebServer
 from opsdk.rest.config import Config
-from opsdk.rest.request import Request
+from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
 pytestmark = [pytest.mark.realtime, pytest.mark.e2e, pytest.mark.timeout(60)]
@@ -107,7 +107,7 @@ async def send(
     raw = b"" if body is None else json.dumps(body).encode()
     sent = {**({"content-type": "application/json"} if raw else {}), **(headers or {})}
     async with Transport(config) as transport:
-        answer = await transport.send(Request(method, path, body=raw, headers=sent), timeout=10, retry=False)
+        answer = await transport.send(RestRequest(method, path, body=raw, headers=sent), timeout=10, retry=False)
     return answer.status, json.loads(answer.body)
 
 
@@ -253,8 +253,8 @@ async def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 async def test_a_real_etcd_is_told_from_ours() -> None:
     """Objects would be sought there in vain."""
 
-    async def elsewhere(request: WebRequest) -> Response:
-        return Response(404, [], request.path.encode())
+    async def elsewhere(request: WebRequest) -> HttpResponse:
+        return HttpResponse(404, [], request.path.encode())
 
     async with WebServer(asgi(elsewhere)) as web:
         with pytest.raises(ConfigError, match="goes with the etcd that was written beside it"):

@@ -12,13 +12,13 @@ import pytest
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.errors import ConnectionLostError, DeadlineError, InternalServerError, NotFoundError, UsageError
 from opsdk.rest.config import Config, Impersonate
-from opsdk.rest.request import Request
+from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
-GET = Request("GET", "/a", verb="get", resource="things")
-POST = Request("POST", "/a", body=b"x")
+GET = RestRequest("GET", "/a", verb="get", resource="things")
+POST = RestRequest("POST", "/a", body=b"x")
 
 
 def _start(status: int = 200, *headers: tuple[bytes, bytes]) -> JsonObject:
@@ -40,7 +40,7 @@ async def test_the_application_sees_the_request() -> None:
 
     config = Config(host="https://h/base", app=app, token="t", impersonate=Impersonate(user="jane"))
     async with Transport(config) as transport:
-        request = Request("POST", "/a%2Fb", query=[("q", "1 2")], headers={"Accept": "x"}, body=b"{}")
+        request = RestRequest("POST", "/a%2Fb", query=[("q", "1 2")], headers={"Accept": "x"}, body=b"{}")
         response = await transport.send(request)
     assert (response.status, response.body, response.headers) == (201, b"made", {"x-a": "1, 2"})
     assert (seen["path"], seen["raw_path"], seen["query_string"]) == ("/base/a/b", b"/base/a%2Fb", b"q=1+2")
@@ -222,7 +222,7 @@ async def test_error_statuses_and_deadlines() -> None:
             async with transport.stream(GET):
                 pytest.fail("entered")
         with pytest.raises(DeadlineError):
-            await transport.send(Request("GET", "/slow"), timeout=5)
+            await transport.send(RestRequest("GET", "/slow"), timeout=5)
         assert "0 open" in repr(transport)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.http.client.parser import Reading
+from opsdk.http.client.parser import ResponseState
 from opsdk.http.client.upgrade import SwitchingReader
 
 HEAD = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -31,18 +31,18 @@ def fed(data: bytes, cuts: list[int]) -> SwitchingReader:
 def test_what_follows_the_head_is_body_to_the_last_byte(rest: bytes, cuts: list[int]) -> None:
     """Also where it looks like HTTP, and only the end of the connection ends it."""
     reader = fed(HEAD + rest + REFUSED, cuts)
-    assert (reader.status, reader.headers["upgrade"], reader.state) == (101, "websocket", Reading.BODY)
+    assert (reader.status, reader.headers["upgrade"], reader.state) == (101, "websocket", ResponseState.BODY)
     assert reader.take() == rest + REFUSED
     assert not reader.reusable
     reader.eof()
-    assert reader.state is Reading.DONE
+    assert reader.state is ResponseState.DONE
 
 
 @given(cuts=st.lists(st.integers(min_value=0), max_size=6))
 def test_any_other_answer_is_read_as_ever(cuts: list[int]) -> None:
     """With its length."""
     reader = fed(REFUSED, cuts)
-    assert (reader.status, reader.take(), reader.state) == (403, b"no!", Reading.DONE)
+    assert (reader.status, reader.take(), reader.state) == (403, b"no!", ResponseState.DONE)
     with pytest.raises(httptools.HttpParserError):
         reader.feed(b"more")
 

@@ -10,19 +10,19 @@ import pytest
 
 from opsdk.errors import TooLargeError
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Query, Request
-from opsdk.http.server.response import Response, StreamResponse, text_response
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 
 
-def request(*parts: bytes, headers: dict[str, str] | None = None) -> Request:
+def request(*parts: bytes, headers: dict[str, str] | None = None) -> HttpRequest:
     """A request whose body comes in parts."""
     messages = [{"type": "http.request", "body": p, "more_body": i < len(parts) - 1} for i, p in enumerate(parts)]
 
     async def receive() -> Any:
         return messages.pop(0)
 
-    return Request(method="POST", path="/", query=Query(), headers=headers or {}, receive=receive)
+    return HttpRequest(method="POST", path="/", query=Query(), headers=headers or {}, receive=receive)
 
 
 def test_the_first_of_several_values_counts() -> None:
@@ -56,7 +56,7 @@ async def test_a_stream_ends_when_the_client_leaves() -> None:
         finally:
             closed.set()
 
-    async def handler(_: Request) -> Response:
+    async def handler(_: HttpRequest) -> HttpResponse:
         return StreamResponse(chunks=endless())
 
     sent: list[bytes] = []
@@ -82,10 +82,10 @@ async def test_stopping_ends_open_streams() -> None:
             yield b"x"
             await asyncio.sleep(0.01)
 
-    async def handler(found: Request) -> Response:
+    async def handler(found: HttpRequest) -> HttpResponse:
         return StreamResponse(chunks=endless()) if found.path == "/stream" else text_response("ok")
 
-    server = WebServer(asgi(handler), ServeOptions(grace=0.1))
+    server = WebServer(asgi(handler), ServeOptions(shutdown_timeout=0.1))
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -101,7 +101,7 @@ async def test_stopping_ends_open_streams() -> None:
 async def test_answers_leave_at_once() -> None:
     """Small answers on one connection do not wait for the client's acknowledgements."""
 
-    async def handler(_: Request) -> Response:
+    async def handler(_: HttpRequest) -> HttpResponse:
         return text_response("ok")
 
     async with WebServer(asgi(handler)) as server:

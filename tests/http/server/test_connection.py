@@ -13,8 +13,8 @@ import pytest
 from envtest.certificates import Authority
 from opsdk.errors import TooLargeError
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, StreamResponse, text_response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 pytestmark = pytest.mark.realtime
@@ -29,7 +29,7 @@ def last(line: str, text: str = "") -> bytes:
 BAD = last("400 Bad Request")
 
 
-async def handler(request: Request) -> Response:
+async def handler(request: HttpRequest) -> HttpResponse:
     """Echoes, ignores, refuses, streams."""
     match request.path:
         case "/echo":
@@ -60,7 +60,7 @@ async def _counting() -> AsyncGenerator[bytes, None]:
 async def serving(options: ServeOptions | None = None) -> AsyncIterator[WebServer]:
     """A server that leaves neither tasks nor connections behind."""
     before = asyncio.all_tasks()
-    async with WebServer(asgi(handler), options or ServeOptions(grace=0.2)) as server:
+    async with WebServer(asgi(handler), options or ServeOptions(shutdown_timeout=0.2)) as server:
         yield server
     await asyncio.sleep(0)
     assert asyncio.all_tasks() <= before
@@ -298,7 +298,7 @@ async def test_a_bug_is_a_500() -> None:
 
 async def test_stopping_finishes_what_has_begun() -> None:
     """An answer in the making is sent; new connections are refused at once."""
-    async with serving(ServeOptions(grace=2)) as server:
+    async with serving(ServeOptions(shutdown_timeout=2)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
         await asyncio.sleep(0.05)
@@ -320,7 +320,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> ServeOptions:
     """Options with a certificate."""
     place = tmp_path_factory.mktemp("tls")
     cert, key = Authority.load_or_create(None).serving("127.0.0.1").write(place, "tls")
-    return ServeOptions(tls=Tls(cert_file=cert, key_file=key), grace=0.2)
+    return ServeOptions(tls=Tls(cert_file=cert, key_file=key), shutdown_timeout=0.2)
 
 
 async def test_plain_http_where_tls_is_spoken(secure: ServeOptions) -> None:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, StreamResponse, text_response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 
 
-async def _handler(request: Request) -> Response:
+async def _handler(request: HttpRequest) -> HttpResponse:
     if request.path == "/body":
         return text_response(f"{len(await request.body(1 << 22))}")
     if request.path == "/minutes":
@@ -84,10 +84,10 @@ async def test_who_does_not_read_is_written_little() -> None:
         finally:
             closed.set()
 
-    async def handler(request: Request) -> Response:
+    async def handler(request: HttpRequest) -> HttpResponse:
         return StreamResponse(chunks=endless()) if request.path == "/endless" else text_response("ok")
 
-    async with WebServer(asgi(handler), ServeOptions(grace=0.1)) as server:
+    async with WebServer(asgi(handler), ServeOptions(shutdown_timeout=0.1)) as server:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
         writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
         await asyncio.sleep(10)

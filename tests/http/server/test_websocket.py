@@ -15,10 +15,10 @@ from websockets.protocol import CLIENT, OPEN, Protocol
 
 from opsdk.aio.tasks import TaskOwner
 from opsdk.http.server.application import asgi
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response, text_response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
-from opsdk.http.server.upgrade import Tunnel
+from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.http.server.websocket import MOST, WebSocket, accept_websocket, wants_websocket
 
 pytestmark = pytest.mark.realtime
@@ -32,7 +32,7 @@ class World:
         self.ended: list[str] = []
         self.gate = asyncio.Event()
 
-    async def handler(self, request: Request) -> Response:
+    async def handler(self, request: HttpRequest) -> HttpResponse:
         """Upgrades who asks."""
         if not wants_websocket(request):
             return text_response("plain")
@@ -68,7 +68,7 @@ class World:
 async def serving() -> AsyncIterator[tuple[World, WebServer, str]]:
     """A server that leaves no tasks behind."""
     world, before = World(), asyncio.all_tasks()
-    async with WebServer(asgi(world.handler), ServeOptions(grace=0.2)) as server:
+    async with WebServer(asgi(world.handler), ServeOptions(shutdown_timeout=0.2)) as server:
         yield world, server, f"ws://127.0.0.1:{server.port}"
     for _ in range(20):
         await asyncio.sleep(0)
@@ -199,7 +199,7 @@ def test_cuts_do_not_matter(messages: list[bytes | str], sizes: list[int]) -> No
     raw = b"".join(client.data_to_send())
 
     async def hear() -> list[bytes | str]:
-        tunnel = Tunnel(Silent(), lambda: None)
+        tunnel = UpgradedStream(Silent(), lambda: None)
         socket, found = WebSocket(tunnel), list[bytes | str]()
 
         async def collect() -> None:
@@ -226,7 +226,7 @@ def test_garbage_ends_it(raw: bytes) -> None:
     """Whatever comes, receiving ends in good form when the bytes do."""
 
     async def hear() -> None:
-        tunnel = Tunnel(Silent(), lambda: None)
+        tunnel = UpgradedStream(Silent(), lambda: None)
         tunnel.feed(raw)
         tunnel.end()
         socket = WebSocket(tunnel)

@@ -7,16 +7,16 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.registry.rest import Connected
 from opsdk.apiserver.resources import Installed
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
     """Hand the request over, once admission has nothing against it."""
     rest = "/".join(call.info.parts[3:])
     if isinstance(served.storage, Connected):
         options = served.storage.connect_options(_path(call, rest), call.http)
         await RequestAdmission(admission, call, served, {}, dry_run=False).connect(options["kind"], options)
-    response: Response = await served.storage.connect(call.context(), call.info.name, rest, call.http)
+    response: HttpResponse = await served.storage.connect(call.context(), call.info.name, rest, call.http)
     return response
 
 

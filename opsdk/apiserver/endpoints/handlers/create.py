@@ -12,11 +12,11 @@ from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.resources import Installed
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
     """Create it; 201 with the stored object."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "CreateOptions")

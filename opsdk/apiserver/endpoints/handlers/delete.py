@@ -22,7 +22,7 @@ from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Preconditions
 from opsdk.errors import ApiError, Cause
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 _UNKNOWN = (
@@ -32,7 +32,7 @@ _UNKNOWN = (
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
     """Delete it: a Status, or the object where it is only marked or its kind says so."""
     accepted = accepted_for(call, served)
     options, tree, dry_run = await delete_options(call, served)
@@ -47,7 +47,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> Respons
     return body_response(told, accepted, pretty=wants_pretty(call))
 
 
-async def handle_collection(call: Call, served: Installed, admission: Admission) -> Response:
+async def handle_collection(call: Call, served: Installed, admission: Admission) -> HttpResponse:
     """Delete the selected ones; answers with the list of what was deleted."""
     accepted = accepted_for(call, served)
     selected = list_options(call.http.query)

@@ -7,12 +7,12 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.options import resource_version
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.resources import Installed
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 
 _PATIENCE = 3.0
 
 
-async def handle(call: Call, served: Installed) -> Response:
+async def handle(call: Call, served: Installed) -> HttpResponse:
     """Answer with the object."""
     accepted = accepted_for(call, served)
     await wait_for_revision(call, served, call.http.query.get("resourceVersion"))

@@ -11,7 +11,7 @@ from opsdk.apiserver.registry.rest import Listed, ListQuery
 from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError
 from opsdk.errors import ApiError, Details, GoneError
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 _TOO_OLD = (
@@ -30,7 +30,7 @@ class ExpiredListError(GoneError):
         self.token = token
 
 
-async def handle(call: Call, served: Installed) -> Response:
+async def handle(call: Call, served: Installed) -> HttpResponse:
     """Answer with the list."""
     accepted = accepted_for(call, served)
     options = list_options(call.http.query)

@@ -29,7 +29,7 @@ from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.serializer.documents import Parsed, SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.go_format import go_json, go_value
 from opsdk.structured_merge.value import JsonObject
 
@@ -74,7 +74,7 @@ def patch_types(served: Installed) -> tuple[str, ...]:
     return (JSON_PATCH, MERGE_PATCH, APPLY) if served.custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY)
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
     """Patch it; 200, or 201 where apply created it."""
     accepted = accepted_for(call, served)
     # Unlike with other verbs, the type is compared as it stands.
@@ -286,7 +286,13 @@ def _gvk_text(version: str, kind: str) -> str:
 
 
 async def _update(
-    call: Call, served: Installed, gate: RequestAdmission, options: WriteOptions, transform: Any, *, create: bool = False
+    call: Call,
+    served: Installed,
+    gate: RequestAdmission,
+    options: WriteOptions,
+    transform: Any,
+    *,
+    create: bool = False,
 ) -> tuple[JsonObject, bool]:
     context = call.context(dry_run=options.dry_run)
     stored, created = await served.storage.update(

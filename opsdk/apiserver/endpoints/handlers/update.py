@@ -12,11 +12,11 @@ from opsdk.apiserver.endpoints.handlers.create import check_namespace, warn_of_o
 from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.resources import Installed
-from opsdk.http.server.response import Response
+from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> Response:
+async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
     """Replace it; 200, or 201 where it was created."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "UpdateOptions")
@@ -59,7 +59,13 @@ def check_name(call: Call, obj: JsonObject) -> None:
 
 
 async def finish(
-    call: Call, served: Installed, gate: RequestAdmission, current: JsonObject | None, wanted: JsonObject, *, manager: str
+    call: Call,
+    served: Installed,
+    gate: RequestAdmission,
+    current: JsonObject | None,
+    wanted: JsonObject,
+    *,
+    manager: str,
 ) -> JsonObject:
     """From the wanted object of the served version to the one to store: owners of fields, admission."""
     model = served.model

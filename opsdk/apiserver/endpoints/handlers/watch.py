@@ -23,7 +23,7 @@ from opsdk.apiserver.resources import Installed
 from opsdk.apiserver.serializer.protobuf_writer import watch_frame
 from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Watch
 from opsdk.errors import ApiError, ServerTimeoutError
-from opsdk.http.server.response import Response, StreamResponse
+from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.http.server.websocket import wants_websocket
 from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject
@@ -45,7 +45,7 @@ class Event:
     obj: JsonObject
 
 
-async def handle(call: Call, served: Installed) -> Response:
+async def handle(call: Call, served: Installed) -> HttpResponse:
     """Begin the stream; what can be refused is refused before."""
     accepted = accepted_for(call, served)
     options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")

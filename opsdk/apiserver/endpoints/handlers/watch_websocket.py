@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 
 from opsdk.errors import ApiError
-from opsdk.http.server.request import Request
-from opsdk.http.server.response import Response
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket
 
 
@@ -31,8 +31,8 @@ def events_of(chunk: bytes, *, framed: bool) -> Iterator[bytes | str]:
 
 
 def watch_socket(
-    request: Request, chunks: AsyncGenerator[bytes, None], *, framed: bool, release: Callable[[], None] | None
-) -> Response:
+    request: HttpRequest, chunks: AsyncGenerator[bytes, None], *, framed: bool, release: Callable[[], None] | None
+) -> HttpResponse:
     """The answer that goes on with the stream as messages; what the client says means nothing.
 
     `release` is called in the end, also where it never began.

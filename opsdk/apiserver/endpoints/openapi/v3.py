@@ -24,7 +24,7 @@ from opsdk.apiserver.endpoints.openapi.protobuf import MEDIA, encode_document, i
 from opsdk.apiserver.endpoints.openapi.v2 import definition, path_item
 from opsdk.apiserver.resources import Installed
 from opsdk.errors import NotAcceptableError
-from opsdk.http.server.response import Response, encode_json
+from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject
 
 _LIST_META = f"{META}.ListMeta"
@@ -73,7 +73,7 @@ class OpenApi:
         """The paths of the v3 documents."""
         return [f"/openapi/v3/{path}" for path, _, _ in self._all()]
 
-    def answer(self, call: Call, rest: Sequence[str]) -> Response | None:
+    def answer(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
         """Answer under ``/openapi``."""
         if rest[:1] == ["v2"] and len(rest) == 1:
             return self._v2(call)
@@ -82,7 +82,7 @@ class OpenApi:
         if len(rest) == 1:
             index = encode_json({"paths": dict(self._index())})
             # This one index is JSON under the name of text: so the real server sends it.
-            return Response(200, [("content-type", "text/plain; charset=utf-8")], index)
+            return HttpResponse(200, [("content-type", "text/plain; charset=utf-8")], index)
         path = "/".join(rest[1:])
         if any(name == path and known.digest for name, known in self._foreign()):
             return None
@@ -93,7 +93,7 @@ class OpenApi:
         if path in self._plain_paths():
             return cached(call, encode_json(self._plain(path)), "application/json")
         # Unlike elsewhere, nothing at all is said about a document that is not there.
-        return Response(404, [])
+        return HttpResponse(404, [])
 
     def _index(self) -> Iterator[tuple[str, JsonObject]]:
         digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
@@ -179,7 +179,7 @@ class OpenApi:
                 waiting.extend(references(found))
 
     # -------------------------------------------------------------- version 2
-    def _v2(self, call: Call) -> Response:
+    def _v2(self, call: Call) -> HttpResponse:
         accept = call.http.header("accept", "*/*")
         as_proto = is_asked(accept)
         if not as_proto and "json" not in accept and "*/*" not in accept:

@@ -1,0 +1,338 @@
+"""Measures the source tree against the project's limits, and prints one line per measure.
+
+usage: python tools/house.py [--check] [--list MEASURE]
+
+``--check`` exits with 1 when a measure is over its limit; ``--list`` prints what a measure counts. Generated kinds
+(``opsdk/api``) are left out everywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("opsdk", "envtest")
+GENERATED = ROOT / "opsdk" / "api"
+VAGUE = frozenset(
+    [
+        "asked",
+        "at",
+        "found",
+        "given",
+        "kept",
+        "known",
+        "left",
+        "made",
+        "mine",
+        "named",
+        "said",
+        "seen",
+        "shown",
+        "told",
+        "wanted",
+        "why",
+    ]
+)
+"""Names that say nothing of what a local holds."""
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One counted place."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A figure, its limit, and how to count it.
+
+    Attributes:
+        limit: the largest figure allowed; None where the figure is only printed.
+        scale: turns the number of findings into the figure.
+    """
+
+    name: str
+    limit: float | None
+    count: Callable[[House], list[Finding]]
+    scale: Callable[[House, int], float] = lambda _, findings: findings
+    unit: str = ""
+
+
+@dataclass
+class Module:
+    """One source file."""
+
+    name: str
+    path: Path
+    text: str = field(repr=False)
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The parsed file."""
+        return ast.parse(self.text)
+
+    @cached_property
+    def functions(self) -> list[FunctionNode]:
+        """Every function and method, nested ones too."""
+        return [node for node in ast.walk(self.tree) if isinstance(node, FunctionNode)]
+
+    @cached_property
+    def code_lines(self) -> int:
+        """Lines that hold a token, docstrings left out."""
+        docstrings = {
+            line
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        }
+        blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
+        lines = {
+            line for token in tokens if token.type not in blank for line in range(token.start[0], token.end[0] + 1)
+        }
+        return len(lines - docstrings)
+
+    def find(self, node: ast.AST, what: str) -> Finding:
+        """A finding at `node`."""
+        return Finding(f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", what)
+
+
+class House:
+    """All modules of the project."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+        self.modules = [self._module(path) for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
+        self.modules = [module for module in self.modules if GENERATED not in module.path.parents]
+
+    def _module(self, path: Path) -> Module:
+        parts = path.relative_to(self.root).with_suffix("").parts
+        return Module(".".join(parts).removesuffix(".__init__"), path, path.read_text(encoding="utf-8"))
+
+    @cached_property
+    def code_lines(self) -> int:
+        """Code lines of all modules."""
+        return sum(module.code_lines for module in self.modules)
+
+    @cached_property
+    def functions(self) -> int:
+        """Functions and methods of all modules."""
+        return sum(len(module.functions) for module in self.modules)
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """How often each name is read or imported in the packages, as a name or as an attribute."""
+        uses: Counter[str] = Counter()
+        for module in self.modules:
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                    uses[node.id] += 1
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    uses[node.attr] += 1
+        return uses
+
+
+def classes_with_two_homes(house: House) -> list[Finding]:
+    """Public class names that two or more modules define."""
+    homes: dict[str, list[tuple[Module, ast.ClassDef]]] = defaultdict(list)
+    for module in house.modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append((module, node))
+    shared = {name: places for name, places in homes.items() if len(places) > 1}
+    return [
+        places[0][0].find(places[0][1], f"{name}: {', '.join(module.name for module, _ in places)}")
+        for name, places in sorted(shared.items())
+    ]
+
+
+def any_annotations(house: House) -> list[Finding]:
+    """Each use of ``Any``, imports left out."""
+    return [
+        module.find(node, "Any")
+        for module in house.modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and node.id == "Any"
+    ]
+
+
+def _is_private(function: FunctionNode) -> bool:
+    return function.name.startswith("_") and not function.name.startswith("__")
+
+
+def private_helpers(house: House) -> list[Finding]:
+    """Functions and methods with a leading underscore."""
+    return [module.find(node, node.name) for module in house.modules for node in module.functions if _is_private(node)]
+
+
+def private_helpers_with_one_caller(house: House) -> list[Finding]:
+    """Private functions that are named once."""
+    return [finding for finding in private_helpers(house) if house.uses[finding.what] == 1]
+
+
+def functions_without_caller(house: House) -> list[Finding]:
+    """Private functions that nothing names: code that cannot run."""
+    return [finding for finding in private_helpers(house) if house.uses[finding.what] == 0]
+
+
+def vague_locals(house: House) -> list[Finding]:
+    """Assignments to locals whose name is in `VAGUE`."""
+    nodes = {
+        (module.path, node.lineno, node.col_offset): module.find(node, node.id)
+        for module in house.modules
+        for function in module.functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+    }
+    return list(nodes.values())
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+    for child in ast.walk(node):
+        if isinstance(child, ast.ImportFrom) and child.module:
+            yield child, child.module
+        elif isinstance(child, ast.Import):
+            yield child, child.names[0].name
+
+
+def lazy_imports(house: House) -> list[Finding]:
+    """Imports inside functions without a comment that gives the reason, on the line, above it or at the start."""
+    findings: dict[str, Finding] = {}
+    for module in house.modules:
+        lines = module.text.splitlines()
+        for function in module.functions:
+            for node, target in _imports(function):
+                nearby = lines[node.lineno - 2 : node.lineno]
+                reasons = [line.split("#", 1)[1] for line in nearby if "#" in line]
+                if not any(reason.split("noqa: PLC0415")[-1].strip(" -") for reason in reasons):
+                    finding = module.find(node, target)
+                    findings[finding.where] = finding
+    return list(findings.values())
+
+
+def own_type_checking_imports(house: House) -> list[Finding]:
+    """Imports of our own modules under ``if TYPE_CHECKING``."""
+    return [
+        module.find(node, target)
+        for module in house.modules
+        for block in ast.walk(module.tree)
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for node, target in _imports(block)
+        if target.split(".")[0] in PACKAGES
+    ]
+
+
+def largest_folder(house: House) -> list[Finding]:
+    """The modules of the folder that has most of them."""
+    folders: dict[Path, list[Module]] = defaultdict(list)
+    for module in house.modules:
+        folders[module.path.parent].append(module)
+    largest = max(folders.values(), key=len)
+    return [module.find(module.tree, module.name) for module in largest]
+
+
+def modules_without_tests(house: House) -> list[Finding]:
+    """Modules that no test file names, neither by its own name nor by an import."""
+    tests = house.root / "tests"
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in sorted(tests.rglob("*.py")))
+    named = {path.relative_to(tests).with_suffix("") for path in tests.rglob("test_*.py")}
+    findings = []
+    for module in house.modules:
+        if module.path.name in {"__init__.py", "__main__.py"}:
+            continue
+        parts = module.path.relative_to(house.root).with_suffix("").parts
+        mirror = Path(*(parts[1:-1] if parts[0] == "opsdk" else parts[:-1]), f"test_{parts[-1]}")
+        parent, _, leaf = module.name.rpartition(".")
+        imported = (
+            f"{module.name} import" in texts or f"import {module.name}" in texts or f"{parent} import {leaf}" in texts
+        )
+        if mirror not in named and not imported:
+            findings.append(module.find(module.tree, module.name))
+    return findings
+
+
+def long_files(house: House) -> list[Finding]:
+    """Files of more than 700 lines."""
+    return [m.find(m.tree, f"{n} lines") for m in house.modules if (n := m.text.count("\n")) > 700]
+
+
+def long_functions(house: House) -> list[Finding]:
+    """Functions of more than 60 lines."""
+    return [
+        module.find(node, f"{node.name}: {length} lines")
+        for module in house.modules
+        for node in module.functions
+        if (length := (node.end_lineno or 0) - node.lineno + 1) > 60
+    ]
+
+
+MEASURES = (
+    Measure(name="class names with two homes", limit=15, count=classes_with_two_homes),
+    Measure(
+        name="Any per 1,000 code lines",
+        limit=12,
+        count=any_annotations,
+        scale=lambda house, findings: 1000 * findings / house.code_lines,
+    ),
+    Measure(
+        name="private helpers",
+        limit=33,
+        count=private_helpers,
+        scale=lambda house, findings: 100 * findings / house.functions,
+        unit=" % of all functions",
+    ),
+    Measure(
+        name="private helpers with one caller",
+        limit=None,
+        count=private_helpers_with_one_caller,
+        scale=lambda house, findings: 100 * findings / len(private_helpers(house)),
+        unit=" % of private helpers",
+    ),
+    Measure(name="private functions without caller", limit=0, count=functions_without_caller),
+    Measure(name="vague locals", limit=300, count=vague_locals),
+    Measure(name="lazy imports without a reason", limit=0, count=lazy_imports),
+    Measure(name="own imports under TYPE_CHECKING", limit=0, count=own_type_checking_imports),
+    Measure(name="modules in the largest folder", limit=30, count=largest_folder),
+    Measure(name="modules without test file", limit=0, count=modules_without_tests),
+    Measure(name="files over 700 lines", limit=0, count=long_files),
+    Measure(name="functions over 60 lines", limit=0, count=long_functions),
+)
+
+
+def main() -> int:
+    """Print the measures; see the module docstring."""
+    parser = argparse.ArgumentParser(description="Measure the source tree against the project's limits.")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a measure is over its limit")
+    parser.add_argument("--list", metavar="MEASURE", help="print what the measures with this in their name count")
+    arguments = parser.parse_args()
+    house = House()
+    over = 0
+    print(f"{len(house.modules)} modules, {house.code_lines} code lines, {house.functions} functions")
+    for measure in MEASURES:
+        findings = measure.count(house)
+        figure = measure.scale(house, len(findings))
+        exceeded = measure.limit is not None and figure > measure.limit
+        over += exceeded
+        limit = "" if measure.limit is None else f" (at most {measure.limit:g})"
+        print(f"{'!' if exceeded else ' '} {measure.name}: {figure:.4g}{measure.unit}{limit}")
+        if arguments.list and arguments.list in measure.name:
+            for finding in findings:
+                print(f"    {finding.where}: {finding.what}")
+    return 1 if arguments.check and over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
