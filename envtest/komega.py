@@ -2,7 +2,7 @@
 
 ::
 
-    k = Komega(cluster.live)
+    k = Komega(cluster.uncached)
     await env.eventually(k.get(Deployment, "default/web"), lambda d: d.status.ready_replicas == 3)
     await env.eventually(k.update(ConfigMap, "default/a", lambda cm: cm.data.update(x="1")))
 """

@@ -146,7 +146,7 @@ def k8s_cluster(request: pytest.FixtureRequest, k8s_env: Any) -> Cluster:
 @pytest.fixture
 def k8s_client(k8s_cluster: Cluster) -> Client:
     """A client without a cache, as the admin."""
-    return k8s_cluster.live
+    return k8s_cluster.uncached
 
 
 @pytest.fixture
@@ -173,12 +173,12 @@ async def _with_namespace(env: Any, name: str) -> AsyncIterator[None]:
     from opsdk.cluster.cluster import Cluster  # noqa: PLC0415
 
     async with Cluster(env.config) as cluster:
-        made = await cluster.live.create(Namespace(metadata=ObjectMeta(name=name)))
+        made = await cluster.uncached.create(Namespace(metadata=ObjectMeta(name=name)))
         try:
             yield
         finally:
             if hasattr(type(env), "kind"):  # the embedded server goes as a whole
-                await cluster.live.delete(made, missing_ok=True)
+                await cluster.uncached.delete(made, missing_ok=True)
 
 
 @pytest.fixture

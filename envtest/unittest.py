@@ -23,7 +23,7 @@ class EnvironmentCase(unittest.IsolatedAsyncioTestCase):
             options = {"controllers": "cluster", "crd_paths": ["config/crd"]}
 
             async def test_namespaces(self):
-                self.assertTrue(await self.cluster.live.list(Namespace))
+                self.assertTrue(await self.cluster.uncached.list(Namespace))
 
     Attributes:
         options: what `Environment` takes, for all tests of the class; ``"clock": "manual"`` makes a clock to advance.

@@ -44,18 +44,18 @@ def test_only_the_changed_item_is_sent() -> None:
 async def test_two_writers_change_two_containers() -> None:
     """Both changes are there in the end: the lists merge by name."""
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
-        first = await cluster.live.create(deployment())
-        second = await cluster.live.get(Deployment, "default/d")
+        first = await cluster.uncached.create(deployment())
+        second = await cluster.uncached.get(Deployment, "default/d")
         before_first, before_second = deep_copy(first), deep_copy(second)
         containers_of(first)[0].image = "web:2"
         containers_of(second)[1].image = "side:2"
-        await cluster.live.patch(first, StrategicMergeFrom(before_first))
-        await cluster.live.patch(second, StrategicMergeFrom(before_second))
-        live = await cluster.live.get(Deployment, "default/d")
+        await cluster.uncached.patch(first, StrategicMergeFrom(before_first))
+        await cluster.uncached.patch(second, StrategicMergeFrom(before_second))
+        live = await cluster.uncached.get(Deployment, "default/d")
         assert [c.image for c in containers_of(live)] == ["web:2", "side:2"]
         containers_of(second)[0].image = "web:3"
         with pytest.raises(ConflictError):
-            await cluster.live.patch(second, StrategicMergeFrom(before_second, optimistic_lock=True))
+            await cluster.uncached.patch(second, StrategicMergeFrom(before_second, optimistic_lock=True))
 
 
 def test_custom_kinds_have_none() -> None:

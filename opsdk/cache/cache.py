@@ -36,16 +36,16 @@ class ByObject:
 
     Attributes:
         namespaces: only these; None inherits the cache's own.
-        labels: only objects that match; None inherits.
-        fields: only objects that match, as far as the server can select by them; None inherits.
+        label_selector: only objects that match; None inherits.
+        field_selector: only objects that match, as far as the server can select by them; None inherits.
         transform: changes an object's JSON tree before it is stored, e.g. to drop what nobody reads. Must be
             idempotent, and leave name, namespace, uid and resourceVersion alone. None inherits.
         resync: seconds between reminders to handlers; None inherits.
     """
 
     namespaces: tuple[str, ...] | None = None
-    labels: Selector | None = None
-    fields: FieldSelector | None = None
+    label_selector: Selector | None = None
+    field_selector: FieldSelector | None = None
     transform: Transform | None = None
     resync: float | None = None
 
@@ -69,8 +69,8 @@ class CacheOptions:
     """
 
     namespaces: tuple[str, ...] = ()
-    labels: Selector = Selector()
-    fields: FieldSelector = FieldSelector()
+    label_selector: Selector = Selector()
+    field_selector: FieldSelector = FieldSelector()
     transform: Transform | None = None
     by_kind: Mapping[GroupVersionKind, ByObject] = field(default_factory=dict)
     resync: float = 36_000.0
@@ -84,8 +84,8 @@ class CacheScope:
 
     gvk: GroupVersionKind
     namespace: str
-    labels: Selector
-    fields: FieldSelector
+    label_selector: Selector
+    field_selector: FieldSelector
     metadata_only: bool
     transform: Transform | None
 
@@ -290,14 +290,14 @@ class Cache:
         return CachedKind(mapping, informers, metadata_only=metadata_only)
 
     def _informer(self, mapping: RestMapping, own: ByObject, namespace: str, *, metadata_only: bool) -> Informer:
-        fields = own.fields if own.fields is not None else self.options.fields
+        fields = own.field_selector if own.field_selector is not None else self.options.field_selector
         # A selector for one namespace is a namespaced list: that needs fewer rights.
         pinned = fields.exact("metadata.namespace") if mapping.namespaced and not namespace else None
         scope = CacheScope(
             gvk=mapping.gvk,
             namespace=namespace or pinned or "",
-            labels=own.labels if own.labels is not None else self.options.labels,
-            fields=fields.without("metadata.namespace") if pinned else fields,
+            label_selector=own.label_selector if own.label_selector is not None else self.options.label_selector,
+            field_selector=fields.without("metadata.namespace") if pinned else fields,
             metadata_only=metadata_only,
             transform=own.transform or self.options.transform,
         )
@@ -319,7 +319,7 @@ class Cache:
         `kind`. A second index of the same name is refused. ::
 
             cache.index_field(Pod, "spec.nodeName", lambda pod: [pod.spec.node_name or ""])
-            pods = await client.list(Pod, fields={"spec.nodeName": "node-1"})
+            pods = await client.list(Pod, field_selector={"spec.nodeName": "node-1"})
         """
         token: Kind[T] = kind_of(kind)
         if token.form is PartialObjectMetadata:

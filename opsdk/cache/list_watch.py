@@ -71,16 +71,16 @@ class RestListerWatcher:
         kind: Kind[Any],
         *,
         namespace: str = "",
-        labels: Selector | None = None,
-        fields: FieldSelector | None = None,
+        label_selector: Selector | None = None,
+        field_selector: FieldSelector | None = None,
         transform: Callable[[JsonObject], JsonObject] | None = None,
     ) -> None:
         self._transport = transport
         self._mapping = mapping
         self._kind = kind
         self._namespace = namespace
-        self._labels = labels or Selector()
-        self._fields = fields or FieldSelector()
+        self._labels = label_selector or Selector()
+        self._fields = field_selector or FieldSelector()
         self._transform = transform
 
     async def list_page(
@@ -89,8 +89,8 @@ class RestListerWatcher:
         """One request."""
         options = ListOptions(
             namespace=self._namespace,
-            labels=self._labels,
-            fields=self._fields,
+            label_selector=self._labels,
+            field_selector=self._fields,
             limit=limit or None,
             continue_token=continue_token,
             resource_version="" if continue_token else resource_version,
@@ -108,8 +108,8 @@ class RestListerWatcher:
         seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311 - spread, not a secret
         options = WatchOptions(
             namespace=self._namespace,
-            labels=self._labels,
-            fields=self._fields,
+            label_selector=self._labels,
+            field_selector=self._fields,
             resource_version=resource_version,
             bookmarks=True,
             timeout=seconds,

@@ -96,8 +96,8 @@ class CachedReader:
 def _select(cached: CachedKind, options: ListOptions) -> Iterable[StoreEntry]:
     """The entries that options select, ordered by namespace and name, as a server would."""
     namespace = options.namespace if cached.mapping.namespaced else ""
-    exact = {r.field: r.value for r in options.fields.requirements}
-    if any(r.negated for r in options.fields.requirements):
+    exact = {r.field: r.value for r in options.field_selector.requirements}
+    if any(r.negated for r in options.field_selector.requirements):
         raise UsageError("non-exact field matches are not supported by the cache: filter the result, or read live")
     name = exact.pop("metadata.name", None)
     pinned = exact.pop("metadata.namespace", None)
@@ -114,7 +114,7 @@ def _select(cached: CachedKind, options: ListOptions) -> Iterable[StoreEntry]:
         found += [
             e
             for e in chosen
-            if options.labels.matches(e.labels)
+            if options.label_selector.matches(e.labels)
             and (name is None or e.key.name == name)
             and (pinned is None or e.key.namespace == pinned)
         ]

@@ -35,9 +35,9 @@ class Program:
     >>> from opsdk.cel.declarations import Range
     >>> from opsdk.cel.library.standard import STANDARD_LIBRARY
     >>> from opsdk.cel.types import INT, list_of
-    >>> program = Environment([STANDARD_LIBRARY], variables={"l": list_of(INT)}).compile("l.all(i, i > 0)")
+    >>> program = CelEnvironment([STANDARD_LIBRARY], variables={"l": list_of(INT)}).compile("l.all(i, i > 0)")
     >>> program.run({"l": [1, 2]}, limit=1000)
-    Outcome(value=True, error=None, cost=12)
+    EvaluationResult(value=True, error=None, cost=12)
     >>> program.estimate(lambda path: Range(0, 100)).most
     502
 
@@ -95,7 +95,7 @@ class CelEnvironment:
 
     >>> from opsdk.cel.library.standard import STANDARD_LIBRARY
     >>> from opsdk.cel.types import INT
-    >>> environment = Environment([STANDARD_LIBRARY], variables={"x": INT})
+    >>> environment = CelEnvironment([STANDARD_LIBRARY], variables={"x": INT})
     >>> environment.compile("[1, 2, 3].exists(i, i == x)").evaluate({"x": 2})
     True
     >>> environment.compile("x + 'a'")

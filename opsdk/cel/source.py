@@ -21,7 +21,7 @@ class Issue:
 class ExpressionSource:
     """The text of an expression.
 
-    >>> print(Source("1 +").report([Issue(3, "Syntax error")]))
+    >>> print(ExpressionSource("1 +").report([Issue(3, "Syntax error")]))
     ERROR: <input>:1:4: Syntax error
      | 1 +
      | ...^

@@ -69,7 +69,7 @@ class Client:
         *,
         namespace: str = "",
         resource_version: str = "",
-        live: bool = False,
+        uncached: bool = False,
     ) -> T:
         """One object; `NotFoundError` if there is none.
 
@@ -78,18 +78,18 @@ class Client:
             key: an `ObjectKey`, ``"namespace/name"``, or a name (with `namespace`, or of a cluster-scoped kind).
             namespace: for a `key` that is only a name.
             resource_version: see `GetOptions`.
-            live: ask the server even where the client has a cache.
+            uncached: ask the server even where the client has a cache.
         """
-        options = GetOptions(resource_version=resource_version, live=live)
+        options = GetOptions(resource_version=resource_version, uncached=uncached)
         found: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
         return found
 
     async def get_or_none(
-        self, kind: KindLike[T], key: ObjectKey | str, *, namespace: str = "", live: bool = False
+        self, kind: KindLike[T], key: ObjectKey | str, *, namespace: str = "", uncached: bool = False
     ) -> T | None:
         """One object, or None if there is none."""
         try:
-            return await self.get(kind, key, namespace=namespace, live=live)
+            return await self.get(kind, key, namespace=namespace, uncached=uncached)
         except NotFoundError:
             return None
 
@@ -98,13 +98,13 @@ class Client:
         kind: KindLike[T],
         *,
         namespace: str = "",
-        labels: Labels | None = None,
-        fields: Fields | None = None,
+        label_selector: Labels | None = None,
+        field_selector: Fields | None = None,
         limit: int | None = None,
         continue_token: str = "",
         resource_version: str = "",
         resource_version_match: ResourceVersionMatch | None = None,
-        live: bool = False,
+        uncached: bool = False,
     ) -> ObjectList[T]:
         """The objects that are selected, from one snapshot; see `ListOptions`.
 
@@ -112,13 +112,13 @@ class Client:
         """
         options = ListOptions(
             namespace=namespace,
-            labels=as_selector(labels),
-            fields=as_field_selector(fields),
+            label_selector=as_selector(label_selector),
+            field_selector=as_field_selector(field_selector),
             limit=limit,
             continue_token=continue_token,
             resource_version=resource_version,
             resource_version_match=resource_version_match,
-            live=live,
+            uncached=uncached,
         )
         found: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
         return found
@@ -128,8 +128,8 @@ class Client:
         kind: KindLike[T],
         *,
         namespace: str = "",
-        labels: Labels | None = None,
-        fields: Fields | None = None,
+        label_selector: Labels | None = None,
+        field_selector: Fields | None = None,
         page_size: int = 500,
     ) -> AsyncIterator[T]:
         """Every selected object, read from the server in pages of one snapshot."""
@@ -138,11 +138,11 @@ class Client:
             page = await self.list(
                 kind,
                 namespace=namespace,
-                labels=labels,
-                fields=fields,
+                label_selector=label_selector,
+                field_selector=field_selector,
                 limit=page_size,
                 continue_token=token,
-                live=True,
+                uncached=True,
             )
             for item in page:
                 yield item
@@ -155,8 +155,8 @@ class Client:
         kind: KindLike[T],
         *,
         namespace: str = "",
-        labels: Labels | None = None,
-        fields: Fields | None = None,
+        label_selector: Labels | None = None,
+        field_selector: Fields | None = None,
         resource_version: str = "",
         bookmarks: bool = False,
         timeout: int | None = None,
@@ -172,8 +172,8 @@ class Client:
         """
         options = WatchOptions(
             namespace=namespace,
-            labels=as_selector(labels),
-            fields=as_field_selector(fields),
+            label_selector=as_selector(label_selector),
+            field_selector=as_field_selector(field_selector),
             resource_version=resource_version,
             bookmarks=bookmarks,
             timeout=timeout,
@@ -230,7 +230,7 @@ class Client:
         /,
         *,
         dry_run: bool = False,
-        grace_period: int | None = None,
+        grace_period_seconds: int | None = None,
         propagation: PropagationPolicy | None = None,
         uid: str = "",
         resource_version: str = "",
@@ -245,7 +245,7 @@ class Client:
         *,
         namespace: str = "",
         dry_run: bool = False,
-        grace_period: int | None = None,
+        grace_period_seconds: int | None = None,
         propagation: PropagationPolicy | None = None,
         uid: str = "",
         resource_version: str = "",
@@ -259,7 +259,7 @@ class Client:
         *,
         namespace: str = "",
         dry_run: bool = False,
-        grace_period: int | None = None,
+        grace_period_seconds: int | None = None,
         propagation: PropagationPolicy | None = None,
         uid: str = "",
         resource_version: str = "",
@@ -272,7 +272,7 @@ class Client:
         gvk, where = _target(target, key, namespace)
         options = DeleteOptions(
             dry_run=dry_run,
-            grace_period_seconds=grace_period,
+            grace_period_seconds=grace_period_seconds,
             propagation=propagation,
             uid=uid,
             resource_version=resource_version,
@@ -285,15 +285,19 @@ class Client:
         kind: KindLike[Any],
         *,
         namespace: str = "",
-        labels: Labels | None = None,
-        fields: Fields | None = None,
+        label_selector: Labels | None = None,
+        field_selector: Fields | None = None,
         dry_run: bool = False,
-        grace_period: int | None = None,
+        grace_period_seconds: int | None = None,
         propagation: PropagationPolicy | None = None,
     ) -> None:
         """Delete the selected objects of one namespace (or of a cluster-scoped kind) in one request."""
-        select = ListOptions(namespace=namespace, labels=as_selector(labels), fields=as_field_selector(fields))
-        options = DeleteOptions(dry_run=dry_run, grace_period_seconds=grace_period, propagation=propagation)
+        select = ListOptions(
+            namespace=namespace,
+            label_selector=as_selector(label_selector),
+            field_selector=as_field_selector(field_selector),
+        )
+        options = DeleteOptions(dry_run=dry_run, grace_period_seconds=grace_period_seconds, propagation=propagation)
         await self.executor.execute(DeleteAllOf(gvk=kind_of(kind).gvk, select=select, options=options))
 
     # -------------------------------------------------------------- subresources
@@ -321,7 +325,7 @@ class SubResourceClient:
         token = kind_of(body)
         if token.form is PartialObjectMetadata:
             raise UsageError(f"cannot get the subresource {self.name} using only metadata")
-        options = GetOptions(live=True)
+        options = GetOptions(uncached=True)
         # The URL is the parent's, the answer another kind: the parent's kind rides along in the form.
         parent = Kind(gvk_of(obj), token.form)
         found: T = await self.executor.execute(

@@ -18,11 +18,11 @@ class GetOptions:
 
     Attributes:
         resource_version: empty for the latest, ``"0"`` for whatever the server has in memory, else at least this.
-        live: read from the server even where the client has a cache.
+        uncached: read from the server even where the client has a cache.
     """
 
     resource_version: str = ""
-    live: bool = False
+    uncached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +33,17 @@ class ListOptions:
         namespace: empty for all namespaces.
         limit: at most so many; the answer's ``metadata.continue_token`` leads on. None for all.
         continue_token: from a previous answer.
-        live: read from the server even where the client has a cache.
+        uncached: read from the server even where the client has a cache.
     """
 
     namespace: str = ""
-    labels: Selector = Selector()
-    fields: FieldSelector = FieldSelector()
+    label_selector: Selector = Selector()
+    field_selector: FieldSelector = FieldSelector()
     limit: int | None = None
     continue_token: str = ""
     resource_version: str = ""
     resource_version_match: ResourceVersionMatch | None = None
-    live: bool = False
+    uncached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ class WatchOptions:
     """
 
     namespace: str = ""
-    labels: Selector = Selector()
-    fields: FieldSelector = FieldSelector()
+    label_selector: Selector = Selector()
+    field_selector: FieldSelector = FieldSelector()
     resource_version: str = ""
     bookmarks: bool = False
     timeout: int | None = None
@@ -88,7 +88,7 @@ class DeleteOptions:
     """How to delete.
 
     Attributes:
-        grace_period: seconds an object such as a pod may take to end; None for its own.
+        grace_period_seconds: seconds an object such as a pod may take to end; None for its own.
         propagation: what becomes of dependents; None for the kind's default.
         uid: delete only the object with this uid.
         resource_version: delete only this revision of it.

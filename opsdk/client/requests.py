@@ -96,7 +96,7 @@ def _get(operation: Get, mapping: RestMapping) -> RestRequest:
 
 def _list(operation: List, mapping: RestMapping) -> RestRequest:
     o = operation.options
-    query = selecting(o.labels, o.fields) + _pairs(
+    query = selecting(o.label_selector, o.field_selector) + _pairs(
         limit="" if o.limit is None else str(o.limit),
         **{"continue": o.continue_token},
         resourceVersion=o.resource_version,
@@ -109,7 +109,7 @@ def _list(operation: List, mapping: RestMapping) -> RestRequest:
 def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
     """The request for a watch."""
     o = operation.options
-    query = [("watch", "true"), *selecting(o.labels, o.fields)]
+    query = [("watch", "true"), *selecting(o.label_selector, o.field_selector)]
     query += _pairs(
         resourceVersion=o.resource_version,
         allowWatchBookmarks="true" if o.bookmarks or o.initial_events else "",
@@ -128,12 +128,12 @@ def accept(kind: Kind[Any], *, many: bool = False) -> str:
     return JSON
 
 
-def selecting(labels: Selector, fields: FieldSelector) -> list[tuple[str, str]]:
+def selecting(label_selector: Selector, field_selector: FieldSelector) -> list[tuple[str, str]]:
     """The selectors as query pairs."""
-    if labels.nothing:
+    if label_selector.nothing:
         # No selector text matches nothing; a label that must and must not be there does.
-        return [("labelSelector", "opsdk.dev/nothing,!opsdk.dev/nothing"), *_pairs(fieldSelector=str(fields))]
-    return _pairs(labelSelector=str(labels), fieldSelector=str(fields))
+        return [("labelSelector", "opsdk.dev/nothing,!opsdk.dev/nothing"), *_pairs(fieldSelector=str(field_selector))]
+    return _pairs(labelSelector=str(label_selector), fieldSelector=str(field_selector))
 
 
 # ------------------------------------------------------------------ writing
@@ -222,7 +222,7 @@ def _delete_all(operation: DeleteAllOf, mapping: RestMapping) -> RestRequest:
     return RequestTarget(mapping, select.namespace).request(
         "deletecollection",
         "DELETE",
-        query=selecting(select.labels, select.fields),
+        query=selecting(select.label_selector, select.field_selector),
         **_delete_body(operation.options),
     )
 

@@ -59,7 +59,7 @@ class Cluster(Closing):
 
     Attributes:
         client: reads from the cache, writes to the server.
-        live: reads and writes to the server; works without the cache being started.
+        uncached: reads and writes to the server; works without the cache being started.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Cluster(Closing):
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )
         direct = DirectClient(self.transport, scheme=self.scheme, mapper=self.mapper, on_warning=on_warning)
-        self.live = Client(self._wrapped(direct))
+        self.uncached = Client(self._wrapped(direct))
         cached = CachedReader(self.cache)
         self.client = Client(
             self._wrapped(Delegating(cached, direct, disable_cache_for=self.options.disable_cache_for))
@@ -108,8 +108,8 @@ class Cluster(Closing):
             mapping,
             Kind(scope.gvk, form),
             namespace=scope.namespace,
-            labels=scope.labels,
-            fields=scope.fields,
+            label_selector=scope.label_selector,
+            field_selector=scope.field_selector,
             transform=scope.transform,
         )
 

@@ -43,7 +43,7 @@ class Delegating:
         if not isinstance(operation, Get | List) or operation.kind.gvk in self.disable_cache_for:
             return False
         options = operation.options
-        if options.live or options.resource_version:
+        if options.uncached or options.resource_version:
             return False
         if isinstance(operation, Get):
             return not operation.subresource

@@ -175,7 +175,7 @@ class LeaderElector:
             return _Outcome.THEIRS if self.rules.role is Role.WAITING else _Outcome.FAILED
 
     async def _read(self) -> Lease:
-        return await self._client.get(Lease, ObjectKey(self.options.namespace, self.options.name), live=True)
+        return await self._client.get(Lease, ObjectKey(self.options.namespace, self.options.name), uncached=True)
 
     async def _create(self) -> _Outcome:
         fresh = LeaderElectionRules(self.options).desired_record(self._clock.wall())

@@ -46,7 +46,7 @@ class RestRequest:
     def target(self) -> str:
         """The path with the escaped query.
 
-        >>> Request("GET", "/api/v1/pods", query=[("labelSelector", "a in (b,c)")]).target
+        >>> RestRequest("GET", "/api/v1/pods", query=[("labelSelector", "a in (b,c)")]).target
         '/api/v1/pods?labelSelector=a+in+%28b%2Cc%29'
         """
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
@@ -55,7 +55,7 @@ class RestRequest:
     def described(self) -> str:
         """The request in words, for messages; never holds headers or the body.
 
-        >>> Request("GET", "/api/v1/pods", verb="list", resource="pods").described
+        >>> RestRequest("GET", "/api/v1/pods", verb="list", resource="pods").described
         'list pods'
         """
         if not self.resource:

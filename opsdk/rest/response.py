@@ -30,7 +30,7 @@ class RestResponse:
     def content_type(self) -> str:
         """The media type without parameters, lower case.
 
-        >>> Response(200, {"content-type": "application/json;g=x"}).content_type
+        >>> RestResponse(200, {"content-type": "application/json;g=x"}).content_type
         'application/json'
         """
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -136,7 +136,7 @@ def retry_after(response: RestResponse, *, now: datetime | None = None) -> float
 
     A date is measured from the answer's own ``Date``, else from `now`.
 
-    >>> retry_after(Response(429, {"retry-after": "7"}))
+    >>> retry_after(RestResponse(429, {"retry-after": "7"}))
     7.0
     """
     value = response.headers.get("retry-after", "").strip()
@@ -176,7 +176,7 @@ _ESCAPED = re.compile(r"\\(.)")
 def warnings_of(response: RestResponse) -> list[Warning299]:
     """The warnings with code 299, in order; unreadable rest is dropped, for it must not fail a good answer.
 
-    >>> warnings_of(Response(200, {"warning": '299 - "v1beta1 is deprecated"'}))
+    >>> warnings_of(RestResponse(200, {"warning": '299 - "v1beta1 is deprecated"'}))
     [Warning299(text='v1beta1 is deprecated', agent='-')]
     """
     header, found, at = response.headers.get("warning", ""), [], 0

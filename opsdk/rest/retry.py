@@ -24,7 +24,7 @@ def retry_delay(
     `attempt` counts the repetitions so far. A request is repeated whatever its verb only where it was certainly not
     processed: the server said so, or no connection was made. A connection lost underway repeats reads alone.
 
-    >>> retry_delay(Request("POST", "/x"), Response(429, {"retry-after": "3"}), 0)
+    >>> retry_delay(RestRequest("POST", "/x"), RestResponse(429, {"retry-after": "3"}), 0)
     3.0
     """
     if attempt >= MAX_RETRIES:

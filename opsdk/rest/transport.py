@@ -99,7 +99,7 @@ class Transport(Closing):
 
     >>> async def main(app):
     ...     async with Transport(Config(app=app)) as transport:
-    ...         return (await transport.send(Request("GET", "/version"))).status
+    ...         return (await transport.send(RestRequest("GET", "/version"))).status
 
     Cancelling a call closes its connection and leaves no task behind. `observe` is called after each try, repeated
     ones included; it must not block.

@@ -234,14 +234,14 @@ async def test_a_server_takes_the_definition() -> None:
     from opsdk.cluster.cluster import Cluster
 
     async with environment.Environment() as env, Cluster(env.config) as cluster:
-        await cluster.live.create(Unstructured.from_tree(crd_for(Site)))
+        await cluster.uncached.create(Unstructured.from_tree(crd_for(Site)))
         await asyncio.sleep(5)
         site = Site(metadata=ObjectMeta(name="a", namespace="default"), spec=Spec(image="nginx", port="http"))
         site.spec.memory, site.spec.at = Quantity("1Gi"), MicroTime.of(datetime.fromisoformat("2026-01-01T00:00:00Z"))
         site.spec.data, site.spec.ports, site.spec.size = b"\x00\x01", [Port(number=80)], Size.LARGE
         sent = msgspec.structs.replace(site)
-        await cluster.live.create(site)
+        await cluster.uncached.create(site)
         assert site.spec == sent.spec
-        raw = await cluster.live.get(unstructured("demo.opsdk.dev/v1", "Site"), "default/a")
+        raw = await cluster.uncached.get(unstructured("demo.opsdk.dev/v1", "Site"), "default/a")
         assert raw["spec"]["policy"] == "Keep"
         assert raw["spec"]["at"] == "2026-01-01T00:00:00.000000Z"

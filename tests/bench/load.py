@@ -123,10 +123,10 @@ class Watcher:
 
 async def fan_out(cluster: Cluster, config: Config, pid: int, watchers: int, writes: int) -> None:
     """So many watchers of so many writes."""
-    await cluster.live.create(
+    await cluster.uncached.create(
         Unstructured.from_tree({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "watched"}})
     )
-    begun = await cluster.live.list(ConfigMap, namespace="watched")
+    begun = await cluster.uncached.list(ConfigMap, namespace="watched")
     context = ssl.create_default_context(cadata=config.ca_data.decode())
     ready = asyncio.Semaphore(0)
     crowd = [Watcher(config, context, keep=number == 0) for number in range(watchers)]
@@ -154,7 +154,7 @@ async def _write(cluster: Cluster, writes: int) -> dict[str, list[int]]:
 
     async def write(number: int) -> None:
         name = f"k{number % KEYS}"
-        form = cluster.live.create if number < KEYS else cluster.live.update
+        form = cluster.uncached.create if number < KEYS else cluster.uncached.update
         done = await form(config_map("watched", name, str(number)))
         written.setdefault(name, []).append(int(done.metadata.resource_version or 0))
 
@@ -177,14 +177,14 @@ async def run(watchers: int = 1000, writes: int = 1000) -> None:
     async with server() as (config, pid), Cluster(config) as cluster:
         idle = resident(pid)
         print(f"server: idle with {idle:.0f} MB")
-        created = await rate(LISTED, lambda n: cluster.live.create(config_map("default", f"c{n}", "a")))
+        created = await rate(LISTED, lambda n: cluster.uncached.create(config_map("default", f"c{n}", "a")))
         print(f"  creates: {created:,.0f}/s; {LISTED} objects make it {resident(pid):.0f} MB")
-        updated = await rate(WRITES, lambda n: cluster.live.update(config_map("default", f"c{n}", "b")))
+        updated = await rate(WRITES, lambda n: cluster.uncached.update(config_map("default", f"c{n}", "b")))
         print(f"  updates: {updated:,.0f}/s")
-        read = await rate(WRITES, lambda n: cluster.live.get(ConfigMap, f"c{n}", namespace="default"))
+        read = await rate(WRITES, lambda n: cluster.uncached.get(ConfigMap, f"c{n}", namespace="default"))
         print(f"  gets: {read:,.0f}/s")
         began = time.perf_counter()
-        found = await cluster.live.list(ConfigMap, namespace="default")
+        found = await cluster.uncached.list(ConfigMap, namespace="default")
         took = time.perf_counter() - began
         assert len([o for o in found if (o.metadata.name or "").startswith("c")]) == LISTED
         print(f"  a list of {LISTED}: {took * 1e3:.0f} ms with its decoding")

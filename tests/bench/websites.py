@@ -69,7 +69,7 @@ async def _measure(kubeconfig: Path, server: int, count: int, workers: int) -> N
     sample.WebsiteReconciler = Watched  # type: ignore[misc]
     options = OperatorOptions(controller=ControllerOptions(max_concurrent_reconciles=workers))
     async with Cluster(config) as cluster:
-        await cluster.live.create(Unstructured.from_tree(crd_for(Website)))
+        await cluster.uncached.create(Unstructured.from_tree(crd_for(Website)))
         operator = sample.make_operator(options)
         working = asyncio.create_task(operator.start(config))
         await asyncio.sleep(1)
@@ -103,7 +103,7 @@ async def _create(cluster: Cluster, count: int) -> None:
     async def one(number: int) -> None:
         async with gate:
             meta = ObjectMeta(name=f"site-{number}", namespace="default")
-            await cluster.live.create(Website(metadata=meta, spec=WebsiteSpec(image="nginx:1")))
+            await cluster.uncached.create(Website(metadata=meta, spec=WebsiteSpec(image="nginx:1")))
 
     await asyncio.gather(*(one(n) for n in range(count)))
 
@@ -112,7 +112,7 @@ async def _all_ready(cluster: Cluster, count: int, working: asyncio.Task[None]) 
     while True:
         if working.done():
             working.result()
-        sites = await cluster.live.list(Website)
+        sites = await cluster.uncached.list(Website)
         ready = sum(s.status is not None and is_condition_true(s.status.conditions, "Ready") for s in sites)
         if ready == count:
             return
@@ -125,7 +125,7 @@ async def _check_nothing_missed(cluster: Cluster, operator: object, count: int) 
     assert len(Watched.runs) == count
     for kind in operator.cluster.cache.kinds():  # type: ignore[attr-defined]
         form = Unstructured
-        live = await cluster.live.list(_token(kind.gvk, form))
+        live = await cluster.uncached.list(_token(kind.gvk, form))
         there = {(o.metadata.namespace, o.metadata.name): o.metadata.resource_version for o in live}
         here = {tuple(e.key): e.resource_version for e in kind.entries()}
         assert here == there, f"the cache of {kind.gvk} differs from the server"

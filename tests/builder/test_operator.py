@@ -48,7 +48,7 @@ def made(seen: list[str], **options: Any) -> Operator:
 async def test_a_life() -> None:
     """Objects are kept as wanted, drift is undone, events are written, the lease is given back, nothing is left."""
     async with environment.Environment() as env, Cluster(env.config) as outside:
-        client = outside.live
+        client = outside.uncached
         await client.create(Unstructured.from_tree(crd_for(Site)))
         await client.create(site(namespace="default"))
         seen: list[str] = []
@@ -70,7 +70,7 @@ async def test_a_life() -> None:
         assert lease.spec.holder_identity
         operator.manager.stop()
         await running
-        (event,) = await client.list(Event, namespace="default", fields="reason=Ready")
+        (event,) = await client.list(Event, namespace="default", field_selector="reason=Ready")
         assert (event.regarding.name, event.reporting_controller) == ("a", "site-operator")
         assert not (await client.get(Lease, "default/site-operator")).spec.holder_identity
 
@@ -78,8 +78,8 @@ async def test_a_life() -> None:
 async def test_metrics_and_health() -> None:
     """The page shows the controller, its queue and the requests; readiness follows the caches."""
     async with environment.Environment() as env, Cluster(env.config) as outside:
-        await outside.live.create(Unstructured.from_tree(crd_for(Site)))
-        await outside.live.create(site(namespace="default"))
+        await outside.uncached.create(Unstructured.from_tree(crd_for(Site)))
+        await outside.uncached.create(site(namespace="default"))
         operator = made([])
         running = asyncio.create_task(operator.start(env.config))
         await asyncio.sleep(30)
@@ -110,7 +110,7 @@ def test_before_the_start() -> None:
 async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
     """The whole operator: every task and connection is gone."""
     async with environment.Environment() as env, Cluster(env.config) as outside:
-        await outside.live.create(Unstructured.from_tree(crd_for(Site)))
+        await outside.uncached.create(Unstructured.from_tree(crd_for(Site)))
         operator = made([], leader_election=True, leader_election_namespace="default")
         running = asyncio.create_task(operator.start(env.config))
         for _ in range(step):

@@ -93,14 +93,14 @@ async def test_at_no_moment_do_both_reconcile(seed: int) -> None:
         tasks = {n: asyncio.create_task(replica(n, configs[n], watchman, rng)) for n in "ab"}
         for step in range(40):
             name = f"m{rng.randrange(5)}"
-            found = await cluster.live.get_or_none(ConfigMap, name, namespace="default")
+            found = await cluster.uncached.get_or_none(ConfigMap, name, namespace="default")
             if found is None:
                 meta = ObjectMeta(name=name, namespace="default")
-                await cluster.live.create(ConfigMap(metadata=meta, data={"n": str(step)}))
+                await cluster.uncached.create(ConfigMap(metadata=meta, data={"n": str(step)}))
             else:
                 before = deep_copy(found)
                 found.data["n"] = str(step)
-                await cluster.live.patch(found, MergeFrom(before))
+                await cluster.uncached.patch(found, MergeFrom(before))
             await asyncio.sleep(rng.choice([0.1, 1, 5, 20]))
             roll, who = rng.random(), rng.choice("ab")
             if roll < 0.25:
@@ -112,7 +112,7 @@ async def test_at_no_moment_do_both_reconcile(seed: int) -> None:
         for line in lines.values():
             line.cut = False
         await asyncio.sleep(1500)
-        wanted = {m.metadata.name: m.data["n"] for m in await cluster.live.list(ConfigMap, namespace="default")}
+        wanted = {m.metadata.name: m.data["n"] for m in await cluster.uncached.list(ConfigMap, namespace="default")}
         assert {k: watchman.seen.get(k) for k in wanted} == wanted
         for task in tasks.values():
             task.cancel()

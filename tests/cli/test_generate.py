@@ -268,7 +268,7 @@ async def test_a_kind_of_a_live_server(tmp_path: Path) -> None:
         },
     }
     async with environment.Environment() as env, Cluster(env.config) as target:
-        await target.live.create(Unstructured.from_tree(crd))
+        await target.uncached.create(Unstructured.from_tree(crd))
         await asyncio.sleep(5)
         schemas = await read_schemas(env.config, ["certs.example.com"])
     generator = TypeGenerator(schemas, package="x", source="a live server")

@@ -44,26 +44,26 @@ def made() -> tuple[Client, FakePerformer]:
 async def test_reads() -> None:
     """Every argument of get, list and watch arrives in the operation."""
     client, seen = made()
-    await client.get(Site, "ns/a", resource_version="3", live=True)
-    assert seen.last() == Get(kind=kind_of(Site), key=KEY, options=GetOptions(resource_version="3", live=True))
+    await client.get(Site, "ns/a", resource_version="3", uncached=True)
+    assert seen.last() == Get(kind=kind_of(Site), key=KEY, options=GetOptions(resource_version="3", uncached=True))
     await client.list(
         metadata_only(Site),
         namespace="ns",
-        labels={"b": "2", "a": "1"},
-        fields="x=y",
+        label_selector={"b": "2", "a": "1"},
+        field_selector="x=y",
         limit=3,
         continue_token="t",
         resource_version="9",
         resource_version_match="NotOlderThan",
-        live=True,
+        uncached=True,
     )
     operation = seen.last()
     assert isinstance(operation, List)
-    assert str(operation.options.labels) == "a=1,b=2"
-    assert str(operation.options.fields) == "x=y"
+    assert str(operation.options.label_selector) == "a=1,b=2"
+    assert str(operation.options.field_selector) == "x=y"
     assert operation.kind == metadata_only(Site)
     o = operation.options
-    assert (o.namespace, o.limit, o.continue_token, o.resource_version, o.resource_version_match, o.live) == (
+    assert (o.namespace, o.limit, o.continue_token, o.resource_version, o.resource_version_match, o.uncached) == (
         "ns",
         3,
         "t",
@@ -71,9 +71,9 @@ async def test_reads() -> None:
         "NotOlderThan",
         True,
     )
-    async with client.watch(Site, namespace="ns", labels="a", resource_version="5", bookmarks=True, timeout=9):
+    async with client.watch(Site, namespace="ns", label_selector="a", resource_version="5", bookmarks=True, timeout=9):
         expected = WatchOptions(
-            namespace="ns", labels=Selector.parse("a"), resource_version="5", bookmarks=True, timeout=9
+            namespace="ns", label_selector=Selector.parse("a"), resource_version="5", bookmarks=True, timeout=9
         )
         assert seen.last() == Watch(kind=kind_of(Site), options=expected)
 
@@ -98,7 +98,7 @@ async def test_deletes() -> None:
     client, seen = made()
     options: JsonObject = {
         "dry_run": True,
-        "grace_period": 0,
+        "grace_period_seconds": 0,
         "propagation": "Foreground",
         "uid": "u",
         "resource_version": "3",
@@ -111,10 +111,10 @@ async def test_deletes() -> None:
     assert seen.last() == Delete(gvk=Site.gvk, key=KEY)
     with pytest.raises(UsageError, match="a kind and a key"):
         await client.delete(Site)  # type: ignore[call-overload]
-    await client.delete_all_of(Site, namespace="ns", labels="a", propagation="Orphan")
+    await client.delete_all_of(Site, namespace="ns", label_selector="a", propagation="Orphan")
     assert seen.last() == DeleteAllOf(
         gvk=Site.gvk,
-        select=ListOptions(namespace="ns", labels=Selector.parse("a")),
+        select=ListOptions(namespace="ns", label_selector=Selector.parse("a")),
         options=DeleteOptions(propagation="Orphan"),
     )
 
@@ -130,7 +130,7 @@ async def test_subresources() -> None:
 
     await scale.get(obj, unstructured("autoscaling/v1", "Scale"))
     assert (seen.last().subresource, seen.last().key, seen.last().kind.gvk) == ("scale", KEY, Site.gvk)
-    assert seen.last().options.live
+    assert seen.last().options.uncached
     for call in (
         lambda b: scale.create(obj, b),
         lambda b: scale.update(obj, b),
@@ -208,7 +208,7 @@ async def test_pages() -> None:
 
     def pages(operation: Any) -> ObjectList[Site]:
         o = operation.options
-        asked.append((o.limit, o.continue_token, o.live))
+        asked.append((o.limit, o.continue_token, o.uncached))
         page = int(o.continue_token or 0)
         token = str(page + 1) if page < 2 else ""
         return ObjectList([site(f"{page}-{n}") for n in range(2)], ListMeta(continue_token=token))
@@ -235,12 +235,12 @@ async def test_selectors_of_any_make() -> None:
     """Text, a mapping, the form inside objects, a parsed one; None selects everything."""
     client, seen = made()
     for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), Selector.parse("a=b")):
-        await client.list(Site, labels=labels)
+        await client.list(Site, label_selector=labels)
         assert str(seen.last().options.labels) == "a=b"
     await client.list(Site)
     assert seen.last().options.labels == Selector()
     both = Selector.parse("a=b") & Selector.equal({"c": "d"})
-    await client.list(Site, labels=both)
+    await client.list(Site, label_selector=both)
     assert str(seen.last().options.labels) == "a=b,c=d"
 
 

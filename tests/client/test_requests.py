@@ -62,8 +62,8 @@ def line(request: RestRequest) -> str:
                 kind=KIND,
                 options=ListOptions(
                     namespace="ns",
-                    labels=Selector.parse("a=b"),
-                    fields=FieldSelector.parse("c=d"),
+                    label_selector=Selector.parse("a=b"),
+                    field_selector=FieldSelector.parse("c=d"),
                     limit=5,
                     continue_token="token",
                     resource_version="9",
@@ -100,7 +100,7 @@ def test_cluster_scoped_kinds_have_no_namespace_in_their_path() -> None:
         (WatchOptions(), "watch=true"),
         (WatchOptions(resource_version="7", timeout=30), "watch=true&resourceVersion=7&timeoutSeconds=30"),
         (WatchOptions(bookmarks=True), "watch=true&allowWatchBookmarks=true"),
-        (WatchOptions(labels=Selector.parse("a")), "watch=true&labelSelector=a"),
+        (WatchOptions(label_selector=Selector.parse("a")), "watch=true&labelSelector=a"),
         (
             WatchOptions(initial_events=True),
             "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
@@ -128,7 +128,9 @@ def test_deletes_carry_their_options_in_the_body() -> None:
         "preconditions": {"uid": "u", "resourceVersion": "3"},
     }
     assert msgspec.json.decode(build(Delete(gvk=Site.gvk, key=KEY, options=options), SITE).body) == expected
-    select = ListOptions(namespace="ns", labels=Selector.parse("a=b"), fields=FieldSelector.parse("c=d"))
+    select = ListOptions(
+        namespace="ns", label_selector=Selector.parse("a=b"), field_selector=FieldSelector.parse("c=d")
+    )
     many = build(DeleteAllOf(gvk=Site.gvk, select=select, options=options), SITE)
     assert line(many) == f"DELETE {SITES}?labelSelector=a%3Db&fieldSelector=c%3Dd"
     assert msgspec.json.decode(many.body) == expected
@@ -138,8 +140,8 @@ def test_deletes_carry_their_options_in_the_body() -> None:
 def test_a_selector_for_nothing_selects_nothing() -> None:
     """It must not turn into no selector at all, which selects everything."""
     for operation in (
-        List(kind=KIND, options=ListOptions(labels=Selector.none())),
-        DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns", labels=Selector.none())),
+        List(kind=KIND, options=ListOptions(label_selector=Selector.none())),
+        DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns", label_selector=Selector.none())),
     ):
         text = dict(build(operation, SITE).query)["labelSelector"]
         selector = Selector.parse(text)

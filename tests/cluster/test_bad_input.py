@@ -63,14 +63,14 @@ async def test_nobody_listens() -> None:
     """An unreachable server is a ConnectError that names it."""
     async with Cluster(Config(host="http://127.0.0.1:1")) as cluster:
         with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
-            await cluster.live.get(ConfigMap, "default/a")
+            await cluster.uncached.get(ConfigMap, "default/a")
 
 
 async def test_wrong_credentials() -> None:
     """A token that the server does not know is an UnauthorizedError; the token is not in it."""
     async with envtest.Environment() as env, Cluster(replace(env.config, token="wrong-token")) as cluster:
         with pytest.raises(UnauthorizedError) as caught:
-            await cluster.live.list(ConfigMap)
+            await cluster.uncached.list(ConfigMap)
         assert "wrong-token" not in str(caught.value)
 
 
@@ -78,7 +78,7 @@ async def test_a_kind_that_is_not_served() -> None:
     """The error names the kind and says what to do."""
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
         with pytest.raises(NoMatchError, match="Kind=Thing: install its CRD"):
-            await cluster.live.list(Thing)
+            await cluster.uncached.list(Thing)
 
 
 class NoSecrets:
@@ -108,15 +108,15 @@ async def test_an_undecodable_object_does_not_poison_its_list() -> None:
     """It is set aside with its key and the reason; the others are read and reconciled; itself is retried and named."""
     seen: list[str] = []
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
-        await cluster.live.create(loose_definition())
+        await cluster.uncached.create(loose_definition())
         for name, size in (("good", 1), ("bad", "big"), ("fine", 2)):
-            await cluster.live.create(thing(name, size))
-        listed = await cluster.live.list(Thing)
+            await cluster.uncached.create(thing(name, size))
+        listed = await cluster.uncached.list(Thing)
         assert [t.metadata.name for t in listed] == ["fine", "good"]
         assert [(u.key.name, u.gvk.kind) for u in listed.undecodable] == [("bad", "Thing")]
         assert "size" in listed.undecodable[0].error
         with pytest.raises(DecodeError, match=r"default/bad.*size"):
-            await cluster.live.get(Thing, "default/bad")
+            await cluster.uncached.get(Thing, "default/bad")
 
         operator = Operator("tester")
 
@@ -127,9 +127,9 @@ async def test_an_undecodable_object_does_not_poison_its_list() -> None:
         working = asyncio.create_task(operator.start(env.config))
         await asyncio.sleep(5)
         assert sorted(seen) == ["fine", "good"]
-        mended = await cluster.live.get(unstructured("test.opsdk.dev/v1", "Thing"), "default/bad")
+        mended = await cluster.uncached.get(unstructured("test.opsdk.dev/v1", "Thing"), "default/bad")
         mended["spec"]["size"] = 3
-        await cluster.live.update(mended)
+        await cluster.uncached.update(mended)
         await asyncio.sleep(5)
         assert sorted(set(seen)) == ["bad", "fine", "good"]
         working.cancel()
@@ -141,7 +141,7 @@ async def test_a_reconciler_that_will_not_stop_is_named() -> None:
     stuck = asyncio.Event()
     release = asyncio.Event()
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
-        await cluster.live.create(ConfigMap(metadata=ObjectMeta(name="tar-pit", namespace="default")))
+        await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="tar-pit", namespace="default")))
         operator = Operator("tester")
         operator_options = ControllerOptions(shutdown_timeout=2)
 

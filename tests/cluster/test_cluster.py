@@ -73,7 +73,7 @@ async def running(cluster: Cluster) -> AsyncIterator[None]:
 
 async def install(cluster: Cluster) -> None:
     """Have the server serve sites."""
-    await cluster.live.create(Unstructured.from_tree(crd_for(Site)))
+    await cluster.uncached.create(Unstructured.from_tree(crd_for(Site)))
     async with asyncio.timeout(30):
         while True:
             try:
@@ -92,7 +92,7 @@ def config(name: str = "a", **data: str) -> ConfigMap:
 async def test_a_life() -> None:
     """Create, read, update, patch, apply, delete: each as its type promises, and no write is silent about conflicts."""
     async with world(field_owner="me") as (cluster, _):
-        client = cluster.live
+        client = cluster.uncached
         obj = await client.create(config(x="1"))
         assert obj.metadata.uid
         with pytest.raises(AlreadyExistsError):
@@ -117,19 +117,19 @@ async def test_a_life() -> None:
 async def test_preconditions() -> None:
     """A deletion of another uid or revision is a conflict."""
     async with world() as (cluster, _):
-        obj = await cluster.live.create(config())
+        obj = await cluster.uncached.create(config())
         with pytest.raises(ConflictError):
-            await cluster.live.delete(obj, uid="other")
+            await cluster.uncached.delete(obj, uid="other")
         with pytest.raises(ConflictError):
-            await cluster.live.delete(obj, resource_version="1")
-        await cluster.live.delete(obj, uid=obj.metadata.uid)
-        await cluster.live.delete(obj, missing_ok=True)
+            await cluster.uncached.delete(obj, resource_version="1")
+        await cluster.uncached.delete(obj, uid=obj.metadata.uid)
+        await cluster.uncached.delete(obj, missing_ok=True)
 
 
 async def test_apply_says_who_owns_what() -> None:
     """Applied twice nothing changes; another owner's field is a conflict that names it; force takes it over."""
     async with world() as (cluster, _):
-        client = cluster.live
+        client = cluster.uncached
         with pytest.raises(UsageError, match="needs a field owner"):
             await client.apply(config(x="1"))
         first = await client.apply(config(x="1"), field_owner="one")
@@ -144,38 +144,38 @@ async def test_apply_says_who_owns_what() -> None:
 async def test_a_dry_run_stores_nothing() -> None:
     """Whatever the verb; the answer is what would have been."""
     async with world() as (cluster, _):
-        client = dry_run(cluster.live)
+        client = dry_run(cluster.uncached)
         made = await client.create(config("dry"))
         assert made.metadata.uid
-        assert await cluster.live.get_or_none(ConfigMap, "default/dry") is None
-        kept = await cluster.live.create(config("kept"))
+        assert await cluster.uncached.get_or_none(ConfigMap, "default/dry") is None
+        kept = await cluster.uncached.create(config("kept"))
         await client.patch(kept, merge_patch({"data": {"x": "1"}}))
         await client.delete(kept)
-        assert (await cluster.live.get(ConfigMap, "default/kept")).data == {}
+        assert (await cluster.uncached.get(ConfigMap, "default/kept")).data == {}
 
 
 async def test_deleting_many_stays_in_its_namespace() -> None:
     """By labels, in one namespace; without one the server refuses."""
     async with world() as (cluster, _):
-        client = cluster.live
+        client = cluster.uncached
         await client.create(Namespace(metadata=ObjectMeta(name="other")))
         for namespace in ("default", "other"):
             for name, label in (("a", "yes"), ("b", "no")):
                 meta = ObjectMeta(name=name, namespace=namespace, labels={"pick": label})
                 await client.create(ConfigMap(metadata=meta))
-        await client.delete_all_of(ConfigMap, namespace="default", labels="pick=yes")
-        left = {(o.metadata.namespace, o.metadata.name) for o in await client.list(ConfigMap, labels="pick")}
+        await client.delete_all_of(ConfigMap, namespace="default", label_selector="pick=yes")
+        left = {(o.metadata.namespace, o.metadata.name) for o in await client.list(ConfigMap, label_selector="pick")}
         assert left == {("default", "b"), ("other", "a"), ("other", "b")}
         with pytest.raises(OpsdkError):
-            await client.delete_all_of(ConfigMap, labels="pick")
-        assert len(await client.list(ConfigMap, labels="pick")) == 3
+            await client.delete_all_of(ConfigMap, label_selector="pick")
+        assert len(await client.list(ConfigMap, label_selector="pick")) == 3
 
 
 async def test_status_and_the_rest_are_written_apart() -> None:
     """A custom kind: `update` ignores the status, ``status().update`` everything else; metadata reads and patches."""
     async with world() as (cluster, _):
         await install(cluster)
-        client = cluster.live
+        client = cluster.uncached
         obj = await client.create(site(namespace="default"))
         obj.status = SiteStatus(ready=5)
         obj.spec.replicas = 4
@@ -203,24 +203,24 @@ async def test_validation_of_unknown_fields() -> None:
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "odd": 1}
         )
         with pytest.raises(OpsdkError, match="odd"):
-            await cluster.live.create(deep_copy(loose))
-        made = await cluster.live.create(loose, field_validation="Ignore")
+            await cluster.uncached.create(deep_copy(loose))
+        made = await cluster.uncached.create(loose, field_validation="Ignore")
         assert "odd" not in made
 
 
 async def test_watching() -> None:
     """Present objects first, then changes, typed; leaving the block ends it."""
     async with world() as (cluster, _):
-        await cluster.live.create(config(x="1"))
+        await cluster.uncached.create(config(x="1"))
         seen: list[tuple[str, str]] = []
-        async with cluster.live.watch(ConfigMap, namespace="default", fields="metadata.name=a") as events:
+        async with cluster.uncached.watch(ConfigMap, namespace="default", field_selector="metadata.name=a") as events:
             async for event in events:
                 seen.append((event.type.value, event.object.data.get("x", "")))
                 if event.type.value == "ADDED":
-                    await cluster.live.create(config("unseen"))
-                    await cluster.live.patch(config(), merge_patch({"data": {"x": "2"}}))
+                    await cluster.uncached.create(config("unseen"))
+                    await cluster.uncached.patch(config(), merge_patch({"data": {"x": "2"}}))
                 if event.type.value == "MODIFIED":
-                    await cluster.live.delete(config())
+                    await cluster.uncached.delete(config())
                 if event.type.value == "DELETED":
                     break
         assert seen == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
@@ -230,7 +230,7 @@ async def test_cached_reads_ask_nothing() -> None:
     """After the sync get and list, in every form, cost no request; live ones do; before the start they are refused."""
     async with world() as (cluster, hook):
         for n in range(5):
-            await cluster.live.create(config(f"c{n}"))
+            await cluster.uncached.create(config(f"c{n}"))
         with pytest.raises(CacheNotStartedError):
             await cluster.client.get(ConfigMap, "default/c0")
         async with running(cluster):
@@ -242,8 +242,8 @@ async def test_cached_reads_ask_nothing() -> None:
                 assert found.metadata.name == "c1"
                 assert len(await cluster.client.list(kind, namespace="default", limit=3)) == 3
             assert len(hook.requests) == asked
-            await cluster.client.get(ConfigMap, "default/c1", live=True)
-            await cluster.live.get(ConfigMap, "default/c1")
+            await cluster.client.get(ConfigMap, "default/c1", uncached=True)
+            await cluster.uncached.get(ConfigMap, "default/c1")
             assert len(hook.requests) == asked + 2
 
 
@@ -251,7 +251,7 @@ async def test_a_cached_list_that_is_cut_short_says_so() -> None:
     """With a token that is refused with what to do instead; a list that is whole has none."""
     async with world() as (cluster, _):
         for n in range(3):
-            await cluster.live.create(config(f"c{n}"))
+            await cluster.uncached.create(config(f"c{n}"))
         async with running(cluster):
             whole = await cluster.client.list(ConfigMap, namespace="default", limit=3)
             assert (len(whole), whole.metadata.continue_token) == (3, "")
@@ -259,7 +259,7 @@ async def test_a_cached_list_that_is_cut_short_says_so() -> None:
             assert (len(part), part.metadata.continue_token) == (2, "continue-not-supported")
             with pytest.raises(UsageError, match="continue list option is not supported by the cache"):
                 await cluster.client.list(ConfigMap, limit=2, continue_token=part.metadata.continue_token)
-            page = await cluster.client.list(ConfigMap, namespace="default", limit=2, live=True)
+            page = await cluster.client.list(ConfigMap, namespace="default", limit=2, uncached=True)
             rest = await cluster.client.list(
                 ConfigMap, namespace="default", continue_token=page.metadata.continue_token
             )
@@ -269,7 +269,7 @@ async def test_a_cached_list_that_is_cut_short_says_so() -> None:
 async def test_a_cached_object_is_the_callers_own() -> None:
     """Changing it does not change the cache."""
     async with world() as (cluster, _):
-        await cluster.live.create(config(x="1"))
+        await cluster.uncached.create(config(x="1"))
         async with running(cluster):
             obj = await cluster.client.get(ConfigMap, "default/a")
             obj.data["x"] = "changed"
@@ -307,14 +307,14 @@ async def test_an_operator_in_the_small() -> None:
         await asyncio.sleep(15)  # no CRD yet
         await install(cluster)
         await asyncio.sleep(15)
-        await cluster.live.create(site(namespace="default"))
+        await cluster.uncached.create(site(namespace="default"))
         await asyncio.sleep(5)
-        assert (await cluster.live.get(Site, "default/a")).status == SiteStatus(ready=1)
-        assert (await cluster.live.get(ConfigMap, "default/a")).data == {"x": "y"}
+        assert (await cluster.uncached.get(Site, "default/a")).status == SiteStatus(ready=1)
+        assert (await cluster.uncached.get(ConfigMap, "default/a")).data == {"x": "y"}
         manager.stop()
         await task
         # The manager is gone; the connection is still ours until the block ends.
-        assert await cluster.live.get_or_none(ConfigMap, "default/a") is not None
+        assert await cluster.uncached.get_or_none(ConfigMap, "default/a") is not None
 
 
 async def test_the_configuration_is_not_changed() -> None:
@@ -323,7 +323,7 @@ async def test_the_configuration_is_not_changed() -> None:
         config_ = env.config
         before = repr(config_)
         async with Cluster(config_) as cluster:
-            await cluster.live.list(ConfigMap)
+            await cluster.uncached.list(ConfigMap)
         assert repr(config_) == before
 
 
@@ -347,15 +347,15 @@ async def test_events_are_taken_by_the_server() -> None:
     """About namespaced and cluster-scoped objects, whatever they are called; repetitions are a series."""
     async with world(name="tester") as (cluster, _), running(cluster):
         role = unstructured("rbac.authorization.k8s.io/v1", "ClusterRole")
-        made = await cluster.live.create(
+        made = await cluster.uncached.create(
             Unstructured(role.gvk.api_version, "ClusterRole", ObjectMeta(name="system:odd"), {"rules": []})
         )
-        owned = await cluster.live.create(config())
+        owned = await cluster.uncached.create(config())
         for _ in range(3):
             cluster.recorder.event(owned, "Normal", "Seen", "words")
             cluster.recorder.event(made, "Warning", "Odd", "words", related=owned)
         await asyncio.sleep(1)
-        events = {e.reason: e for e in await cluster.live.list(Event)}
+        events = {e.reason: e for e in await cluster.uncached.list(Event)}
         assert set(events) == {"Seen", "Odd"}
         assert events["Odd"].metadata.namespace == "default"
         assert events["Seen"].series is not None

@@ -26,17 +26,17 @@ async def test_plain_reads_are_cached_in_every_form(kind: Any) -> None:
     """Get and list, typed, unstructured and metadata only, ask no server."""
     client, cached, direct = made()
     await client.get(kind, "ns/a")
-    await client.list(kind, namespace="ns", labels="a=b", limit=3)
+    await client.list(kind, namespace="ns", label_selector="a=b", limit=3)
     assert (len(cached.seen), len(direct.seen)) == (2, 0)
 
 
 async def test_reads_that_only_the_server_can_answer() -> None:
     """Live ones, those of a revision, of a subresource, of a further page."""
     client, cached, direct = made()
-    await client.get(Site, "ns/a", live=True)
+    await client.get(Site, "ns/a", uncached=True)
     await client.get(Site, "ns/a", resource_version="5")
     await client.status().get(site(), Site)
-    await client.list(Site, live=True)
+    await client.list(Site, uncached=True)
     await client.list(Site, resource_version="0")
     await client.list(Site, limit=2, continue_token="token")
     assert (len(cached.seen), len(direct.seen)) == (0, 6)

@@ -55,7 +55,7 @@ class Served:
 
         async def make() -> None:
             async with Cluster(self.env.config) as cluster:
-                await cluster.live.create(Namespace(metadata=ObjectMeta(name=name)))
+                await cluster.uncached.create(Namespace(metadata=ObjectMeta(name=name)))
 
         asyncio.run_coroutine_threadsafe(make(), self._loop).result(30)
 

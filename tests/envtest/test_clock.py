@@ -92,7 +92,7 @@ async def test_a_leader_that_cannot_renew_loses_in_no_time() -> None:
     clock = ManualClock()
     async with Environment(clock=clock) as env, Cluster(env.config) as cluster, TaskOwner("test") as tasks:
         options = LeaderElectionOptions(name="lock", namespace="default", identity="me")
-        elector = LeaderElector(cluster.live, options, clock=clock)
+        elector = LeaderElector(cluster.uncached, options, clock=clock)
         begin = time.perf_counter()
         running = tasks.start(_lost(elector), name="elector")
         await clock.advance(30)

@@ -224,10 +224,10 @@ async def test_a_control_plane_of_real_processes(tmp_path: Path) -> None:
         pids = [p.pid for p in plane.processes]
         assert all(map(alive, pids))
         async with Cluster(plane.config) as cluster:
-            assert "default" in [n.metadata.name for n in await cluster.live.list(Namespace)]
+            assert "default" in [n.metadata.name for n in await cluster.uncached.list(Namespace)]
         async with Cluster(plane.add_user("bob").config) as cluster:
             with pytest.raises(ForbiddenError, match='User "bob"'):
-                await cluster.live.list(Namespace)
+                await cluster.uncached.list(Namespace)
         if kubectl.find() is not None:
             assert "things.x.example.com" in str(await plane.kubectl("get", "crds", "-o", "name"))
         with pytest.raises(SkipTest, match="snapshot needs the embedded server; this run is on real binaries"):
@@ -315,7 +315,7 @@ async def test_an_existing_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert cluster.config.host == web.url
             async with Cluster(cluster.add_user("bob", groups=["devs"]).config) as bobs:
                 with pytest.raises(ForbiddenError, match='User "bob"'):
-                    await bobs.live.list(Namespace)
+                    await bobs.uncached.list(Namespace)
             if kubectl.find() is not None:
                 assert "default" in str(await cluster.kubectl("get", "namespaces"))
             with pytest.raises(SkipTest, match="faults needs the embedded server; this run is on an existing cluster"):

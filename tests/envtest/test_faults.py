@@ -150,7 +150,7 @@ async def test_simulated_controllers_are_spared_unless_named() -> None:
 async def test_errors_are_what_a_server_sends() -> None:
     """Status, reason, message, and when to come again."""
     async with Environment() as env, Cluster(env.config) as cluster:
-        client = cluster.live
+        client = cluster.uncached
         made = await client.create(config_map("a"))
         with env.faults.add(Conflict(), verb="update", times=2):
             for _ in range(2):
@@ -294,7 +294,7 @@ async def test_compaction_now() -> None:
 async def test_a_restart_cuts_connections_and_keeps_objects() -> None:
     """Watches break; while the server is away nobody gets an answer."""
     async with Environment() as env, Cluster(env.config) as cluster:
-        await cluster.live.create(config_map("a"))
+        await cluster.uncached.create(config_map("a"))
         async with Transport(env.config) as transport:
             async with transport.stream(HttpRequest("GET", f"{CM}?watch=1")) as stream:
                 await anext(stream)
@@ -363,7 +363,7 @@ async def converges(env: Environment) -> None:
     bob = env.add_user("bob", groups=["system:masters"])
     async with Cluster(bob.config) as cluster:
         working = asyncio.ensure_future(operator.start(env.config))
-        client = cluster.live
+        client = cluster.uncached
 
         def source(name: str) -> ConfigMap:
             made = config_map(name, x="1")

@@ -70,11 +70,11 @@ async def test_consistently_needs_every_answer() -> None:
 async def test_a_write_is_noticed_at_once() -> None:
     """Questions of an environment are asked after each write, not only every now and then."""
     async with Environment() as env, Cluster(env.config) as cluster:
-        loop, k = asyncio.get_running_loop(), Komega(cluster.live, namespace="default")
+        loop, k = asyncio.get_running_loop(), Komega(cluster.uncached, namespace="default")
 
         async def later() -> None:
             await asyncio.sleep(0.01)
-            await cluster.live.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+            await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
 
         writing = asyncio.ensure_future(later())
         begin = loop.time()
@@ -90,14 +90,14 @@ async def test_komega_reads_and_changes() -> None:
     )
     spec = DeploymentSpec(replicas=2, selector=LabelSelector(match_labels={"a": "b"}), template=template)
     async with Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
-        k = Komega(cluster.live, namespace="default")
-        await cluster.live.create(Deployment(metadata=ObjectMeta(name="d", namespace="default"), spec=spec))
+        k = Komega(cluster.uncached, namespace="default")
+        await cluster.uncached.create(Deployment(metadata=ObjectMeta(name="d", namespace="default"), spec=spec))
         await env.eventually(k.get(Deployment, "d"), lambda d: d.status.ready_replicas == 2, within=60)
         await env.eventually(k.update(Deployment, "d", lambda d: setattr(d.spec, "replicas", 3)))
         await env.eventually(k.get(Deployment, "d"), lambda d: d.status.ready_replicas == 3, within=60)
         assert len(await env.eventually(k.list(Deployment), lambda found: len(found) == 1)) == 1
     async with Environment() as env, Cluster(env.config) as cluster:
-        k = Komega(cluster.live, namespace="default")
-        await cluster.live.create(Deployment(metadata=ObjectMeta(name="d", namespace="default"), spec=spec))
+        k = Komega(cluster.uncached, namespace="default")
+        await cluster.uncached.create(Deployment(metadata=ObjectMeta(name="d", namespace="default"), spec=spec))
         await env.eventually(k.update_status(Deployment, "d", lambda d: setattr(d.status, "replicas", 9)))
         assert (await k.get(Deployment, "d")()).status.replicas == 9

@@ -38,7 +38,7 @@ async def test_user(k8s_user, k8s_env):
     bob = k8s_user("bob", groups=["devs"])
     async with Cluster(bob.config) as cluster:
         with pytest.raises(ForbiddenError):
-            await cluster.live.list(ConfigMap)
+            await cluster.uncached.list(ConfigMap)
     assert [r.code for r in k8s_env.audit.select(user="bob", resource="configmaps")] == [403]
 
 
@@ -188,8 +188,8 @@ class Tests(EnvironmentCase):
     options = {"crd_paths": ["crds"], "clock": "manual"}
 
     async def test_one(self):
-        self.assertEqual(0, len(await self.cluster.live.list(ConfigMap, namespace="default")))
-        await self.cluster.live.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+        self.assertEqual(0, len(await self.cluster.uncached.list(ConfigMap, namespace="default")))
+        await self.cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
         await self.env.clock.advance(5)
 
     test_two = test_one

@@ -86,12 +86,12 @@ async def test_informers_heal() -> None:
 
     async with Environment() as env, Cluster(env.config) as cluster:
         client = cluster.client
-        await cluster.live.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default"), data={"x": "1"}))
+        await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default"), data={"x": "1"}))
         snapshot = env.snapshot()
         running = asyncio.ensure_future(cluster.start())
         await cluster.wait_ready()
         assert len(await client.list(ConfigMap, namespace="default")) == 1
-        await cluster.live.create(ConfigMap(metadata=ObjectMeta(name="b", namespace="default")))
+        await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="b", namespace="default")))
         env.restore(snapshot)
 
         async def healed() -> bool:

@@ -27,9 +27,9 @@ async def test_a_user_may_what_roles_say() -> None:
     async with Environment() as env:
         async with Cluster(env.add_user("bob").config) as bob:
             with pytest.raises(ForbiddenError, match='User "bob" cannot list resource "namespaces"'):
-                await bob.live.list(Namespace)
+                await bob.uncached.list(Namespace)
         async with Cluster(env.add_user("boss", groups=["system:masters"]).config) as boss:
-            assert await boss.live.list(Namespace)
+            assert await boss.uncached.list(Namespace)
 
 
 async def test_the_report_names_what_was_done() -> None:
@@ -37,8 +37,8 @@ async def test_the_report_names_what_was_done() -> None:
     async with Environment() as env:
         boss = env.add_user("worker", groups=["system:masters"])
         async with Cluster(boss.config) as cluster:
-            await cluster.live.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
-            await cluster.live.list(Namespace)
+            await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+            await cluster.uncached.list(Namespace)
         used = env.observed_rbac().of("worker")
         role = used.role("worker", "default")
         assert role["rules"] == [{"verbs": ["create"], "apiGroups": [""], "resources": ["configmaps"]}]
@@ -50,10 +50,10 @@ async def test_the_report_names_what_was_done() -> None:
             made = await admin("POST", f"{RBAC}{place}/{obj['kind'].lower()}s", obj)
             assert made.status == 201, made.json
         async with Cluster(env.add_user(User(name="worker")).config) as cluster:
-            await cluster.live.create(ConfigMap(metadata=ObjectMeta(name="b", namespace="default")))
-            assert await cluster.live.list(Namespace)
+            await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="b", namespace="default")))
+            assert await cluster.uncached.list(Namespace)
             with pytest.raises(ForbiddenError):
-                await cluster.live.list(ConfigMap, namespace="default")
+                await cluster.uncached.list(ConfigMap, namespace="default")
         assert [str(u) for u in env.observed_rbac().of("worker").denied] == ["list configmaps in default"]
 
 
@@ -138,7 +138,7 @@ async def test_users_of_a_served_environment(tmp_path: Path) -> None:
             web = await env.serve(tls=tls)
             async with Cluster(bob.served(web)) as cluster:
                 with pytest.raises(ForbiddenError, match='User "bob"'):
-                    await cluster.live.list(Namespace)
+                    await cluster.uncached.list(Namespace)
             user = yaml.safe_load(bob.kubeconfig(web))["users"][0]["user"]
             assert ("client-certificate-data" in user) == tls
             assert ("token" in user) != tls

@@ -32,7 +32,7 @@ Recipe = Callable[..., Any]
 async def world() -> AsyncIterator[tuple[Client, list[str]]]:
     """A client of a fresh server that serves sites, and the names of the writes made through it."""
     async with environment.Environment() as env, Cluster(env.config) as cluster:
-        await cluster.live.create(Unstructured.from_tree(crd_for(Site)))
+        await cluster.uncached.create(Unstructured.from_tree(crd_for(Site)))
         await asyncio.sleep(5)
         writes: list[str] = []
 
@@ -41,7 +41,7 @@ async def world() -> AsyncIterator[tuple[Client, list[str]]]:
                 writes.append(type(operation).__name__)
             return await proceed(operation)
 
-        yield intercept(cluster.live, count), writes
+        yield intercept(cluster.uncached, count), writes
 
 
 def config(**data: str) -> ConfigMap:

@@ -39,10 +39,10 @@ async def serve(arguments: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with Cluster(load_config(kubeconfig=arguments.kubeconfig)) as front:
-        said = await front.live.get(ConfigMap, f"{NAMESPACE}/{NAME}")
+        said = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
         trust = Trust.of(said.data)
         storage = open_storage(arguments.data_dir)
-        server = make_server(storage, trust, lambda review: ask(front.live, review))
+        server = make_server(storage, trust, lambda review: ask(front.uncached, review))
         with tempfile.NamedTemporaryFile(suffix=".crt") as bundle:
             bundle.write(trust.bundle)
             bundle.flush()

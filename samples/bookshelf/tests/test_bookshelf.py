@@ -44,16 +44,16 @@ async def library() -> AsyncIterator[tuple[envtest.Environment, Client]]:
             await server.app(scope, receive, send)
 
         await env.expose("default/bookshelf", app=forward)
-        said = await front.live.get(ConfigMap, f"{NAMESPACE}/{NAME}")
-        server = make_server(MemoryStorage(), Trust.of(said.data), lambda review: ask(front.live, review))
-        await front.live.create(Unstructured.from_tree(API_SERVICE))
+        said = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
+        server = make_server(MemoryStorage(), Trust.of(said.data), lambda review: ask(front.uncached, review))
+        await front.uncached.create(Unstructured.from_tree(API_SERVICE))
 
         async def available() -> None:
-            found = await front.live.get(APIService, f"v1.{GROUP}")
+            found = await front.uncached.get(APIService, f"v1.{GROUP}")
             assert [said.reason for said in found.status.conditions] == ["Passed"]
 
         await env.eventually(available)
-        yield env, front.live
+        yield env, front.uncached
 
 
 def book(name: str, title: str = "Walden", **spec: object) -> Book:
@@ -92,11 +92,11 @@ async def test_rights_are_asked_where_roles_are() -> None:
         alice = env.add_user("alice", groups=["readers"])
         async with Cluster(alice.config) as cluster:
             with pytest.raises(ForbiddenError):
-                await cluster.live.create(book("secret"))
+                await cluster.uncached.create(book("secret"))
             rules = [{"apiGroups": [GROUP], "resources": ["books"], "verbs": ["create", "get"]}]
             await client.create(role(rules))
             await client.create(binding("alice"))
-            made = await cluster.live.create(book("hers"))
+            made = await cluster.uncached.create(book("hers"))
             assert made.metadata.annotations == {ADDED_BY: "alice"}
 
 

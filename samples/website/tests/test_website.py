@@ -21,11 +21,11 @@ from website.operator import DIRECTORY, make_operator
 async def running_operator() -> AsyncIterator[Client]:
     """An API server with the kind installed, and the operator at work."""
     async with envtest.Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
-        await cluster.live.create(Unstructured.from_tree(crd_for(Website)))
+        await cluster.uncached.create(Unstructured.from_tree(crd_for(Website)))
         operator = make_operator()
         working = asyncio.create_task(operator.start(env.config))
         try:
-            yield cluster.live
+            yield cluster.uncached
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
@@ -55,7 +55,7 @@ async def is_ready(client: Client, image: str = "nginx:1") -> bool:
 
 async def sites_in_the_directory(client: Client) -> set[str]:
     """What the directory of the default namespace lists."""
-    return {entry.data["site"] for entry in await client.list(ConfigMap, namespace="default", labels=DIRECTORY)}
+    return {entry.data["site"] for entry in await client.list(ConfigMap, namespace="default", label_selector=DIRECTORY)}
 
 
 async def test_a_website_gets_its_parts_and_becomes_ready() -> None:

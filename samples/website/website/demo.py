@@ -124,7 +124,7 @@ async def story(client: Client) -> None:
         return None if await client.get_or_none(Website, NAME, namespace=NAMESPACE) else True
 
     await eventually("the Website to go", gone)
-    directory = await client.list(ConfigMap, namespace=NAMESPACE, labels=DIRECTORY)
+    directory = await client.list(ConfigMap, namespace=NAMESPACE, label_selector=DIRECTORY)
     if any(entry.data.get("site") == NAME for entry in directory):
         raise StoryError("the finalizer left the site in the directory")
     say("  its finalizer has taken it out of the directory, and let it go")
@@ -152,7 +152,7 @@ async def main() -> None:
                 async with process(logs[1], "website", "--kubeconfig", str(kubeconfig)):
                     say("The operator is started, as a program of its own.")
                     async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
-                        await story(cluster.live)
+                        await story(cluster.uncached)
         except StoryError:
             for log in filter(Path.exists, logs):
                 print(f"--- {log.name}\n{log.read_text()}", file=sys.stderr)  # noqa: T201 - why it went wrong
