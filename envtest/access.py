@@ -8,11 +8,11 @@ from pathlib import Path
 
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator, TokenChecker
-from opsdk.apiserver.auth.authorization import Authorizer, Masters, UnionAuthorizer
+from opsdk.apiserver.auth.authorization import Authorizer, PrivilegedGroup, UnionAuthorizer
 from opsdk.apiserver.auth.jwt import SigningKey
 from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
-from opsdk.apiserver.auth.service_accounts import Names, ServiceAccountTokens
+from opsdk.apiserver.auth.service_accounts import ServiceAccountTokens, TokenSubject
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
 from opsdk.http.server.response import HttpResponse, encode_json
@@ -45,7 +45,7 @@ class Access:
     anonymous: bool = True
     key_file: Path | None = None
     more_keys: Sequence[Path] = ()
-    names: Names = Names()
+    names: TokenSubject = TokenSubject()
 
 
 class Gatekeeper:
@@ -68,7 +68,7 @@ class Gatekeeper:
         self.bearer = BearerAuthenticator((*fixed, accounts, *access.checkers), audiences=access.names.audiences)
         self.authenticators: Sequence[Authenticator] = (*access.authenticators, self.bearer)
         self.rbac = RbacAuthorizer(storage)
-        self.authorizer: Authorizer = access.authorizer or UnionAuthorizer((Masters(), self.rbac))
+        self.authorizer: Authorizer = access.authorizer or UnionAuthorizer((PrivilegedGroup(), self.rbac))
         self.observed = ObservingAuthorizer(self.authorizer)
 
     def pages(self) -> dict[str, Callable[[Call], HttpResponse]]:

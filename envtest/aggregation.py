@@ -11,13 +11,13 @@ from envtest.registration import Registrar
 from envtest.webhooks import Services
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network
-from opsdk.apiserver.aggregator.server import Aggregator, Surroundings
+from opsdk.apiserver.aggregator.server import Aggregator, AggregatorDependencies
 from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.server import ResourceServer
 from opsdk.apiserver.storage.ports import KeyNotFoundError
-from opsdk.apiserver.webhook_client.client import HookClient
-from opsdk.apiserver.webhook_client.connection_pools import Identity, Lines
+from opsdk.apiserver.webhook_client.client import WebhookClient
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate, ConnectionPools
 from opsdk.structured_merge.value import JsonObject
 
 _NETWORK = ("/services", "discovery.k8s.io/endpointslices", "/endpoints")
@@ -27,23 +27,23 @@ class Plane(Protocol):
     """What is needed of a control plane."""
 
     clock: Clock
-    stores: dict[str, Store]
+    stores: dict[str, GenericStore]
     core: ResourceServer
     extensions: ExtensionServer
-    webhook_client: HookClient
+    webhook_client: WebhookClient
 
 
-def aggregate(plane: Plane, identity: Callable[[], Identity] | None) -> Aggregator:
+def aggregate(plane: Plane, identity: Callable[[], ClientCertificate] | None) -> Aggregator:
     """The aggregator in front of everything else; `identity` is the certificate of the proxy."""
     group, _, resource = SERVICES.partition("/")
     served = plane.core.find(group, "v1", resource)
     assert served is not None
-    around = Surroundings(
+    around = AggregatorDependencies(
         network=lambda namespace, name: network(plane.stores, namespace, name),
         resolve=Services(plane.stores),
         watched=[plane.stores[name].prefix for name in _NETWORK],
     )
-    lines = Lines(plane.webhook_client.apps, identity=identity)
+    lines = ConnectionPools(plane.webhook_client.apps, identity=identity)
     return Aggregator(served, plane.core, around, lines, clock=plane.clock)
 
 
@@ -57,7 +57,7 @@ def register(plane: Plane) -> Registrar:
     return made
 
 
-def network(stores: dict[str, Store], namespace: str, name: str) -> Network:
+def network(stores: dict[str, GenericStore], namespace: str, name: str) -> Network:
     """What is known of a Service."""
     slices = [
         found
@@ -71,7 +71,7 @@ def network(stores: dict[str, Store], namespace: str, name: str) -> Network:
     )
 
 
-def _find(store: Store, namespace: str, name: str) -> JsonObject | None:
+def _find(store: GenericStore, namespace: str, name: str) -> JsonObject | None:
     try:
         return store.storage.get(store.key(namespace, name))
     except KeyNotFoundError:

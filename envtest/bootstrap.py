@@ -18,7 +18,7 @@ from envtest.tables.rbac import GROUP, bootstrap_policy
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.front_proxy import NAME, HeaderNames
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.errors import AlreadyExistsError, NotFoundError
@@ -35,7 +35,7 @@ class Stores(Protocol):
         ...
 
     @property
-    def stores(self) -> Mapping[str, Store]:
+    def stores(self) -> Mapping[str, GenericStore]:
         """The registries."""
         ...
 

@@ -48,22 +48,22 @@ from envtest.webhooks import Services, install
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
-from opsdk.apiserver.admission.webhooks.match_conditions import Conditions
+from opsdk.apiserver.admission.webhooks.match_conditions import MatchConditions
 from opsdk.apiserver.auth.authorization import RuleResolver
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
-from opsdk.apiserver.endpoints.filters import Named
+from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
-from opsdk.apiserver.endpoints.routes import WellKnown
+from opsdk.apiserver.endpoints.routes import NonResourceRoutes
 from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import StatusStore, Store
-from opsdk.apiserver.resources import Installed, ResourceInfo
+from opsdk.apiserver.registry.store import GenericStore, StatusStore
+from opsdk.apiserver.resources import InstalledResource, ResourceInfo
 from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
-from opsdk.apiserver.webhook_client.client import HookClient
-from opsdk.apiserver.webhook_client.connection_pools import Identity
+from opsdk.apiserver.webhook_client.client import WebhookClient
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
@@ -99,7 +99,7 @@ class TableSchemas:
         """See `SchemaSource`."""
         return types().schema(name)
 
-    def name_of(self, served: Installed) -> str | None:
+    def name_of(self, served: InstalledResource) -> str | None:
         """See `SchemaSource`."""
         return served.model.name if isinstance(served.model, TypedModel) else None
 
@@ -108,14 +108,14 @@ class CustomSchemas:
     """The schemas of custom resources, by the names that `CustomModel` gives them."""
 
     def __init__(self) -> None:
-        self._models: dict[str, tuple[Installed, CustomModel]] = {}
+        self._models: dict[str, tuple[InstalledResource, CustomModel]] = {}
 
     def schema(self, name: str) -> JsonObject | None:
         """See `SchemaSource`."""
         found = self._models.get(name)
         return None if found is None else published(found[0].info, found[1].raw, found[1].selectable)
 
-    def name_of(self, served: Installed) -> str | None:
+    def name_of(self, served: InstalledResource) -> str | None:
         """See `SchemaSource`."""
         if not isinstance(served.model, CustomModel):
             return None
@@ -153,7 +153,7 @@ class ControlPlane:
         access: Access | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
         choice: plugins.Choice = plugins.Choice(),  # noqa: B008 - frozen
-        identity: Callable[[], Identity] | None = None,
+        identity: Callable[[], ClientCertificate] | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
@@ -163,17 +163,17 @@ class ControlPlane:
         self.admission = Chain()
         self.typing = Typing(types())
         self.catalogue = catalogue()
-        self.stores: dict[str, Store] = {}
+        self.stores: dict[str, GenericStore] = {}
         self.responders = Responders()
         self.components = ComponentStatuses()
-        self.webhook_client = HookClient(resolve=Services(self.stores))
+        self.webhook_client = WebhookClient(resolve=Services(self.stores))
         late = _Late()
         self.core = ResourceServer(late, self.admission)
         self._install_all()
         self.extensions = late.target = self._extensions()
         lifecycle = NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info)
         self.admission.add("NamespaceLifecycle", lifecycle)
-        hooks = install(self, self.webhook_client, Conditions(self.access.authorizer))
+        hooks = install(self, self.webhook_client, MatchConditions(self.access.authorizer))
         policies.install(self, hooks, self.access.authorizer)
         plugins.install(self, choice)
         self.expiry = EventExpiry(self.storage, clock)
@@ -189,7 +189,7 @@ class ControlPlane:
             clock=clock,
         )
         self.flows = FlowControl(self.storage, clock)
-        self.server.filters.insert_after("impersonate", Named("priority-and-fairness", self.flows))
+        self.server.filters.insert_after("impersonate", NamedFilter("priority-and-fairness", self.flows))
 
     def __repr__(self) -> str:
         return f"<ControlPlane with {self.storage!r}>"
@@ -244,14 +244,14 @@ class ControlPlane:
         self.expiry.close()
         self.storage.close()
 
-    def _well_known(self, server: Server) -> WellKnown:
+    def _well_known(self, server: Server) -> NonResourceRoutes:
         openapi = OpenApi(
             server.groups, [TableSchemas(), CustomSchemas()], title="Kubernetes", version=VERSION["gitVersion"]
         )
         metrics = Metrics(self.stores, VERSION, CHECKS)
         server.hooks.append(metrics)
         pages = {**self.access.pages(), **metrics.pages()}
-        return WellKnown(server.groups, version=VERSION, openapi=openapi, checks=CHECKS, pages=pages)
+        return NonResourceRoutes(server.groups, version=VERSION, openapi=openapi, checks=CHECKS, pages=pages)
 
     # -------------------------------------------------------------- installing
     def _install_all(self) -> None:
@@ -282,7 +282,7 @@ class ControlPlane:
         }
         storage = reviews.get(row.info.resource)
         if storage is not None:
-            self.core.install(Installed(row.info, storage, self._model(row), row.verbs))
+            self.core.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
 
     def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
         """What the writer of a new object owns of it."""
@@ -321,7 +321,7 @@ class ControlPlane:
         prefix = EVENTS if row.info.kind == "Event" else ""
         if row.info.group == RBAC:
             guard, rbac = self.access.authorizer, self.access.rbac
-            store: Store = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
+            store: GenericStore = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
         elif row.info.resource in GUARDED:
             store = PolicyStore(
                 self.storage,
@@ -334,10 +334,10 @@ class ControlPlane:
         elif row.info.group == DEVICES and row.info.resource in CLAIMS:
             store = ClaimStore(self.storage, row.info, strategy, stores=self.stores)
         else:
-            store = Store(self.storage, row.info, strategy, prefix=prefix)
+            store = GenericStore(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store
         versions = versions_of(self.typing, row.info.kind)
-        self.core.install(Installed(row.info, store, self._model(row), row.verbs, versions=versions))
+        self.core.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
 
     def _install_subresource(self, row: Row) -> None:
         """Those that are built; discovery lists no others."""
@@ -347,21 +347,21 @@ class ControlPlane:
             return
         own = self._own_subresource(row, store)
         if own is not None:
-            self.core.install(Installed(row.info, own, self._model(row)))
+            self.core.install(InstalledResource(row.info, own, self._model(row)))
             return
         part = self._part(row, store, main.info)
         if part is not None:
             info = replace(main.info, subresource=row.info.subresource)
-            self.core.install(Installed(info, part, main.model, versions=main.versions))
+            self.core.install(InstalledResource(info, part, main.model, versions=main.versions))
             return
         far = self._remote(row, store)
         if far is not None:
-            self.core.install(Installed(row.info, far, main.model))
+            self.core.install(InstalledResource(row.info, far, main.model))
         elif row.info.subresource == "token":
             tokens = TokenRequests(store, self.access.key, self.access.find, self.access.names)
-            self.core.install(Installed(row.info, tokens, self._model(row, service_tokens.defaults)))
+            self.core.install(InstalledResource(row.info, tokens, self._model(row, service_tokens.defaults)))
 
-    def _own_subresource(self, row: Row, store: Store) -> ScaleStore | BindingStore | EvictionStore | None:
+    def _own_subresource(self, row: Row, store: GenericStore) -> ScaleStore | BindingStore | EvictionStore | None:
         """Those with a kind of their own."""
         match row.info.subresource:
             case "scale":
@@ -374,7 +374,7 @@ class ControlPlane:
                 return None
 
     @staticmethod
-    def _part(row: Row, store: Store, main: ResourceInfo) -> StatusStore | UpdateStore | None:
+    def _part(row: Row, store: GenericStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
         """Those that change one part of the object."""
         whole = Row(main, ())
         match row.info.subresource:
@@ -393,7 +393,7 @@ class ControlPlane:
             case _:
                 return None
 
-    def _remote(self, row: Row, store: Store) -> LogStore | RunStore | ProxyStore | None:
+    def _remote(self, row: Row, store: GenericStore) -> LogStore | RunStore | ProxyStore | None:
         """Those behind which something runs elsewhere."""
         match row.info.subresource:
             case "log":

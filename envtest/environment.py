@@ -30,7 +30,7 @@ from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Storage
-from opsdk.apiserver.webhook_client.connection_pools import Identity
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
@@ -199,11 +199,11 @@ class Environment(Closing):
             self._proxies = Authority.load_or_create(self._data_dir, PROXIES)
         return self._proxies
 
-    def _proxy_identity(self) -> Identity:
+    def _proxy_identity(self) -> ClientCertificate:
         if self._trust.identity is not None:
             return self._trust.identity
         pair = self.proxies.client(NAME)
-        return Identity(pair.cert, pair.key)
+        return ClientCertificate(pair.cert, pair.key)
 
     def _certify(self, request: bytes, usages: Sequence[str], seconds: int | None) -> bytes:
         return self.authority.certify(request, usages, seconds)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from opsdk.aio.clock import Clock, Timer
-from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Kind, PreconditionError, Preconditions, Storage
+from opsdk.apiserver.storage.ports import (
+    ChangeType,
+    KeyNotFoundError,
+    PreconditionError,
+    Storage,
+    StorageChange,
+    StoragePreconditions,
+)
 
 EVENTS = "core/events/"
 """Where events of both APIs are kept."""
@@ -29,7 +36,7 @@ class EventExpiry:
         """Follow the storage; the hour of what is there already begins now."""
         self._storage.subscribe(self._follow)
         for key, value in self._storage.list(EVENTS).items:
-            self._follow(Change.of(key, value))
+            self._follow(StorageChange.of(key, value))
 
     def close(self) -> None:
         """Forget about it; idempotent."""
@@ -37,11 +44,11 @@ class EventExpiry:
         self._due.clear()
         self._arm()
 
-    def _follow(self, change: Change) -> None:
+    def _follow(self, change: StorageChange) -> None:
         if not change.key.startswith(EVENTS):
             return
         self._due.pop(change.key, None)
-        if change.kind is Kind.PUT and change.value is not None:
+        if change.kind is ChangeType.PUT and change.value is not None:
             version = change.value["metadata"].get("resourceVersion", "")
             self._due[change.key] = (self._clock.now() + self._ttl, version)
         self._arm()
@@ -62,7 +69,7 @@ class EventExpiry:
         for key, version in over:
             self._due.pop(key, None)
             try:
-                self._storage.delete(key, Preconditions(resource_version=version))
+                self._storage.delete(key, StoragePreconditions(resource_version=version))
             except (KeyNotFoundError, PreconditionError):
                 continue  # somebody was faster
         self._arm()

@@ -16,7 +16,7 @@ from typing import Self
 
 from envtest import effects
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.apiserver.endpoints.filters import Named
+from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -160,7 +160,7 @@ class Faults:
         match = Match(verb=verb, group=group, resource=resource, namespace=namespace, name=name, user=user)
         rule = Rule(match=match, effect=effect, nth=nth, times=times, probability=probability, _remove=self._drop)
         if not self._rules:
-            self._server.add_filter(Named(_FILTER, self._filter))
+            self._server.add_filter(NamedFilter(_FILTER, self._filter))
         self._rules.append(rule)
         return rule
 

@@ -21,7 +21,7 @@ from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_deadline import long_running
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Remove, Storage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Storage, StorageChange
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
@@ -167,7 +167,7 @@ class FlowControl:
         self._storage.unsubscribe(self._follow)
         await self._tasks.aclose()
 
-    def _follow(self, change: Change) -> None:
+    def _follow(self, change: StorageChange) -> None:
         if not change.key.startswith((SCHEMAS, LEVELS)):
             return
         self._flows = None

@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 
 from opsdk.aio.alarm import Alarm
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.apiserver.storage.ports import Change, Storage
+from opsdk.apiserver.storage.ports import Storage, StorageChange
 from opsdk.errors import ApiError
 from opsdk.testing.clock import ManualClock
 
@@ -40,7 +40,7 @@ class _Pace:
         if self._storage is not None:
             self._storage.unsubscribe(self._heard)
 
-    def _heard(self, _: Change) -> None:
+    def _heard(self, _: StorageChange) -> None:
         if self._alarm is not None and not self._alarm.future.done():
             self._alarm.future.set_result(None)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
-from opsdk.apiserver.webhook_client.client import HookClient
+from opsdk.apiserver.webhook_client.client import WebhookClient
 from opsdk.errors import ConfigError, NotFoundError
 from opsdk.http.asgi_types import App
 from opsdk.structured_merge.value import JsonObject
@@ -179,7 +179,7 @@ def _check_established(obj: JsonObject) -> None:
 
 
 def prepare(
-    options: Webhooks, client: HookClient, stack: AsyncExitStack, authority: Callable[[], Authority]
+    options: Webhooks, client: WebhookClient, stack: AsyncExitStack, authority: Callable[[], Authority]
 ) -> WebhookServing:
     """Where webhooks are served, with certificates where that is on a socket."""
     if options.app is not None:

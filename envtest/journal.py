@@ -15,9 +15,9 @@ from typing import Any, Self
 
 from envtest.differences import Difference, differences
 from opsdk.apiserver.endpoints.call import Call, Handler
-from opsdk.apiserver.endpoints.filters import Named
+from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import Change, Kind, Storage
+from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
@@ -174,7 +174,7 @@ class Journal:
     # -------------------------------------------------------------- recording
     def start(self) -> None:
         """Record from now on."""
-        self._server.add_filter(Named(_FILTER, self._filter))
+        self._server.add_filter(NamedFilter(_FILTER, self._filter))
         self._storage.subscribe(self._record)
 
     def stop(self) -> None:
@@ -199,8 +199,8 @@ class Journal:
             self.idle[call.user.name, info.path] += 1
         return response
 
-    def _record(self, change: Change) -> None:
-        after = change.value if change.kind is Kind.PUT else None
+    def _record(self, change: StorageChange) -> None:
+        after = change.value if change.kind is ChangeType.PUT else None
         self.count += 1
         self._entries.append(Entry(change.revision, _WRITER.get(), change.key, change.previous, after))
 

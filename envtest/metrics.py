@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.http.server.response import HttpResponse
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Metrics:
     """
 
     def __init__(
-        self, stores: Mapping[str, Store], version: Mapping[str, str], checks: Mapping[str, Iterable[str]]
+        self, stores: Mapping[str, GenericStore], version: Mapping[str, str], checks: Mapping[str, Iterable[str]]
     ) -> None:
         self._stores = stores
         self._version = version

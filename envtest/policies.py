@@ -6,36 +6,36 @@ from collections.abc import Sequence
 
 from envtest.webhooks import GROUP, Plane
 from opsdk.apimachinery.selectors import Selector
-from opsdk.apiserver.admission.policies.matcher import Ports
+from opsdk.apiserver.admission.policies.matcher import PolicyDependencies
 from opsdk.apiserver.admission.policies.plugins import MutatingPolicies, ValidatingPolicies
-from opsdk.apiserver.admission.policies.policy_source import Configured
-from opsdk.apiserver.admission.webhooks.plugins import Ports as HookPorts
+from opsdk.apiserver.admission.policies.policy_source import PolicySource
+from opsdk.apiserver.admission.webhooks.plugins import WebhookDependencies as HookPorts
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery, Selection
-from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 
 def install(plane: Plane, hooks: HookPorts, authorizer: Authorizer) -> None:
     """Add both plugins to the chain; they match requests as webhooks do."""
-    ports = Ports(
+    ports = PolicyDependencies(
         equivalents=hooks.equivalents, namespace=hooks.namespace, params=ParamKinds(plane), authorizer=authorizer
     )
     plane.admission.add("MutatingAdmissionPolicy", MutatingPolicies(_configured(plane, "mutating"), ports))
     plane.admission.add("ValidatingAdmissionPolicy", ValidatingPolicies(_configured(plane, "validating"), ports))
 
 
-def _configured(plane: Plane, sort: str) -> Configured:
+def _configured(plane: Plane, sort: str) -> PolicySource:
     policies = plane.stores[f"{GROUP}/{sort}admissionpolicies"]
     bindings = plane.stores[f"{GROUP}/{sort}admissionpolicybindings"]
 
     def load() -> tuple[Sequence[JsonObject], Sequence[JsonObject]]:
         return policies.list_now("", ListQuery()).items, bindings.list_now("", ListQuery()).items
 
-    return Configured(plane.storage, (policies.prefix, bindings.prefix), load)
+    return PolicySource(plane.storage, (policies.prefix, bindings.prefix), load)
 
 
 class ParamKinds:
@@ -53,7 +53,7 @@ class ParamKinds:
         for served in (*self._plane.core.installed(), *self._custom(group, version)):
             info = served.info
             same = (info.group, info.version, info.kind, info.subresource) == (group, version, kind, "")
-            if same and isinstance(served.storage, Store):
+            if same and isinstance(served.storage, GenericStore):
                 return StoredParams(served, served.storage)
         return None
 
@@ -62,7 +62,7 @@ class ParamKinds:
         found = self(api_version, kind)
         return None if found is None else found.resource
 
-    def _custom(self, group: str, version: str) -> Sequence[Installed]:
+    def _custom(self, group: str, version: str) -> Sequence[InstalledResource]:
         return [
             served
             for found in self._plane.extensions.groups()
@@ -76,7 +76,7 @@ class ParamKinds:
 class StoredParams:
     """The objects of one resource."""
 
-    def __init__(self, served: Installed, store: Store) -> None:
+    def __init__(self, served: InstalledResource, store: GenericStore) -> None:
         self._served = served
         self._store = store
 

@@ -9,7 +9,7 @@ from typing import Final
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.api_services import GROUP, local_status
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -74,7 +74,7 @@ class Registrar:
         custom: the group versions that definitions of custom resources say.
     """
 
-    def __init__(self, services: Store, clock: Clock, custom: Callable[[], Iterable[GroupVersion]]) -> None:
+    def __init__(self, services: GenericStore, clock: Clock, custom: Callable[[], Iterable[GroupVersion]]) -> None:
         self._services = services
         self._clock = clock
         self._custom = custom

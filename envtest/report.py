@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import yaml
 
-from opsdk.apiserver.endpoints.audit import Record
+from opsdk.apiserver.endpoints.audit import AuditEvent
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.structured_merge.value import JsonObject
@@ -15,7 +15,7 @@ _MOST = 20
 """Objects that are shown: more than that nobody reads."""
 
 
-def requests(log: Iterable[Record], count: int) -> str:
+def requests(log: Iterable[AuditEvent], count: int) -> str:
     """The last `count` requests, one on a line."""
     found = list(log)[-count:] if count > 0 else []
     return "\n".join(f"{r.received:%H:%M:%S.%f} {r.code} {r.effective.name}: {r.verb} {r.uri}" for r in found) or "none"

@@ -9,8 +9,8 @@ from pathlib import Path
 from opsdk.apiserver.auth.authentication import Authenticator
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
 from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator, HeaderNames
-from opsdk.apiserver.auth.service_accounts import Names
-from opsdk.apiserver.webhook_client.connection_pools import Identity
+from opsdk.apiserver.auth.service_accounts import TokenSubject
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError
 
 PROXIES = "front-proxy-ca"
@@ -39,10 +39,10 @@ class Trust:
     proxies: bytes | None = None
     proxy_names: tuple[str, ...] = (NAME,)
     proxy_headers: HeaderNames = HeaderNames()
-    identity: Identity | None = None
+    identity: ClientCertificate | None = None
     signing_key: Path | None = None
     token_keys: Sequence[Path] = ()
-    names: Names = Names()
+    names: TokenSubject = TokenSubject()
 
     def authenticators(self) -> list[Authenticator]:
         """Those that go by certificates, in their order."""

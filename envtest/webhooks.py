@@ -10,14 +10,19 @@ from typing import Protocol
 from envtest.extensions.server import ExtensionServer
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import Chain
-from opsdk.apiserver.admission.webhooks.configuration import Configured
-from opsdk.apiserver.admission.webhooks.plugins import Evaluate, MutatingWebhooks, Ports, ValidatingWebhooks
+from opsdk.apiserver.admission.webhooks.configuration import WebhookSource
+from opsdk.apiserver.admission.webhooks.plugins import (
+    Evaluate,
+    MutatingWebhooks,
+    ValidatingWebhooks,
+    WebhookDependencies,
+)
 from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.server import ResourceServer
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
-from opsdk.apiserver.webhook_client.client import CallError, HookClient
+from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
 from opsdk.structured_merge.value import JsonObject
 
 GROUP = "admissionregistration.k8s.io"
@@ -27,13 +32,13 @@ class Plane(Protocol):
     """What is needed of a control plane."""
 
     storage: Storage
-    stores: dict[str, Store]
+    stores: dict[str, GenericStore]
     core: ResourceServer
     extensions: ExtensionServer
     admission: Chain
 
 
-def install(plane: Plane, client: HookClient, evaluate: Evaluate | None = None) -> Ports:
+def install(plane: Plane, client: WebhookClient, evaluate: Evaluate | None = None) -> WebhookDependencies:
     """Add both plugins to the chain; `evaluate` judges match conditions."""
     namespaces = plane.stores["/namespaces"]
 
@@ -43,17 +48,17 @@ def install(plane: Plane, client: HookClient, evaluate: Evaluate | None = None) 
         except KeyNotFoundError:
             raise api_errors.not_found(namespaces.info, name) from None
 
-    ports = Ports(client=client, equivalents=Versions(plane), namespace=namespace, evaluate=evaluate)
+    ports = WebhookDependencies(client=client, equivalents=Versions(plane), namespace=namespace, evaluate=evaluate)
     for name, resource, made in (
         ("MutatingAdmissionWebhook", "mutatingwebhookconfigurations", MutatingWebhooks),
         ("ValidatingAdmissionWebhook", "validatingwebhookconfigurations", ValidatingWebhooks),
     ):
         store = plane.stores[f"{GROUP}/{resource}"]
-        plane.admission.add(name, made(Configured(plane.storage, store.prefix, _all(store)).hooks, ports))
+        plane.admission.add(name, made(WebhookSource(plane.storage, store.prefix, _all(store)).hooks, ports))
     return ports
 
 
-def _all(store: Store) -> Callable[[], Sequence[JsonObject]]:
+def _all(store: GenericStore) -> Callable[[], Sequence[JsonObject]]:
     return lambda: store.list_now("", ListQuery()).items
 
 
@@ -67,29 +72,29 @@ class Versions:
         return f"<Versions of {self._plane!r}>"
 
     @cached_property
-    def _core(self) -> Mapping[tuple[str, str], list[Installed]]:
+    def _core(self) -> Mapping[tuple[str, str], list[InstalledResource]]:
         """Built-in resources by their place and subresource."""
-        core, found = self._plane.core, defaultdict[tuple[str, str], list[Installed]](list)
+        core, found = self._plane.core, defaultdict[tuple[str, str], list[InstalledResource]](list)
         for served in core.installed():
             info = served.info
             main = core.find(info.group, info.version, info.resource)
-            if main is not None and isinstance(main.storage, Store):
+            if main is not None and isinstance(main.storage, GenericStore):
                 found[main.storage.prefix, info.subresource].append(served)
         return found
 
-    def equivalents(self, served: Installed) -> Sequence[Installed]:
+    def equivalents(self, served: InstalledResource) -> Sequence[InstalledResource]:
         """See `opsdk.apiserver.admission.webhooks.plugins.Equivalents`."""
         info = served.info
         main = self._plane.core.find(info.group, info.version, info.resource)
         if main is None:
             found = self._plane.extensions.versions_of(info)
-        elif isinstance(main.storage, Store):
+        elif isinstance(main.storage, GenericStore):
             found = self._core[main.storage.prefix, info.subresource]
         else:
             return ()
         return [other for other in found if other is not served]
 
-    async def convert(self, obj: JsonObject, source: Installed, target: Installed) -> JsonObject:
+    async def convert(self, obj: JsonObject, source: InstalledResource, target: InstalledResource) -> JsonObject:
         """The same; scales and the like are of one version anyway."""
         if source.info.kind_api_version == target.info.kind_api_version:
             return obj
@@ -102,7 +107,7 @@ class Versions:
 class Services:
     """Finds who answers for a Service: its endpoints, else its cluster address."""
 
-    def __init__(self, stores: Mapping[str, Store]) -> None:
+    def __init__(self, stores: Mapping[str, GenericStore]) -> None:
         self._stores = stores
 
     def __repr__(self) -> str:
@@ -114,12 +119,12 @@ class Services:
         try:
             spec: JsonObject = store.storage.get(store.key(namespace, name)).get("spec") or {}
         except KeyNotFoundError:
-            raise CallError(f'service "{name}" not found') from None
+            raise WebhookCallError(f'service "{name}" not found') from None
         if spec.get("type") == "ExternalName":
             return str(spec.get("externalName", "")), port
         found = next((p for p in spec.get("ports") or () if p.get("port") == port), None)
         if found is None:
-            raise CallError(f'no service port {port} found for service "{name}"')
+            raise WebhookCallError(f'no service port {port} found for service "{name}"')
         endpoint = self._endpoint(namespace, name, str(found.get("name") or ""))
         if endpoint is not None:
             return endpoint

@@ -14,7 +14,7 @@ from opsdk.apimachinery.object import AnyObject, gvk_of, to_tree
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.patch.strategic_merge_patch import create_strategic
 from opsdk.errors import UsageError
-from opsdk.structured_merge.schema import Shape, Shapes
+from opsdk.structured_merge.schema import Schema, SchemaSet
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -126,14 +126,14 @@ class StrategicMergeFrom(MergeFrom):
         return create_strategic(old, new, self._shape)
 
 
-def _shape_of(gvk: GroupVersionKind) -> Shape:
+def _shape_of(gvk: GroupVersionKind) -> Schema:
     """How the kind's lists merge; `UsageError` for kinds that do not say."""
     from opsdk.api.generated_patches import KINDS, SCHEMAS  # noqa: PLC0415 - large, and needed here only
 
     name = KINDS.get(f"{gvk.group}/{gvk.version}/{gvk.kind}")
     if name is None:
         raise UsageError(f"{gvk} has no strategic merge patch, only built-in kinds have: use MergeFrom")
-    return Shapes(SCHEMAS).of(name)
+    return SchemaSet(SCHEMAS).of(name)
 
 
 def _without_version(tree: JsonObject) -> JsonObject:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.apiserver.registry.metadata import generated_name
 from opsdk.apiserver.serializer.deep_copy import copy_tree
@@ -23,7 +23,7 @@ _LIFETIME: Final = 3607
 class ServiceAccount(Plugin):
     """See the module; `accounts` are the service accounts."""
 
-    def __init__(self, accounts: Kept) -> None:
+    def __init__(self, accounts: ObjectCache) -> None:
         self._accounts = accounts
 
     async def mutate(self, review: Attributes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
 
@@ -27,7 +27,7 @@ class DefaultClass(Plugin):
         marks: annotations that make a class the default.
     """
 
-    def __init__(self, classes: Kept, *, path: str, field: str, old: str, marks: Sequence[str]) -> None:
+    def __init__(self, classes: ObjectCache, *, path: str, field: str, old: str, marks: Sequence[str]) -> None:
         self._classes = classes
         self._path, self._field, self._old, self._marks = path, field, old, marks
 
@@ -53,7 +53,7 @@ class DefaultClass(Plugin):
         return any(annotations.get(mark) == "true" for mark in self._marks)
 
 
-def default_storage_class(classes: Kept) -> DefaultClass:
+def default_storage_class(classes: ObjectCache) -> DefaultClass:
     """Of claims."""
     return DefaultClass(
         classes,
@@ -64,7 +64,7 @@ def default_storage_class(classes: Kept) -> DefaultClass:
     )
 
 
-def default_ingress_class(classes: Kept) -> DefaultClass:
+def default_ingress_class(classes: ObjectCache) -> DefaultClass:
     """Of ingresses."""
     return DefaultClass(
         classes,

@@ -10,7 +10,7 @@ from envtest.kinds.pod_defaults import put
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused, together
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
@@ -21,7 +21,7 @@ _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 class LimitRanger(Plugin):
     """See the module; `ranges` are the limit ranges."""
 
-    def __init__(self, ranges: Kept) -> None:
+    def __init__(self, ranges: ObjectCache) -> None:
         self._ranges = ranges
 
     async def mutate(self, review: Attributes) -> None:

@@ -20,13 +20,13 @@ from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesBy
 from envtest.admission.topology import PodTopologyLabels
 from envtest.admission.volumes import PersistentVolumeClaimResize, StorageObjectInUseProtection
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.apiserver.admission.chain import PLUGIN_ORDER, Admission, Chain
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.chain import PLUGIN_ORDER, AdmissionInterface, Chain
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.owner_references_permission import OwnerReferencesPermissionEnforcement
 from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.server import ResourceServer
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
 from opsdk.errors import ConfigError
@@ -40,7 +40,7 @@ class Plane(Protocol):
     """What is needed of a control plane."""
 
     storage: Storage
-    stores: dict[str, Store]
+    stores: dict[str, GenericStore]
     core: ResourceServer
     access: Gatekeeper
     admission: Chain
@@ -51,19 +51,19 @@ class Shelf:
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, ObjectCache] = {}
 
     def __repr__(self) -> str:
         return f"<Shelf of {', '.join(self._kept) or 'nothing'}>"
 
-    def __call__(self, resource: str) -> Kept:
+    def __call__(self, resource: str) -> ObjectCache:
         """Those of ``group/resource``."""
         if resource not in self._kept:
-            self._kept[resource] = Kept(self._plane.storage, self._plane.stores[resource].prefix)
+            self._kept[resource] = ObjectCache(self._plane.storage, self._plane.stores[resource].prefix)
         return self._kept[resource]
 
 
-Maker = Callable[[Plane, Shelf], Admission]
+Maker = Callable[[Plane, Shelf], AdmissionInterface]
 
 
 def _quota(plane: Plane, kept: Shelf) -> ResourceQuota:

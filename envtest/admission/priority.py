@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
 
@@ -16,7 +16,7 @@ _NEVER_MIND: JsonObject = {"value": 0, "preemptionPolicy": "PreemptLowerPriority
 class Priority(Plugin):
     """See the module; `classes` are the priority classes."""
 
-    def __init__(self, classes: Kept) -> None:
+    def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes
 
     async def mutate(self, review: Attributes) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from envtest.admission.pod_amounts import ZERO, of_pod, read, with_overhead
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -21,7 +21,7 @@ _AMOUNTS: Final = (("cpu", 1000), ("memory", 1))
 class _OnNode(Plugin):
     """Looks at resized pods that have a node; `nodes` are the nodes."""
 
-    def __init__(self, nodes: Kept) -> None:
+    def __init__(self, nodes: ObjectCache) -> None:
         self._nodes = nodes
 
     def _node(self, review: Attributes) -> JsonObject:

@@ -6,7 +6,7 @@ from envtest.admission.tolerations import merged
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
 
@@ -17,7 +17,7 @@ _ALONE = "pod rejected: Pod Overhead set without corresponding RuntimeClass defi
 class RuntimeClass(Plugin):
     """See the module; `classes` are the runtime classes."""
 
-    def __init__(self, classes: Kept) -> None:
+    def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes
 
     async def mutate(self, review: Attributes) -> None:

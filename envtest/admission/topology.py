@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
 
@@ -15,7 +15,7 @@ _LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 class PodTopologyLabels(Plugin):
     """See the module; `nodes` are the nodes."""
 
-    def __init__(self, nodes: Kept) -> None:
+    def __init__(self, nodes: ObjectCache) -> None:
         self._nodes = nodes
 
     async def mutate(self, review: Attributes) -> None:

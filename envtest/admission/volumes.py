@@ -9,7 +9,7 @@ from envtest.admission.defaults import CLASS_ANNOTATION
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.structured_merge.value import JsonObject
 
@@ -52,7 +52,7 @@ def size_of(claim: JsonObject) -> Quantity:
 class PersistentVolumeClaimResize(Plugin):
     """Claims grow where their class allows it; `classes` are the storage classes."""
 
-    def __init__(self, classes: Kept) -> None:
+    def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes
 
     async def validate(self, review: Attributes) -> None:

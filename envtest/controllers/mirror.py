@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from envtest.controllers.objects import controller_of, owner_uids
 from envtest.controllers.writes import Resource
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apiserver.storage.ports import CompactedError, Storage, Watch
+from opsdk.apiserver.storage.ports import CompactedError, Storage, StorageWatch
 from opsdk.structured_merge.value import JsonObject
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
@@ -47,7 +47,7 @@ class Mirror:
         self.objects: dict[str, JsonObject] = {}
         self._storage = storage
         self._emit = emit
-        self._watch: Watch | None = None
+        self._watch: StorageWatch | None = None
         self._stopped = False
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class Mirror:
             except CompactedError:
                 self.sync()
 
-    async def _take(self, watch: Watch) -> None:
+    async def _take(self, watch: StorageWatch) -> None:
         change = await anext(watch)
         if change.value is not None:
             self._apply(change.key, change.value if change.kind.value == "put" else None)

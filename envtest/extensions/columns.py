@@ -9,7 +9,7 @@ from typing import Any
 from envtest.extensions.jsonpath import find, valid
 from envtest.kinds.printing import seconds_of, since
 from envtest.tables.columns import AGE, NAME
-from opsdk.apiserver.resources import Column, Printer
+from opsdk.apiserver.resources import Printer, TableColumn
 from opsdk.structured_merge.go_format import go_json
 from opsdk.structured_merge.value import JsonObject
 
@@ -42,7 +42,7 @@ SCALE: tuple[JsonObject, ...] = (
 class ColumnPrinter(Printer):
     """Name, then the columns of the definition, or the age where it has none."""
 
-    columns: Sequence[Column] = (NAME,)
+    columns: Sequence[TableColumn] = (NAME,)
 
     def __init__(self, columns: Sequence[JsonObject]) -> None:
         # A column that cannot be read hides itself and those behind it.
@@ -50,7 +50,7 @@ class ColumnPrinter(Printer):
         self.columns = [
             NAME,
             *(
-                Column(
+                TableColumn(
                     name=c["name"],
                     type=c.get("type", "string"),
                     format=c.get("format", ""),

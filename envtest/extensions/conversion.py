@@ -11,8 +11,8 @@ from envtest.extensions.conversion_answers import GROUP, AnswerError, Conversion
 from envtest.kinds.client_config import valid_bundle, validate_client_config, validate_review_versions
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.structural.schema import StructuralSchema
-from opsdk.apiserver.webhook_client.client import CallError, HookClient
-from opsdk.apiserver.webhook_client.endpoint import TargetError, target_of
+from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigError, target_of
 from opsdk.errors import Cause
 from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject
@@ -62,7 +62,7 @@ def bundle_is_bad(conversion: JsonObject) -> bool:
 class Converter:
     """Converts between the versions of one definition, by changing ``apiVersion`` or by asking a webhook."""
 
-    def __init__(self, definition: JsonObject, client: HookClient) -> None:
+    def __init__(self, definition: JsonObject, client: WebhookClient) -> None:
         spec = definition["spec"]
         conversion = spec.get("conversion") or {}
         self.remote = conversion.get("strategy") == "Webhook"
@@ -95,9 +95,9 @@ class Converter:
                 raise api_errors.plain(text)
         try:
             found = await self._call(objects, wanted)
-        except (CallError, ConversionError, AnswerError) as error:
+        except (WebhookCallError, ConversionError, AnswerError) as error:
             raise api_errors.plain(f"{who} failed: {error}") from None
-        except TargetError as error:
+        except ClientConfigError as error:
             raise api_errors.plain(str(error)) from None
         if len(found) != len(objects):
             raise api_errors.plain(f"{who} returned {len(found)} objects, expected {len(objects)}")
@@ -147,7 +147,7 @@ def pruned(schema: StructuralSchema, converted: JsonObject) -> JsonObject:
 
 
 class VersionCodec:
-    """Between one version and the one that is kept; see `opsdk.apiserver.registry.storage_codec.Codec`.
+    """Between one version and the one that is kept; see `opsdk.apiserver.registry.storage_codec.StorageCodec`.
 
     What is read gets the defaults of the version in which it was written, and loses what either version does not know.
 
@@ -168,7 +168,7 @@ class VersionCodec:
         return f"<VersionCodec of {self._version} over {self._kept}>"
 
     async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-        """See `Codec`."""
+        """See `StorageCodec`."""
         if not self._converter.remote:
             return [self._named(obj) for obj in objects]
         decoded = [self._decode(obj) for obj in objects]
@@ -196,7 +196,7 @@ class VersionCodec:
         return pruned(self._schemas[self._version], obj)
 
     async def write(self, obj: JsonObject) -> JsonObject:
-        """See `Codec`."""
+        """See `StorageCodec`."""
         if self._version == self._kept:
             return self._converter.renamed(obj, self._kept)
         [made] = await self._converter.convert([obj], self._kept)

@@ -16,14 +16,14 @@ from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.negotiation import JSON, YAML
 from opsdk.apiserver.field_errors import FieldError
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.resources import Decoded, Printer
+from opsdk.apiserver.resources import DecodedBody, Printer
 from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause, DecodeError
 from opsdk.structured_merge.go_format import go_json, whole_numbers
 from opsdk.structured_merge.identity_cache import IdentityCache
-from opsdk.structured_merge.schema import Shape, shape_of_schema
+from opsdk.structured_merge.schema import Schema, shape_of_schema
 from opsdk.structured_merge.value import JsonObject
 
 _SHOWN = 1024
@@ -53,7 +53,7 @@ class CustomModel:
         return f"<CustomModel {self.api_version} {self.schema_name}>"
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> Schema:
         """See `Model`."""
         return shape_of_schema(self.raw)
 
@@ -71,7 +71,7 @@ class CustomModel:
         """See `Model`; custom types are not looked up."""
         return ""
 
-    def decode(self, body: JsonObject, *, memory: bool = False) -> Decoded:
+    def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
         reading = Reading(path=["metadata"], above=1, struct="ObjectMeta")
         found = body.get("metadata")
@@ -80,7 +80,7 @@ class CustomModel:
         inner: list[str] = []
         made = self.schema.change_embedded(pruned, lambda obj, place: self._decode_inner(obj, place, inner))
         told = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
-        return Decoded(made, [*reading.problems, *told])
+        return DecodedBody(made, [*reading.problems, *told])
 
     def _decode_inner(self, obj: JsonObject, place: str, told: list[str]) -> JsonObject:
         """An object inside of another: its metadata has the one form that metadata has."""

@@ -16,22 +16,22 @@ from envtest.kinds.plan import Plans
 from envtest.kinds.scale import ScaleStore
 from envtest.kinds.typed import TypedModel
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import dispatch
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import DeleteOptions, ListQuery
-from opsdk.apiserver.registry.store import StatusStore, Store
-from opsdk.apiserver.resources import Installed, Model, ResourceInfo, group_version
+from opsdk.apiserver.registry.rest import DeleteRequestOptions, ListQuery
+from opsdk.apiserver.registry.store import GenericStore, StatusStore
+from opsdk.apiserver.resources import InstalledResource, ResourceInfo, ResourceModel, group_version
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove
-from opsdk.apiserver.webhook_client.client import HookClient
+from opsdk.apiserver.webhook_client.client import WebhookClient
 from opsdk.errors import NotFoundError
 from opsdk.http.server.response import HttpResponse
-from opsdk.structured_merge.schema import Shape
+from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.value import JsonObject
 
 _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -44,7 +44,7 @@ class _Defined:
     """A definition and what was compiled from it."""
 
     definition: JsonObject
-    served: dict[tuple[str, str], Installed]
+    served: dict[tuple[str, str], InstalledResource]
     order: list[str]
     converter: Converter
 
@@ -66,13 +66,13 @@ class ExtensionServer:
 
     def __init__(
         self,
-        definitions: Store,
-        model: Model,
+        definitions: GenericStore,
+        model: ResourceModel,
         delegate: Delegate,
-        admission: Admission,
+        admission: AdmissionInterface,
         plans: Plans,
         *,
-        client: HookClient,
+        client: WebhookClient,
     ) -> None:
         self._client = client
         self._definitions = definitions
@@ -166,7 +166,9 @@ class ExtensionServer:
             if meta.get("deletionTimestamp"):
                 continue
             try:
-                await store.delete(replace(context, namespace=meta.get("namespace", "")), meta["name"], DeleteOptions())
+                await store.delete(
+                    replace(context, namespace=meta.get("namespace", "")), meta["name"], DeleteRequestOptions()
+                )
             except NotFoundError:
                 continue
         if not store.list_now("", ListQuery()).items:
@@ -213,11 +215,11 @@ class ExtensionServer:
         await self._recheck(context)
 
     @staticmethod
-    def _any_store(defined: _Defined) -> Store:
+    def _any_store(defined: _Defined) -> GenericStore:
         found = next(s.storage for (_, sub), s in defined.served.items() if not sub)
-        assert isinstance(found, Store)
+        assert isinstance(found, GenericStore)
         # As they are kept: a webhook that fails must not hold up what is done to all versions.
-        return Store(found.storage, found.info, found.strategy)
+        return GenericStore(found.storage, found.info, found.strategy)
 
     # -------------------------------------------------------------- compiling
     def _compile(self, obj: JsonObject) -> None:
@@ -237,7 +239,7 @@ class ExtensionServer:
         store = self._any_store(self._defined[name])
         store.storage.forget(store.prefix)
 
-    def _versions(self, obj: JsonObject) -> Iterator[tuple[tuple[str, str], Installed]]:
+    def _versions(self, obj: JsonObject) -> Iterator[tuple[tuple[str, str], InstalledResource]]:
         spec = obj["spec"]
         models = {v["name"]: CustomModel(obj, v, self._plans) for v in spec["versions"]}
         if len(models) == 1:
@@ -259,7 +261,7 @@ class ExtensionServer:
         model: CustomModel,
         codec: VersionCodec | None,
         owned: OwnedVersions | None,
-    ) -> Iterator[tuple[tuple[str, str], Installed]]:
+    ) -> Iterator[tuple[tuple[str, str], InstalledResource]]:
         spec, names = obj["spec"], obj["spec"]["names"]
         info = ResourceInfo(
             group=spec["group"],
@@ -286,28 +288,31 @@ class ExtensionServer:
                 raise api_errors.forbidden(info, created, text)
 
         strategy = CustomStrategy(obj, version, model, gone=gone, refuse=refuse)
-        store = Store(self._definitions.storage, info, strategy, codec=codec)
+        store = GenericStore(self._definitions.storage, info, strategy, codec=codec)
         stored = next(v["name"] for v in spec["versions"] if v.get("storage"))
-        yield (version["name"], ""), Installed(info, store, model, _VERBS, storage_version=stored, versions=owned)
+        yield (
+            (version["name"], ""),
+            InstalledResource(info, store, model, _VERBS, storage_version=stored, versions=owned),
+        )
         subresources = version.get("subresources") or {}
         if subresources.get("status") is not None:
             status = replace(info, subresource="status")
-            found = Installed(status, StatusStore(store), model, _SUB_VERBS, versions=owned)
+            found = InstalledResource(status, StatusStore(store), model, _SUB_VERBS, versions=owned)
             yield (version["name"], "status"), found
         if subresources.get("scale"):
             paths = ScalePaths(subresources["scale"])
             scale = replace(info, subresource="scale", kind="Scale", kind_group="autoscaling", kind_version="v1")
             where = _replica_paths(spec)
             storage = ScaleStore(store, show=paths.show, to_write=paths.to_write, put=paths.put, replicas=where)
-            yield (version["name"], "scale"), Installed(scale, storage, self._scale_model, _SUB_VERBS)
+            yield (version["name"], "scale"), InstalledResource(scale, storage, self._scale_model, _SUB_VERBS)
 
     @property
-    def _scale_model(self) -> Model:
+    def _scale_model(self) -> ResourceModel:
         if self._scale is None:
             raise LookupError("no model for scales")
         return self._scale
 
-    _scale: Model | None = None
+    _scale: ResourceModel | None = None
 
     def use_scale(self, model: TypedModel) -> None:
         """The model of ``autoscaling/v1 Scale``."""
@@ -337,7 +342,7 @@ class ExtensionServer:
         if version.get("deprecated"):
             call.warn(version.get("deprecationWarning") or _deprecation(defined.definition["spec"], version["name"]))
 
-    def versions_of(self, info: ResourceInfo) -> Sequence[Installed]:
+    def versions_of(self, info: ResourceInfo) -> Sequence[InstalledResource]:
         """A resource or subresource in every served version, in the definition's order."""
         defined = self._defined.get(f"{info.resource}.{info.group}")
         if defined is None:
@@ -355,7 +360,7 @@ class ExtensionServer:
 
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""
-        found: dict[str, dict[str, list[Installed]]] = {}
+        found: dict[str, dict[str, list[InstalledResource]]] = {}
         for defined in self._defined.values():
             if not is_true(defined.definition, "Established"):
                 continue
@@ -369,7 +374,7 @@ class ExtensionServer:
         return [*made, *self._delegate.groups()]
 
 
-def _shown(served: Installed, defined: _Defined) -> Installed:
+def _shown(served: InstalledResource, defined: _Defined) -> InstalledResource:
     """What discovery says of a resource: while all its objects go, nothing is to be written."""
     return replace(served, verbs=_LAST_VERBS) if defined.terminating and not served.info.subresource else served
 
@@ -390,13 +395,13 @@ def _deprecation(spec: JsonObject, version: str) -> str:
     return f"{group}/{version} {kind} is deprecated{instead}"
 
 
-class _Shapes(Mapping[str, Shape]):
+class _Shapes(Mapping[str, Schema]):
     """The shapes of versions by apiVersion, each made when somebody asks."""
 
     def __init__(self, models: Iterable[CustomModel]) -> None:
         self._models = {model.api_version: model for model in models}
 
-    def __getitem__(self, version: str) -> Shape:
+    def __getitem__(self, version: str) -> Schema:
         return self._models[version].shape
 
     def __iter__(self) -> Iterator[str]:

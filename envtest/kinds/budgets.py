@@ -8,7 +8,7 @@ from envtest.kinds.workload_rules import selects
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import ApiError, Cause, Details, TooManyRequestsError
@@ -24,7 +24,7 @@ Record = Callable[[JsonObject, JsonObject, str], JsonObject]
 """A changed status with the server as the owner of what has changed, from the old one and the time."""
 
 
-async def check_budgets(context: Context, budgets: Store, pod: JsonObject, record: Record) -> None:
+async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject, record: Record) -> None:
     """Take one disruption of the pod's budget; raise where there is none left."""
     labels = pod["metadata"].get("labels") or {}
     listed = await budgets.list(context, ListQuery())

@@ -8,7 +8,7 @@ from typing import Final
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
@@ -20,7 +20,7 @@ _LABEL: Final = "resource.kubernetes.io/admin-access"
 _REFUSAL: Final = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
 
 
-class ClaimStore(Store):
+class ClaimStore(GenericStore):
     """A store of claims or of their templates.
 
     Args:
@@ -28,7 +28,7 @@ class ClaimStore(Store):
     """
 
     def __init__(
-        self, storage: Storage, info: ResourceInfo, strategy: Strategy, *, stores: Mapping[str, Store]
+        self, storage: Storage, info: ResourceInfo, strategy: Strategy, *, stores: Mapping[str, GenericStore]
     ) -> None:
         super().__init__(storage, info, strategy)
         self._stores = stores

@@ -18,7 +18,7 @@ from envtest.kinds.qos import qos_class
 from envtest.tables.load import Row
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import DeleteOptions
+from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
@@ -121,7 +121,7 @@ class PodStrategy(TableStrategy):
             return ()
         return [*name_warnings(obj["metadata"].get("name", ""), pod=True), *pod_warnings(obj)]
 
-    def grace(self, obj: JsonObject, options: DeleteOptions) -> int:
+    def grace(self, obj: JsonObject, options: DeleteRequestOptions) -> int:
         """What was asked for, else what the pod wants; none where no kubelet would confirm."""
         spec = obj.get("spec") or {}
         if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):

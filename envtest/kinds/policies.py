@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     # CEL takes long to load, and most servers never see a policy.
-    from opsdk.apiserver.expressions.activation import Compiled, PolicyCompiler
+    from opsdk.apiserver.expressions.activation import CompiledExpression, PolicyCompiler
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _NOTHING = "validations or auditAnnotations must contain at least one item"
@@ -94,7 +94,7 @@ def _status(status: JsonObject) -> Iterator[Cause]:
     yield from validate_status_conditions(status.get("conditions") or (), "status.conditions")
 
 
-def _fault(compiled: Compiled, field: str, shown: str = "") -> Iterator[Cause]:
+def _fault(compiled: CompiledExpression, field: str, shown: str = "") -> Iterator[Cause]:
     if compiled.fault:
         yield api_errors.invalid_value(field, shown or compiled.text, compiled.fault)
 

@@ -9,7 +9,7 @@ from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Transform, Validate, accept
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
@@ -28,7 +28,7 @@ Resolve = Callable[[str, str], str | None]
 """The resource of an apiVersion and a kind, if it is served."""
 
 
-class PolicyStore(Store):
+class PolicyStore(GenericStore):
     """A store of policies or of bindings.
 
     Args:
@@ -45,7 +45,7 @@ class PolicyStore(Store):
         *,
         authorizer: Authorizer,
         resolve: Resolve,
-        stores: Mapping[str, Store],
+        stores: Mapping[str, GenericStore],
     ) -> None:
         super().__init__(storage, info, strategy)
         self._authorizer = authorizer

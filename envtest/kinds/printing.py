@@ -8,7 +8,7 @@ from typing import Any
 
 from envtest.kinds.scale import selector_text
 from envtest.tables.columns import CREATED, NAME, columns_of
-from opsdk.apiserver.resources import Column, Printer
+from opsdk.apiserver.resources import Printer, TableColumn
 from opsdk.structured_merge.value import JsonObject
 
 Cells = Callable[[JsonObject, float], list[Any]]
@@ -117,7 +117,7 @@ def yes(value: Any) -> str:
 class DefaultPrinter(Printer):
     """Name and creation."""
 
-    columns: Sequence[Column] = (NAME, CREATED)
+    columns: Sequence[TableColumn] = (NAME, CREATED)
 
     def cells(self, obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
         """See `Printer`."""
@@ -145,7 +145,7 @@ class KindPrinter(Printer):
         return f"<KindPrinter of {self._key}>"
 
     @property
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[TableColumn]:
         """See `Printer`."""
         return columns_of(self._key)
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
-from opsdk.apiserver.auth.rbac import Rule, escalation
+from opsdk.apiserver.auth.rbac import PolicyRule, escalation
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
-from opsdk.apiserver.auth.rule_resolver import Policy
+from opsdk.apiserver.auth.rule_resolver import RbacPolicy
 from opsdk.apiserver.auth.user import MASTERS
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Transform, Validate, accept
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import Storage
@@ -20,12 +20,12 @@ from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 
 GROUP = "rbac.authorization.k8s.io"
-_EVERYTHING = (Rule(verbs=("*",), groups=("*",), resources=("*",)), Rule(verbs=("*",), paths=("*",)))
+_EVERYTHING = (PolicyRule(verbs=("*",), groups=("*",), resources=("*",)), PolicyRule(verbs=("*",), paths=("*",)))
 _KINDS = {"Role": "roles", "ClusterRole": "clusterroles"}
 _GC_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "resourceVersion"})
 
 
-class GuardedStore(Store):
+class GuardedStore(GenericStore):
     """A store of roles or bindings, with rules on who may write which.
 
     Args:
@@ -73,7 +73,7 @@ class GuardedStore(Store):
             self._guard_role(context, obj, old)
 
     def _guard_role(self, context: Context, obj: JsonObject, old: JsonObject | None) -> None:
-        self._covered(context, obj, [Rule.of(r) for r in obj.get("rules") or ()])
+        self._covered(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
         # Who aggregates can gather anything.
         if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(context, _EVERYTHING):
             raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
@@ -91,7 +91,7 @@ class GuardedStore(Store):
         self._covered(context, obj, rules)
 
     @property
-    def _policy(self) -> Policy:
+    def _policy(self) -> RbacPolicy:
         return self._rbac.policy
 
     async def _may(self, context: Context, verb: str, resource: str, name: str, namespace: str) -> bool:
@@ -106,11 +106,11 @@ class GuardedStore(Store):
         )
         return (await self._authorizer.authorize(asked)).allowed
 
-    def _lacks(self, context: Context, wanted: Sequence[Rule]) -> str | None:
+    def _lacks(self, context: Context, wanted: Sequence[PolicyRule]) -> str | None:
         owned, errors = self._policy.rules_for(context.user, context.namespace)
         return escalation(context.user, owned, wanted, errors)
 
-    def _covered(self, context: Context, obj: JsonObject, wanted: Sequence[Rule]) -> None:
+    def _covered(self, context: Context, obj: JsonObject, wanted: Sequence[PolicyRule]) -> None:
         why = self._lacks(context, wanted)
         if why is not None:
             raise self._refused(obj, why)

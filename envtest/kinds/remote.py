@@ -15,7 +15,7 @@ from envtest.kinds.responders import Responders
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.errors import Cause, ServiceUnavailableError
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse, StreamResponse
@@ -29,7 +29,7 @@ class LogStore:
     connect_methods = ("GET",)
     connect_verbs = ("get",)
 
-    def __init__(self, pods: Store, nodes: Store, responders: Responders) -> None:
+    def __init__(self, pods: GenericStore, nodes: GenericStore, responders: Responders) -> None:
         self._pods = pods
         self._nodes = nodes
         self._responders = responders
@@ -116,13 +116,13 @@ def choose_container(pod: JsonObject, wanted: str) -> str:
     raise api_errors.bad_request(f"{text}{first}{suffix}")
 
 
-async def far_away(nodes: Store, context: Context, pod: JsonObject, path: str) -> NoReturn:
+async def far_away(nodes: GenericStore, context: Context, pod: JsonObject, path: str) -> NoReturn:
     """The node would have to be asked, and there is none that listens."""
     place = await agent_of(nodes, context, pod)
     raise api_errors.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
 
 
-async def agent_of(nodes: Store, context: Context, pod: JsonObject) -> str:
+async def agent_of(nodes: GenericStore, context: Context, pod: JsonObject) -> str:
     """Where the agent of a pod's node should listen."""
     status = (await nodes.get(context, pod["spec"]["nodeName"])).get("status") or {}
     addresses = status.get("addresses") or []
@@ -142,14 +142,16 @@ class ProxyStore:
     connect_methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
     connect_verbs = ("create", "delete", "get", "patch", "update")
 
-    def __init__(self, main: Store, responders: Responders, *, endpoints: Store, pods: Store) -> None:
+    def __init__(
+        self, main: GenericStore, responders: Responders, *, endpoints: GenericStore, pods: GenericStore
+    ) -> None:
         self._main = main
         self._responders = responders
         self._endpoints = endpoints
         self._pods = pods
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
-        """See `Connected`."""
+        """See `ConnectHandler`."""
         made: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
         shown = path or request.query.get("path")
         return {**made, "path": shown} if shown else made

@@ -8,9 +8,9 @@ from envtest.kinds.remote import agent_of, choose_container
 from envtest.kinds.responders import Command, Responders
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
-from opsdk.apiserver.streams.remote_command import SocketLine, command, ports
+from opsdk.apiserver.streams.remote_command import WebSocketStream, command, ports
 from opsdk.apiserver.streams.spdy_streams import LAST_PORT
 from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_ports, tunnel_ports, wants_spdy
 from opsdk.http.server.request import HttpRequest, Query
@@ -25,14 +25,14 @@ class RunStore:
     connect_methods = ("GET", "POST")
     connect_verbs = ("create", "get")
 
-    def __init__(self, pods: Store, nodes: Store, kind: str, responders: Responders) -> None:
+    def __init__(self, pods: GenericStore, nodes: GenericStore, kind: str, responders: Responders) -> None:
         self._pods = pods
         self._nodes = nodes
         self._kind = kind
         self._responders = responders
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:  # noqa: ARG002
-        """See `Connected`."""
+        """See `ConnectHandler`."""
         query = request.query
         if self._kind == "portforward":
             ports = [int(port) for text in query.all("ports") for port in text.split(",") if port.isdigit()]
@@ -80,7 +80,7 @@ class RunStore:
         first = Channel.STDOUT if wanted.stdout else Channel.STDERR if wanted.stderr else Channel.ERROR
 
         async def begin(socket: WebSocket, protocol: str) -> None:
-            await command(SocketLine(socket, COMMANDS[protocol]), run, stdin=wanted.stdin, first=first)
+            await command(WebSocketStream(socket, COMMANDS[protocol]), run, stdin=wanted.stdin, first=first)
 
         return accept_websocket(request, list(COMMANDS), begin)
 
@@ -94,7 +94,7 @@ class RunStore:
             if protocol == TUNNEL:
                 await tunnel_ports(socket, run)
             else:
-                await ports(SocketLine(socket, PORTS[protocol]), run, numbers)
+                await ports(WebSocketStream(socket, PORTS[protocol]), run, numbers)
 
         asked = request.header("sec-websocket-protocol")
         numbers = [] if TUNNEL in asked else _port_numbers(request.query)

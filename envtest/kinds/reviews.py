@@ -8,7 +8,7 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import Listed, ListQuery, Validate, accept
+from opsdk.apiserver.registry.rest import ListQuery, ListResult, Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.errors import Details, NotFoundError, UnauthorizedError
 from opsdk.structured_merge.value import JsonObject
@@ -46,7 +46,7 @@ class ComponentStatuses:
             raise NotFoundError(text, details=Details(name=name, kind="componentstatus"))
         return found
 
-    async def list(self, context: Context, query: ListQuery) -> Listed:  # noqa: ARG002
+    async def list(self, context: Context, query: ListQuery) -> ListResult:  # noqa: ARG002
         """See `Lister`."""
         wanted = query.selection
 
@@ -55,7 +55,7 @@ class ComponentStatuses:
                 lambda key: name if key == "metadata.name" else ""
             )
 
-        return Listed([obj for obj in self._all() if matches(obj["metadata"]["name"])], 0)
+        return ListResult([obj for obj in self._all() if matches(obj["metadata"]["name"])], 0)
 
     def _all(self) -> Iterator[JsonObject]:
         yield _component("etcd-0", "")

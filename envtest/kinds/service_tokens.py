@@ -8,10 +8,10 @@ from datetime import timedelta
 from envtest.kinds.pod_defaults import put
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.jwt import SigningKey
-from opsdk.apiserver.auth.service_accounts import Bound, Find, Names, claims_of
+from opsdk.apiserver.auth.service_accounts import BoundObject, Find, TokenSubject, claims_of
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.errors import ApiError, Cause, ConflictError, Details, NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -42,7 +42,7 @@ def check(spec: JsonObject) -> Sequence[Cause]:
 class TokenRequests:
     """Signs tokens for the accounts of `store`; `find` gives the objects that they may be bound to."""
 
-    def __init__(self, store: Store, key: SigningKey, find: Find, names: Names) -> None:
+    def __init__(self, store: GenericStore, key: SigningKey, find: Find, names: TokenSubject) -> None:
         self.strategy = Strategy()
         self._store = store
         self._key = key
@@ -74,7 +74,7 @@ class TokenRequests:
 
     def _issue(self, context: Context, account: JsonObject, spec: JsonObject) -> JsonObject:
         ref, seconds = spec["boundObjectRef"], int(spec["expirationSeconds"])
-        bound = self._bound(account, ref) if ref is not None else Bound()
+        bound = self._bound(account, ref) if ref is not None else BoundObject()
         extended = bound.pod is not None and seconds == _PROJECTED and spec["audiences"] == list(self._names.audiences)
         now = context.clock.wall()
         claims = claims_of(
@@ -90,7 +90,7 @@ class TokenRequests:
         expires = (now + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {"token": self._key.sign(claims), "expirationTimestamp": expires}
 
-    def _bound(self, account: JsonObject, ref: JsonObject) -> Bound:
+    def _bound(self, account: JsonObject, ref: JsonObject) -> BoundObject:
         kind, name, version = ref.get("kind", ""), ref.get("name", ""), ref.get("apiVersion", "")
         group, _, short = version.rpartition("/")
         resource = _BOUND.get(kind, "") if not group else ""
@@ -107,11 +107,11 @@ class TokenRequests:
             raise _other_uid(kind, name, ref["uid"])
         match resource:
             case "pods":
-                return Bound(pod=obj, node=node)
+                return BoundObject(pod=obj, node=node)
             case "secrets":
-                return Bound(secret=obj)
+                return BoundObject(secret=obj)
             case _:
-                return Bound(node=obj)
+                return BoundObject(node=obj)
 
     def _node_of(self, account: str, pod: JsonObject) -> JsonObject | None:
         spec = pod.get("spec") or {}

@@ -23,7 +23,7 @@ from envtest.tables.load import Row
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.errors import Cause
@@ -148,7 +148,7 @@ class ServiceStrategy(TableStrategy):
         addresses: where an ``IPAddress`` is kept for each address in use; set when the server has that kind.
     """
 
-    addresses: Store | None = None
+    addresses: GenericStore | None = None
 
     def __init__(self, row: Row, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import DeleteOptions, Transform, Validate, accept
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.rest import DeleteRequestOptions, Transform, Validate, accept
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.storage.ports import Preconditions
+from opsdk.apiserver.storage.ports import StoragePreconditions
 from opsdk.errors import Cause, ConflictError, Details
 from opsdk.structured_merge.value import JsonObject
 
@@ -21,8 +21,8 @@ SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "st
 class UpdateStore:
     """Only updates, by rules of its own (``namespaces/finalize``)."""
 
-    def __init__(self, main: Store, strategy: Strategy) -> None:
-        self._store = Store(main.storage, main.info, strategy, prefix=main.prefix)
+    def __init__(self, main: GenericStore, strategy: Strategy) -> None:
+        self._store = GenericStore(main.storage, main.info, strategy, prefix=main.prefix)
         self.strategy = strategy
 
     async def update(
@@ -56,7 +56,7 @@ class BindingStore:
 
     keeps_identity = True
 
-    def __init__(self, pods: Store) -> None:
+    def __init__(self, pods: GenericStore) -> None:
         self._pods = pods
         self.strategy = Strategy()
 
@@ -84,7 +84,7 @@ class BindingStore:
             return pod
 
         await validate(obj, None)
-        store = Store(self._pods.storage, self._pods.info, Anything(), prefix=self._pods.prefix)
+        store = GenericStore(self._pods.storage, self._pods.info, Anything(), prefix=self._pods.prefix)
         await store.update(context, name, bind, uid=meta.get("uid") or "")
         return dict(SUCCESS)
 
@@ -141,7 +141,7 @@ class EvictionStore:
     """
 
     def __init__(
-        self, pods: Store, budgets: Store, record: Callable[[JsonObject, JsonObject, str], JsonObject]
+        self, pods: GenericStore, budgets: GenericStore, record: Callable[[JsonObject, JsonObject, str], JsonObject]
     ) -> None:
         self._pods = pods
         self._budgets = budgets
@@ -162,17 +162,17 @@ class EvictionStore:
         if not context.dry_run and not pod["metadata"].get("deletionTimestamp"):
             await self._tell(context, name)
         asked = options.get("preconditions") or {}
-        wanted = DeleteOptions(
+        wanted = DeleteRequestOptions(
             grace=options.get("gracePeriodSeconds"),
             propagation=options.get("propagationPolicy") or "",
-            preconditions=Preconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
+            preconditions=StoragePreconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
         )
         await self._pods.delete(context, name, wanted)
         return dict(SUCCESS)
 
     async def _tell(self, context: Context, name: str) -> None:
         """The pod says why it goes."""
-        store = Store(self._pods.storage, self._pods.info, Anything(), prefix=self._pods.prefix)
+        store = GenericStore(self._pods.storage, self._pods.info, Anything(), prefix=self._pods.prefix)
 
         async def mark(current: JsonObject | None) -> JsonObject:
             if current is None:

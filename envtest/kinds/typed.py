@@ -11,9 +11,9 @@ from envtest.kinds.printing import DefaultPrinter
 from envtest.kinds.reading import Reading
 from envtest.tables.load import Types
 from envtest.tables.messages import READER, message_of
-from opsdk.apiserver.resources import Decoded, Printer
+from opsdk.apiserver.resources import DecodedBody, Printer
 from opsdk.apiserver.serializer.protobuf import envelope
-from opsdk.structured_merge.schema import Shape, Shapes
+from opsdk.structured_merge.schema import Schema, SchemaSet
 from opsdk.structured_merge.value import JsonObject
 
 _OLD_VERSIONS = {
@@ -45,7 +45,7 @@ class Typing:
     def __init__(self, types: Types) -> None:
         self.types = types
         self.plans = Plans(types)
-        self.shapes = Shapes(types.all())
+        self.shapes = SchemaSet(types.all())
 
 
 class TypedModel:
@@ -65,7 +65,7 @@ class TypedModel:
         return f"<TypedModel of {self.name}>"
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> Schema:
         """See `Model`."""
         return self._typing.shapes.of(self.name)
 
@@ -92,11 +92,11 @@ class TypedModel:
         known = any(self._typing.types.name_of(group, v, name) for name in (kind, item) for v in versions)
         return f"{version}.{kind}" if known else ""
 
-    def decode(self, body: JsonObject, *, memory: bool = False) -> Decoded:
+    def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
         reading = Reading(memory=memory)
         obj: JsonObject = self._typing.plans.read(self.name, body, reading)
-        return Decoded(obj, reading.problems)
+        return DecodedBody(obj, reading.problems)
 
     def from_protobuf(self, body: bytes) -> JsonObject:
         """See `Model`; options of deletions come this way too."""

@@ -22,8 +22,8 @@ from envtest.trust import Trust, read_authority
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.auth.front_proxy import HeaderNames
-from opsdk.apiserver.auth.service_accounts import ISSUER, Names
-from opsdk.apiserver.webhook_client.connection_pools import Identity
+from opsdk.apiserver.auth.service_accounts import ISSUER, TokenSubject
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError, OpsdkError
 from opsdk.rest.config import Config
 from opsdk.rest.request import RestRequest
@@ -97,7 +97,7 @@ def trust_of(flags: Flags) -> Trust:
         identity=_identity(flags),
         signing_key=Path(signing) if signing else None,
         token_keys=[Path(p) for p in flags.each("service-account-key-file")],
-        names=Names(issuers=issuers, audiences=flags.listed("api-audiences") or issuers),
+        names=TokenSubject(issuers=issuers, audiences=flags.listed("api-audiences") or issuers),
     )
 
 
@@ -133,12 +133,12 @@ def _headers(flags: Flags) -> HeaderNames:
     )
 
 
-def _identity(flags: Flags) -> Identity | None:
+def _identity(flags: Flags) -> ClientCertificate | None:
     cert, key = flags.text("proxy-client-cert-file"), flags.text("proxy-client-key-file")
     if not cert or not key:
         return None
     try:
-        return Identity(Path(cert).read_bytes(), Path(key).read_bytes())
+        return ClientCertificate(Path(cert).read_bytes(), Path(key).read_bytes())
     except OSError as error:
         raise ConfigError(f"--proxy-client-cert-file, --proxy-client-key-file: {error}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from opsdk.apiserver.resources import Column
+from opsdk.apiserver.resources import TableColumn
 
 _TEXTS = {
     "@name": (
@@ -21,18 +21,18 @@ _TEXTS = {
         " info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
     ),
 }
-NAME = Column(name="Name", format="name", description=_TEXTS["@name"])
-CREATED = Column(name="Created At", type="date", description=_TEXTS["@created"])
-AGE = Column(name="Age", description=_TEXTS["@created"])
+NAME = TableColumn(name="Name", format="name", description=_TEXTS["@name"])
+CREATED = TableColumn(name="Created At", type="date", description=_TEXTS["@created"])
+AGE = TableColumn(name="Age", description=_TEXTS["@created"])
 
 
-def parse(text: str) -> dict[str, tuple[Column, ...]]:
+def parse(text: str) -> dict[str, tuple[TableColumn, ...]]:
     r"""Blocks of lines, each below the ``group/resource`` it is for.
 
     >>> [c.name for c in parse("apps/things g.io/things\n  Age | string | @created\n")["g.io/things"]]
     ['Name', 'Age']
     """
-    found: dict[str, tuple[Column, ...]] = {}
+    found: dict[str, tuple[TableColumn, ...]] = {}
     for block in text.split("\n\n"):
         head, *lines = (line for line in block.splitlines() if not line.startswith("#"))
         columns = tuple(map(_column, lines))
@@ -42,19 +42,19 @@ def parse(text: str) -> dict[str, tuple[Column, ...]]:
     return found
 
 
-def _column(line: str) -> Column:
+def _column(line: str) -> TableColumn:
     name, kind, text = (part.strip() for part in line.split("|", 2))
     kind, _, wide = kind.partition(" ")
     kind, _, form = kind.partition(":")
     text = _TEXTS.get(text, text.replace("\\n", "\n"))
-    return Column(name=name, type=kind, format=form, description=text, priority=1 if wide else 0)
+    return TableColumn(name=name, type=kind, format=form, description=text, priority=1 if wide else 0)
 
 
 @cache
-def _all() -> dict[str, tuple[Column, ...]]:
+def _all() -> dict[str, tuple[TableColumn, ...]]:
     return parse((Path(__file__).parent / "columns.txt").read_text())
 
 
-def columns_of(key: str) -> tuple[Column, ...]:
+def columns_of(key: str) -> tuple[TableColumn, ...]:
     """The columns of ``group/resource``."""
     return _all()[key]

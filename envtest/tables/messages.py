@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from envtest.tables.fields import pointers
-from opsdk.apiserver.serializer.protobuf import META, Field, Reader
-from opsdk.apiserver.serializer.protobuf_writer import Writer, enveloped
+from opsdk.apiserver.serializer.protobuf import META, ProtobufField, ProtobufReader
+from opsdk.apiserver.serializer.protobuf_writer import ProtobufWriter, enveloped
 
 _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggregator": "kube_aggregator"}
 
@@ -65,7 +65,7 @@ def _map_kind(kind: str, package: str) -> str:
 
 
 @cache
-def fields_of(message: str) -> Mapping[int, Field] | None:
+def fields_of(message: str) -> Mapping[int, ProtobufField] | None:
     """The fields of a message by number."""
     block = _blocks().get(message)
     if block is None:
@@ -77,7 +77,7 @@ def fields_of(message: str) -> Mapping[int, Field] | None:
         number, name, kind, *marks = line.split()
         mapped, repeated = "map" in marks, "*" in marks
         inline = not repeated and name in _INLINE and kind.endswith(name[1:])
-        made[int(number)] = Field(
+        made[int(number)] = ProtobufField(
             names.get(name, name),
             _map_kind(kind, package) if mapped else kind,
             repeated=repeated,
@@ -102,10 +102,10 @@ def _is_plain(message: str, field: str) -> bool:
     return field not in pointers(name)
 
 
-READER = Reader(fields_of, _is_plain)
+READER = ProtobufReader(fields_of, _is_plain)
 """Reads the bodies of built-in kinds."""
 
-_WRITER = Writer(fields_of)
+_WRITER = ProtobufWriter(fields_of)
 _GROUPS = {
     "": "k8s.io.api.core",
     "apiextensions.k8s.io": "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions",

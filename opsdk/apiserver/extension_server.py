@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
-from opsdk.apiserver.auth.authentication_config import Trust
+from opsdk.apiserver.auth.authentication_config import ClientAuthenticationConfig
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
 from opsdk.apiserver.auth.delegated import Ask, DelegatedAuthorizer, DelegatedTokens
 from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
-from opsdk.apiserver.endpoints.routes import WellKnown
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.endpoints.routes import NonResourceRoutes
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.server import NotFound, ResourceServer, Server
 from opsdk.apiserver.typed_resources import KindSchemas
 
 
 def extension_server(
-    resources: Sequence[Installed],
+    resources: Sequence[InstalledResource],
     *,
-    trust: Trust,
+    trust: ClientAuthenticationConfig,
     ask: Ask,
     title: str,
     version: str = "v0.0.0",
@@ -43,9 +43,9 @@ def extension_server(
     for served in resources:
         core.install(served)
 
-    def well_known(server: Server) -> WellKnown:
+    def well_known(server: Server) -> NonResourceRoutes:
         openapi = OpenApi(server.groups, [KindSchemas()], title=title, version=version)
-        return WellKnown(server.groups, version={"gitVersion": version}, openapi=openapi)
+        return NonResourceRoutes(server.groups, version={"gitVersion": version}, openapi=openapi)
 
     return Server(
         core,

@@ -78,7 +78,7 @@ class ResourceInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TableColumn:
     """A column of the table form; higher priorities show in wide output only."""
 
     name: str
@@ -102,7 +102,7 @@ class Printer(Protocol):
     """Makes rows of a table."""
 
     @property
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[TableColumn]:
         """The columns."""
         ...
 
@@ -120,14 +120,14 @@ class Printer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedBody:
     """A body as the model understood it; `unknown` and `duplicates` hold problems of a strict decoding."""
 
     obj: JsonObject
     problems: Sequence[str] = ()
 
 
-class Model(Protocol):
+class ResourceModel(Protocol):
     """What the endpoints know of a kind: how bodies are read, defaulted, merged, shown."""
 
     @property
@@ -137,7 +137,7 @@ class Model(Protocol):
 
     @property
     def shape(self) -> Any:
-        """The field shape that patches and field ownership follow (`opsdk.structured_merge.schema.Shape`)."""
+        """The field shape that patches and field ownership follow (`opsdk.structured_merge.schema.Schema`)."""
         ...
 
     @property
@@ -149,7 +149,7 @@ class Model(Protocol):
         """The name of a built-in type, as Go writes it (``v1.Secret``); empty where there is none of that kind."""
         ...
 
-    def decode(self, body: JsonObject, *, memory: bool = False) -> Decoded:
+    def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """Check types and drop unknown fields; `DecodeError` names what does not fit.
 
         With `memory` the body is an object that was merged here, and no text; what is wrong has other words then.
@@ -183,7 +183,7 @@ class Model(Protocol):
         ...
 
 
-class Versions(Protocol):
+class ResourceVersions(Protocol):
     """All versions of a resource, for field ownership: what an owner's fields mean depends on its version."""
 
     @property
@@ -202,15 +202,15 @@ class Versions(Protocol):
 
 
 @dataclass(slots=True)
-class Installed:
+class InstalledResource:
     """A resource with its storage and model; what a verb's handler works with."""
 
     info: ResourceInfo
     storage: Any
-    model: Model
+    model: ResourceModel
     verbs: tuple[str, ...] = field(default=())
     storage_version: str = ""
-    versions: Versions | None = None
+    versions: ResourceVersions | None = None
 
     @property
     def custom(self) -> bool:

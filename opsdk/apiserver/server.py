@@ -11,7 +11,7 @@ from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.auth.authentication import Authenticator, UnionAuthenticator
 from opsdk.apiserver.auth.authorization import AllowAuthenticated, Authorizer
 from opsdk.apiserver.endpoints import dispatch
@@ -19,9 +19,9 @@ from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.filters import (
-    Chain,
+    FilterChain,
     Hook,
-    Named,
+    NamedFilter,
     authenticate,
     authorize,
     headers,
@@ -31,9 +31,9 @@ from opsdk.apiserver.endpoints.filters import (
 from opsdk.apiserver.endpoints.impersonation import Impersonation
 from opsdk.apiserver.endpoints.request_deadline import deadline
 from opsdk.apiserver.endpoints.request_info import parse_request
-from opsdk.apiserver.endpoints.routes import WellKnown
+from opsdk.apiserver.endpoints.routes import NonResourceRoutes
 from opsdk.apiserver.registry.rest import Connecter, verbs_of
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
@@ -70,16 +70,16 @@ class NotFound:
 class ResourceServer:
     """Serves resources that were installed once."""
 
-    def __init__(self, delegate: Delegate, admission: Admission) -> None:
+    def __init__(self, delegate: Delegate, admission: AdmissionInterface) -> None:
         self._delegate = delegate
         self._admission = admission
-        self._groups: dict[str, dict[str, list[Installed]]] = {}
-        self._routes: dict[tuple[str, str, str, str], Installed] = {}
+        self._groups: dict[str, dict[str, list[InstalledResource]]] = {}
+        self._routes: dict[tuple[str, str, str, str], InstalledResource] = {}
 
     def __repr__(self) -> str:
         return f"<ResourceServer of {len(self._routes)} resources>"
 
-    def install(self, served: Installed) -> None:
+    def install(self, served: InstalledResource) -> None:
         """Serve a resource; verbs follow from what its storage can do."""
         info = served.info
         if not served.verbs:
@@ -88,11 +88,11 @@ class ResourceServer:
         self._groups.setdefault(info.group, {}).setdefault(info.version, []).append(served)
         self._routes[info.group, info.version, info.resource, info.subresource] = served
 
-    def find(self, group: str, version: str, resource: str, subresource: str = "") -> Installed | None:
+    def find(self, group: str, version: str, resource: str, subresource: str = "") -> InstalledResource | None:
         """An installed resource."""
         return self._routes.get((group, version, resource, subresource))
 
-    def installed(self) -> Sequence[Installed]:
+    def installed(self) -> Sequence[InstalledResource]:
         """Every installed resource and subresource."""
         return list(self._routes.values())
 
@@ -128,7 +128,7 @@ class Server:
         self,
         delegate: Delegate,
         *,
-        well_known: Callable[[Server], WellKnown] | None = None,
+        well_known: Callable[[Server], NonResourceRoutes] | None = None,
         authenticators: Sequence[Authenticator] = (),
         authorizer: Authorizer | None = None,
         anonymous: bool = True,
@@ -140,18 +140,18 @@ class Server:
         self._protobuf = protobuf
         self.hooks: list[Hook] = []
         self.audit = AuditLog()
-        self.well_known = (well_known or (lambda server: WellKnown(server.groups)))(self)
+        self.well_known = (well_known or (lambda server: NonResourceRoutes(server.groups)))(self)
         authorizer = authorizer or AllowAuthenticated()
-        self.filters = Chain(
+        self.filters = FilterChain(
             [
-                Named("headers", headers),
-                Named("audit", self.audit),
-                Named("log", request_log(self.hooks)),
-                Named("recover", recover),
-                Named("deadline", deadline),
-                Named("authenticate", authenticate(UnionAuthenticator(authenticators, anonymous=anonymous))),
-                Named("impersonate", Impersonation(authorizer)),
-                Named("authorize", authorize(authorizer)),
+                NamedFilter("headers", headers),
+                NamedFilter("audit", self.audit),
+                NamedFilter("log", request_log(self.hooks)),
+                NamedFilter("recover", recover),
+                NamedFilter("deadline", deadline),
+                NamedFilter("authenticate", authenticate(UnionAuthenticator(authenticators, anonymous=anonymous))),
+                NamedFilter("impersonate", Impersonation(authorizer)),
+                NamedFilter("authorize", authorize(authorizer)),
             ]
         )
         self._handler: Handler | None = None
@@ -166,7 +166,7 @@ class Server:
         """Everything served, the core group first."""
         return self.delegate.groups()
 
-    def add_filter(self, added: Named) -> None:
+    def add_filter(self, added: NamedFilter) -> None:
         """Put one more filter behind all others, from the next request on."""
         self.filters.insert_after(self.filters.names[-1], added)
         self._handler = None

@@ -15,13 +15,13 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Object
 from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.negotiation import JSON, YAML
-from opsdk.apiserver.registry.store import StatusStore, Store
-from opsdk.apiserver.resources import Column, Decoded, Installed, Printer, ResourceInfo
+from opsdk.apiserver.registry.store import GenericStore, StatusStore
+from opsdk.apiserver.resources import DecodedBody, InstalledResource, Printer, ResourceInfo, TableColumn
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import DecodeError
-from opsdk.structured_merge.schema import Shape, shape_of_schema
+from opsdk.structured_merge.schema import Schema, shape_of_schema
 from opsdk.structured_merge.value import JsonObject
 
 Kind = type[Object[Any, Any]]
@@ -46,13 +46,13 @@ def info_of(kind: Kind) -> ResourceInfo:
 class FieldPrinter(Printer):
     """Name, some fields by their paths (``spec.title``), and the time of creation."""
 
-    columns: Sequence[Column] = ()
+    columns: Sequence[TableColumn] = ()
 
     def __init__(self, *fields: tuple[str, str]) -> None:
         self._paths = [path.strip(".").split(".") for _, path in fields]
-        named = [Column(name=name, description=f"The field {path}.") for name, path in fields]
-        first = Column(name="Name", format="name", description="The name of the object.")
-        last = Column(name="Created At", type="date", description="When the object was created.")
+        named = [TableColumn(name=name, description=f"The field {path}.") for name, path in fields]
+        first = TableColumn(name="Name", format="name", description="The name of the object.")
+        last = TableColumn(name="Created At", type="date", description="When the object was created.")
         self.columns = [first, *named, last]
 
     def cells(self, obj: JsonObject, now: float) -> list[Any]:
@@ -85,7 +85,7 @@ class KindModel:
         return f"<KindModel of {self._kind.gvk}>"
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> Schema:
         """See `Model`."""
         return shape_of_schema(self.raw)
 
@@ -99,11 +99,11 @@ class KindModel:
         gvk = self._kind.gvk
         return f"{gvk.version}.{kind}" if (api_version, kind) == (gvk.api_version, gvk.kind) else ""
 
-    def decode(self, body: JsonObject, *, memory: bool = False) -> Decoded:
+    def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
         meta, strange = _metadata(body.get("metadata"))
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
-        return Decoded(pruned, [f'unknown field "{path}"' for path in (*strange, *unknown)])
+        return DecodedBody(pruned, [f'unknown field "{path}"' for path in (*strange, *unknown)])
 
     def from_protobuf(self, body: bytes) -> JsonObject:
         """See `Model`: classes have no numbers."""
@@ -147,15 +147,15 @@ class KindStrategy(SchemaStrategy):
 
 def resources_of(
     kind: Kind, storage: Storage, *, strategy: KindStrategy | None = None, printer: Printer | None = None
-) -> list[Installed]:
+) -> list[InstalledResource]:
     """A kind's resource, and its status where it has one, kept in `storage`; to be installed in a `ResourceServer`."""
     info = info_of(kind)
     model = KindModel(kind, printer=printer)
     rules = strategy or KindStrategy(kind)
-    store = Store(storage, info, rules)
-    made = [Installed(info, store, model)]
+    store = GenericStore(storage, info, rules)
+    made = [InstalledResource(info, store, model)]
     if rules.has_status:
-        made.append(Installed(replace(info, subresource="status"), StatusStore(store), model))
+        made.append(InstalledResource(replace(info, subresource="status"), StatusStore(store), model))
     return made
 
 
@@ -172,7 +172,7 @@ class KindSchemas:
         """See `SchemaSource`."""
         return self._known.get(name)
 
-    def name_of(self, served: Installed) -> str | None:
+    def name_of(self, served: InstalledResource) -> str | None:
         """See `SchemaSource`."""
         if not isinstance(served.model, KindModel):
             return None

@@ -1,6 +1,6 @@
 """Shapes: what strategic merge patch and server-side apply must know of a type.
 
-A `Shape` says how the parts of a value belong together: whether an object's fields and a list's elements are separate
+A `Schema` says how the parts of a value belong together: whether an object's fields and a list's elements are separate
 things that different writers may own, or one indivisible value; by which keys list elements are told apart; and how a
 strategic merge patch merges them. Shapes are made lazily, so recursive types are fine.
 """
@@ -32,7 +32,7 @@ class Topology(Enum):
     LIST_SET = "list-set"
     """A list of scalars without order or duplicates, each a separate thing."""
     LIST_MAP = "list-map"
-    """A list of objects told apart by their `Shape.list_keys`."""
+    """A list of objects told apart by their `Schema.list_keys`."""
     UNKNOWN = "unknown"
     """Untyped: objects are maps of untyped entries, lists are atomic."""
 
@@ -47,11 +47,11 @@ class Topology(Enum):
 _LISTS: Final = frozenset({Topology.LIST_ATOMIC, Topology.LIST_SET, Topology.LIST_MAP})
 _OBJECTS: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.MAP_ATOMIC})
 
-Resolve = Callable[[Mapping[str, Any]], "Shape"]
+Resolve = Callable[[Mapping[str, Any]], "Schema"]
 
 
-class Shape:
-    """The shape of one type; made by `Shapes` or `shape_of_schema`.
+class Schema:
+    """The shape of one type; made by `SchemaSet` or `shape_of_schema`.
 
     Attributes:
         topology: how the parts belong together.
@@ -86,8 +86,8 @@ class Shape:
         self._schema = schema
         self._resolve = resolve
         self._properties: Mapping[str, Any] = schema.get("properties") or {}
-        self._fields: dict[str, Shape] = {}
-        self._item: Shape | None = None
+        self._fields: dict[str, Schema] = {}
+        self._item: Schema | None = None
         self._key_defaults: JsonObject | None = None
         site = {**schema, **(context or {})}
         self.list_keys: tuple[str, ...] = tuple(site.get("x-kubernetes-list-map-keys") or ())
@@ -125,7 +125,7 @@ class Shape:
         """Whether an object of this shape may have an entry `name`."""
         return self.topology is not Topology.STRUCT or name in self._properties or self.preserve_unknown
 
-    def field(self, name: str) -> Shape:
+    def field(self, name: str) -> Schema:
         """The shape of an object's entry; UNKNOWN where nothing is declared."""
         found = self._fields.get(name)
         if found is None:
@@ -135,7 +135,7 @@ class Shape:
             found = self._fields[name] = self._resolve(schema)
         return found
 
-    def item(self) -> Shape:
+    def item(self) -> Schema:
         """The shape of a list's elements, or of a map's entries."""
         if not self.topology.is_list:
             return self._entry()
@@ -144,7 +144,7 @@ class Shape:
             self._item = self._resolve(schema) if isinstance(schema, Mapping) else UNKNOWN
         return self._item
 
-    def _entry(self) -> Shape:
+    def _entry(self) -> Schema:
         if self._item is None:
             schema = self._schema.get("additionalProperties")
             self._item = self._resolve(schema) if isinstance(schema, Mapping) else UNKNOWN
@@ -233,34 +233,34 @@ def _all_scalar(options: Any) -> bool:
     return isinstance(options, list) and bool(options) and all(option.get("type") in _SCALARS for option in options)
 
 
-class Shapes:
+class SchemaSet:
     """The shapes of a set of OpenAPI component schemas, resolved on first use.
 
-    >>> shapes = Shapes({"Tree": {"type": "object", "properties": {"left": {"$ref": "#/components/schemas/Tree"}}}})
+    >>> shapes = SchemaSet({"Tree": {"type": "object", "properties": {"left": {"$ref": "#/components/schemas/Tree"}}}})
     >>> shapes.of("Tree").field("left") is shapes.of("Tree")
     True
     """
 
     def __init__(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
         self._schemas = schemas
-        self._named: dict[str, Shape] = {}
+        self._named: dict[str, Schema] = {}
 
-    def of(self, name: str) -> Shape:
+    def of(self, name: str) -> Schema:
         """The shape of the schema called `name`; KeyError if there is none."""
         found = self._named.get(name)
         if found is None:
-            found = self._named[name] = Shape(self._schemas[name], self._resolve)
+            found = self._named[name] = Schema(self._schemas[name], self._resolve)
         return found
 
-    def _resolve(self, schema: Mapping[str, Any]) -> Shape:
+    def _resolve(self, schema: Mapping[str, Any]) -> Schema:
         """A property's shape; extensions beside a reference belong to the use, not to the type."""
         name = _reference(schema)
         if name is None or name not in self._schemas:
-            return Shape(schema, self._resolve)
+            return Schema(schema, self._resolve)
         site = {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
         if not site:
             return self.of(name)
-        return Shape(self._schemas[name], self._resolve, context=site)
+        return Schema(self._schemas[name], self._resolve, context=site)
 
 
 def _reference(schema: Mapping[str, Any]) -> str | None:
@@ -272,7 +272,7 @@ def _reference(schema: Mapping[str, Any]) -> str | None:
     return target.removeprefix(_REF) if isinstance(target, str) else None
 
 
-def shape_of_schema(schema: Mapping[str, Any], *, resource: bool = True) -> Shape:
+def shape_of_schema(schema: Mapping[str, Any], *, resource: bool = True) -> Schema:
     """The shape of a CRD's structural schema; `resource` says that its root is an object with metadata.
 
     Lists are atomic unless the schema says otherwise. ``metadata`` has its real shape at the root and in embedded
@@ -281,7 +281,7 @@ def shape_of_schema(schema: Mapping[str, Any], *, resource: bool = True) -> Shap
     return _structural(schema, resource=resource)
 
 
-def _structural(schema: Mapping[str, Any], *, resource: bool = False) -> Shape:
+def _structural(schema: Mapping[str, Any], *, resource: bool = False) -> Schema:
     if resource or schema.get("x-kubernetes-embedded-resource"):
         schema = {
             **schema,
@@ -290,7 +290,7 @@ def _structural(schema: Mapping[str, Any], *, resource: bool = False) -> Shape:
     return _StructuralShape(schema, _structural)
 
 
-class _StructuralShape(Shape):
+class _StructuralShape(Schema):
     """A custom resource's shape: nothing stands in an object that nobody set."""
 
     __slots__ = ()
@@ -349,5 +349,5 @@ OBJECT_META_SCHEMA: Final[Mapping[str, Any]] = {
 }
 """The schema of ObjectMeta: the same for every kind."""
 
-UNKNOWN: Final = Shape({}, _structural)
+UNKNOWN: Final = Schema({}, _structural)
 """The shape of a value of which nothing is known."""

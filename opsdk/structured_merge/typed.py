@@ -1,6 +1,6 @@
 """Structured merge: what a value's fields are, how two values differ, and merging one into another, by shape.
 
-The ideas are those of server-side apply. A value is a tree of separately owned fields; where its `Shape` is atomic, the
+The ideas are those of server-side apply. A value is a tree of separately owned fields; where its `Schema` is atomic, the
 whole subtree is one field. Errors are `PatchError` with the server's messages: a path, then what is wrong there.
 """
 
@@ -22,7 +22,7 @@ from opsdk.structured_merge.fieldpath import (
     value_element,
 )
 from opsdk.structured_merge.go_format import go_quote, go_syntax, go_typename, go_value
-from opsdk.structured_merge.schema import Shape, Topology
+from opsdk.structured_merge.schema import Schema, Topology
 from opsdk.structured_merge.value import JsonObject
 
 ABSENT: Final = object()
@@ -34,7 +34,7 @@ _UNKNOWN: Final = Topology.UNKNOWN
 
 
 # ------------------------------------------------------------------ elements and topology
-def topology_for(shape: Shape, value: Any) -> Topology:
+def topology_for(shape: Schema, value: Any) -> Topology:
     """How `value` is treated: as its shape says, or by what it is where the shape is UNKNOWN."""
     if shape.topology is not _UNKNOWN:
         return shape.topology
@@ -43,7 +43,7 @@ def topology_for(shape: Shape, value: Any) -> Topology:
     return Topology.LIST_ATOMIC if isinstance(value, list) else Topology.SCALAR
 
 
-def list_element(item: Any, shape: Shape) -> str:
+def list_element(item: Any, shape: Schema) -> str:
     """The path element that tells `item` apart in a list of `shape`.
 
     Raises:
@@ -71,7 +71,7 @@ _UNFIT: Final = {type(None): "an explicit null", dict: "a map type", list: "a li
 
 
 # ------------------------------------------------------------------ validation
-def check_typed(value: Any, shape: Shape, *, allow_duplicates: bool = False) -> None:
+def check_typed(value: Any, shape: Schema, *, allow_duplicates: bool = False) -> None:
     """See that `value` fits `shape`: declared fields, types, keys, no duplicates in sets and keyed lists.
 
     Raises:
@@ -88,7 +88,7 @@ def check_typed(value: Any, shape: Shape, *, allow_duplicates: bool = False) -> 
 Fault = tuple[tuple[str, ...], str]
 
 
-def _faults(value: Any, shape: Shape, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
+def _faults(value: Any, shape: Schema, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
     topology = topology_for(shape, value)
     if value is None:
         return
@@ -104,7 +104,7 @@ def _faults(value: Any, shape: Shape, path: tuple[str, ...], *, allow_duplicates
         yield from _map_faults(value, shape, path, allow_duplicates=allow_duplicates)
 
 
-def _scalar_fault(value: Any, shape: Shape) -> Iterator[str]:
+def _scalar_fault(value: Any, shape: Schema) -> Iterator[str]:
     match shape.scalar_type:
         case "integer" | "number":
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -120,7 +120,7 @@ def _scalar_fault(value: Any, shape: Shape) -> Iterator[str]:
                 yield f"expected any scalar, got &{{{go_value(value)}}}"
 
 
-def _list_faults(value: list[Any], shape: Shape, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
+def _list_faults(value: list[Any], shape: Schema, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
     seen: set[str] = set()
     for index, item in enumerate(value):
         element = f"i:{index}"
@@ -137,7 +137,7 @@ def _list_faults(value: list[Any], shape: Shape, path: tuple[str, ...], *, allow
 
 
 def _map_faults(
-    value: Mapping[str, Any], shape: Shape, path: tuple[str, ...], *, allow_duplicates: bool
+    value: Mapping[str, Any], shape: Schema, path: tuple[str, ...], *, allow_duplicates: bool
 ) -> Iterator[Fault]:
     for name, item in value.items():
         below = (*path, field_element(name))
@@ -151,7 +151,7 @@ _KEYED: Final = frozenset({Topology.LIST_SET, Topology.LIST_MAP})
 
 
 # ------------------------------------------------------------------ the fields of a value
-def fields_of(value: Any, shape: Shape) -> FieldSet:
+def fields_of(value: Any, shape: Schema) -> FieldSet:
     """The fields that `value` sets.
 
     A named field counts by its content; an entry of a map and an element of a list also count themselves.
@@ -159,7 +159,7 @@ def fields_of(value: Any, shape: Shape) -> FieldSet:
     return _fields(value, shape) or EMPTY
 
 
-def _fields(value: Any, shape: Shape) -> FieldSet | None:
+def _fields(value: Any, shape: Schema) -> FieldSet | None:
     """What lies below; None says that the value itself is one field."""
     topology = topology_for(shape, value)
     if topology not in _GRANULAR:
@@ -180,7 +180,7 @@ def _fields(value: Any, shape: Shape) -> FieldSet | None:
     return FieldSet.made(members, children)
 
 
-def _item_fields(items: list[Any], shape: Shape) -> FieldSet:
+def _item_fields(items: list[Any], shape: Schema) -> FieldSet:
     members: set[str] = set()
     children: dict[str, FieldSet] = {}
     for item in items:
@@ -240,12 +240,12 @@ _Differences = list[tuple[str, _Change | None, Comparison]]
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), type(ABSENT)})
 
 
-def compare(old: Any, new: Any, shape: Shape) -> Comparison:
+def compare(old: Any, new: Any, shape: Schema) -> Comparison:
     """What changes from `old` to `new`."""
     return _compare_below(old, new, shape)[1]
 
 
-def _compare_at(old: Any, new: Any, shape: Shape, found: _Differences, element: str) -> None:
+def _compare_at(old: Any, new: Any, shape: Schema, found: _Differences, element: str) -> None:
     """Compare what stands at `element`; both kinds of a changed type are looked into."""
     if old is ABSENT:
         found.append((element, _Change.ADDED, Comparison(_everything(new, shape), EMPTY, EMPTY)))
@@ -260,7 +260,7 @@ def _compare_at(old: Any, new: Any, shape: Shape, found: _Differences, element: 
         found.append((element, None, below))
 
 
-def _everything(value: Any, shape: Shape) -> FieldSet:
+def _everything(value: Any, shape: Schema) -> FieldSet:
     """All that lies below a value which came or went as a whole; duplicates of a list are not looked into."""
     topology = topology_for(shape, value)
     if topology not in _GRANULAR:
@@ -282,7 +282,7 @@ def _everything(value: Any, shape: Shape) -> FieldSet:
     return FieldSet.made(map(field_element, entries) if entries else (), children)
 
 
-def _compare_below(old: Any, new: Any, shape: Shape) -> tuple[bool, Comparison]:
+def _compare_below(old: Any, new: Any, shape: Schema) -> tuple[bool, Comparison]:
     """Compare the parts of two values; True says that they have none and stand or fall as a whole."""
     if shape.topology is not _UNKNOWN:
         return _compare_as(shape.topology, old, new, shape)
@@ -295,7 +295,7 @@ def _compare_below(old: Any, new: Any, shape: Shape) -> tuple[bool, Comparison]:
     return leaf or other_leaf, change if other_change is _SAME else other_change
 
 
-def _compare_as(topology: Topology, old: Any, new: Any, shape: Shape) -> tuple[bool, Comparison]:
+def _compare_as(topology: Topology, old: Any, new: Any, shape: Schema) -> tuple[bool, Comparison]:
     if topology not in _GRANULAR:
         return True, _SAME
     found: _Differences = []
@@ -308,7 +308,7 @@ def _compare_as(topology: Topology, old: Any, new: Any, shape: Shape) -> tuple[b
     return not before and not after, _gathered(found)  # null, {} and [] are different things to own
 
 
-def _compare_maps(before: JsonObject, after: JsonObject, shape: Shape, found: _Differences) -> None:
+def _compare_maps(before: JsonObject, after: JsonObject, shape: Schema, found: _Differences) -> None:
     for name, new in after.items():
         old = before.get(name, ABSENT)
         if old is new:
@@ -346,7 +346,7 @@ def _as_dict(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def _compare_lists(old: Sequence[Any], new: Sequence[Any], shape: Shape, found: _Differences) -> None:
+def _compare_lists(old: Sequence[Any], new: Sequence[Any], shape: Schema, found: _Differences) -> None:
     before, after = _grouped(old, shape), _grouped(new, shape)
     for element in before | after:
         mine, theirs = before.get(element, ()), after.get(element, ())
@@ -362,7 +362,7 @@ def _compare_lists(old: Sequence[Any], new: Sequence[Any], shape: Shape, found: 
             found.append((element, _Change.MODIFIED, _SAME))
 
 
-def _grouped(items: Sequence[Any], shape: Shape) -> dict[str, list[Any]]:
+def _grouped(items: Sequence[Any], shape: Schema) -> dict[str, list[Any]]:
     """The list's items by path element; duplicates, which live objects may have, stand together."""
     found: dict[str, list[Any]] = {}
     for item in items:
@@ -371,7 +371,7 @@ def _grouped(items: Sequence[Any], shape: Shape) -> dict[str, list[Any]]:
 
 
 # ------------------------------------------------------------------ merging
-def merge(live: Any, applied: Any, shape: Shape) -> Any:
+def merge(live: Any, applied: Any, shape: Schema) -> Any:
     """`live` with everything that `applied` sets; nothing is removed.
 
     Elements that `live` has not are put where `applied` has them, and shared ones take its order.
@@ -386,14 +386,14 @@ def merge(live: Any, applied: Any, shape: Shape) -> Any:
     return _merge_maps(before, after, shape) if before or after else applied
 
 
-def _merge_maps(live: Any, applied: Any, shape: Shape) -> Any:
+def _merge_maps(live: Any, applied: Any, shape: Schema) -> Any:
     result = dict(live)
     for name, value in applied.items():
         result[name] = merge(live[name], value, shape.field(name)) if name in live else value
     return result
 
 
-def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
+def _merge_lists(live: list[Any], applied: list[Any], shape: Schema) -> list[Any]:
     """Walk both lists: what only `live` has comes as it is met, what `applied` has comes in its order."""
     left = [list_element(item, shape) for item in live]
     right = [list_element(item, shape) for item in applied]
@@ -440,17 +440,17 @@ def _unique(items: list[Any], elements: list[str]) -> JsonObject:
 
 
 # ------------------------------------------------------------------ removing and extracting
-def remove_items(value: Any, fields: FieldSet, shape: Shape) -> Any:
+def remove_items(value: Any, fields: FieldSet, shape: Schema) -> Any:
     """`value` without `fields`; an object or list that loses everything becomes null."""
     return _select(value, fields, shape, extract=False)
 
 
-def extract_items(value: Any, fields: FieldSet, shape: Shape) -> Any:
+def extract_items(value: Any, fields: FieldSet, shape: Schema) -> Any:
     """Only what `fields` names of `value`; null when that is nothing."""
     return _select(value, fields, shape, extract=True)
 
 
-def _select(value: Any, fields: FieldSet, shape: Shape, *, extract: bool) -> Any:
+def _select(value: Any, fields: FieldSet, shape: Schema, *, extract: bool) -> Any:
     topology = topology_for(shape, value)
     if topology not in _GRANULAR or not value or not (fields or extract):
         return value
@@ -464,7 +464,7 @@ def _select(value: Any, fields: FieldSet, shape: Shape, *, extract: bool) -> Any
     return value
 
 
-def _chosen(items: Iterator[tuple[str, Any, Shape]], fields: FieldSet, *, extract: bool) -> Iterator[tuple[str, Any]]:
+def _chosen(items: Iterator[tuple[str, Any, Schema]], fields: FieldSet, *, extract: bool) -> Iterator[tuple[str, Any]]:
     for element, item, shape in items:
         below = fields.below(element)
         if element in fields.members:
@@ -476,13 +476,13 @@ def _chosen(items: Iterator[tuple[str, Any, Shape]], fields: FieldSet, *, extrac
             yield element, item
 
 
-def _itself(value: Any, shape: Shape) -> Any:
+def _itself(value: Any, shape: Schema) -> Any:
     """A value that is owned without its parts."""
     granular = topology_for(shape, value) in _GRANULAR and isinstance(value, dict | list)
     return type(value)() if granular else value
 
 
-def with_named_fields(fields: FieldSet, shape: Shape) -> FieldSet:
+def with_named_fields(fields: FieldSet, shape: Schema) -> FieldSet:
     """`fields`, and every declared field that leads to one of them.
 
     Declared fields are never members by themselves when they have content; for removal they must count.

@@ -14,13 +14,16 @@ from server_client import Caller
 
 from envtest import Environment
 from envtest.tables.messages import READER, message_for, write_protobuf
-from opsdk.apiserver.serializer.protobuf import Field, Reader, envelope
+from opsdk.apiserver.serializer.protobuf import ProtobufField, ProtobufReader, envelope
 from opsdk.structured_merge.value import JsonObject
 
 RECORD = Path(__file__).resolve().parents[3] / "shared/conformance/go-clients.json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-FRAMES = Reader(
-    {"event": {1: Field("type", "string"), 2: Field("object", "raw")}, "raw": {1: Field("raw", "bytes")}}.get
+FRAMES = ProtobufReader(
+    {
+        "event": {1: ProtobufField("type", "string"), 2: ProtobufField("object", "raw")},
+        "raw": {1: ProtobufField("raw", "bytes")},
+    }.get
 )
 OWN = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "deletionTimestamp"}
 UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

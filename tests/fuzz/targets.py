@@ -143,10 +143,10 @@ def accept(data: bytes) -> object:
 
 
 def tokens(data: bytes) -> object:
-    from opsdk.apiserver.endpoints.options import Continue
+    from opsdk.apiserver.endpoints.options import ContinueToken
 
     with suppress(ApiError):
-        return Continue.decode(_text(data))
+        return ContinueToken.decode(_text(data))
     return None
 
 

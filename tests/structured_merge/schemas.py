@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsdk.structured_merge.schema import OBJECT_META_SCHEMA, Shapes
+from opsdk.structured_merge.schema import OBJECT_META_SCHEMA, SchemaSet
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -90,7 +90,7 @@ SCHEMAS: dict[str, JsonObject] = {
     },
 }
 
-SHAPES = Shapes(SCHEMAS)
+SHAPES = SchemaSet(SCHEMAS)
 WORK = SHAPES.of("Work")
 
 WIDGET_SCHEMA: JsonObject = {

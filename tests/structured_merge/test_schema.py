@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.structured_merge.schema import UNKNOWN, Shape, Topology, shape_of_schema
+from opsdk.structured_merge.schema import UNKNOWN, Schema, Topology, shape_of_schema
 from tests.structured_merge.schemas import SHAPES, WIDGET_SCHEMA, WORK
 
 SPEC = WORK.field("spec")
@@ -33,7 +33,7 @@ WIDGET = shape_of_schema(WIDGET_SCHEMA)
         (WIDGET.field("metadata").field("finalizers"), Topology.LIST_SET),
     ],
 )
-def test_the_schema_decides_the_topology(shape: Shape, topology: Topology) -> None:
+def test_the_schema_decides_the_topology(shape: Schema, topology: Topology) -> None:
     """Types and extensions say how parts belong together; lists are atomic unless said otherwise."""
     assert shape.topology is topology
 

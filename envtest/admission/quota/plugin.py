@@ -9,10 +9,10 @@ from envtest.admission.quota.check import Asked, QuotaError, fit, written
 from envtest.admission.quota.evaluators import Registry
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
-from opsdk.apiserver.registry.store import Store
+from opsdk.apiserver.registry.store import GenericStore
 from opsdk.structured_merge.value import JsonObject
 
 _MANAGER = "kube-apiserver"
@@ -31,7 +31,7 @@ class ResourceQuota(Plugin):
         owner: makes the field manager of their status; asked when something is booked for the first time.
     """
 
-    def __init__(self, quotas: Kept, store: Store, owner: Callable[[], FieldManager]) -> None:
+    def __init__(self, quotas: ObjectCache, store: GenericStore, owner: Callable[[], FieldManager]) -> None:
         self._quotas = quotas
         self._store = store
         self._owner = owner

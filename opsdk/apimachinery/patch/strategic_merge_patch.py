@@ -13,7 +13,7 @@ from typing import Any, Final
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.go_format import go_scalar, go_string, go_value
-from opsdk.structured_merge.schema import Shape, Topology
+from opsdk.structured_merge.schema import Schema, Topology
 from opsdk.structured_merge.value import JsonObject
 
 PATCH: Final = "$patch"
@@ -25,7 +25,7 @@ _SET_ORDER: Final = SET_ORDER + "/"
 _MAPS: Final = frozenset({Topology.MAP, Topology.MAP_ATOMIC})
 
 
-def apply_strategic(original: Mapping[str, Any] | None, patch: Mapping[str, Any], shape: Shape) -> JsonObject:
+def apply_strategic(original: Mapping[str, Any] | None, patch: Mapping[str, Any], shape: Schema) -> JsonObject:
     """`original` with `patch` merged in, as `shape` says.
 
     Raises:
@@ -35,7 +35,7 @@ def apply_strategic(original: Mapping[str, Any] | None, patch: Mapping[str, Any]
 
 
 # ------------------------------------------------------------------ maps
-def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObject:
+def _merge_map(original: JsonObject, patch: JsonObject, shape: Schema) -> JsonObject:
     """Merge `patch` into `original`; both are this function's own to change at their first level."""
     if PATCH in patch:
         return _directed(patch)
@@ -93,7 +93,7 @@ def _without_directives(value: Any) -> Any:
     return value
 
 
-def _merge_value(original: Any, value: Any, shape: Shape) -> Any:
+def _merge_value(original: Any, value: Any, shape: Schema) -> Any:
     replace = "replace" in shape.patch_strategies
     if isinstance(value, dict):
         return value if replace else _merge_map(dict(original), dict(value), shape)
@@ -149,7 +149,7 @@ def _contains(items: Sequence[Any], wanted: Any) -> bool:
 
 
 # ------------------------------------------------------------------ lists
-def _merge_ordered_lists(original: JsonObject, patch: JsonObject, shape: Shape) -> None:
+def _merge_ordered_lists(original: JsonObject, patch: JsonObject, shape: Schema) -> None:
     """Do the lists that come with a `$setElementOrder`, and take them out of the patch."""
     for directive in [key for key in patch if key.startswith(_SET_ORDER)]:
         order = patch.pop(directive)
@@ -166,7 +166,7 @@ def _merge_ordered_lists(original: JsonObject, patch: JsonObject, shape: Shape) 
         patch.pop(key, None)
 
 
-def _ordered(before: list[Any] | None, change: list[Any] | None, order: list[Any], shape: Shape) -> list[Any]:
+def _ordered(before: list[Any] | None, change: list[Any] | None, order: list[Any], shape: Schema) -> list[Any]:
     if change is None:
         merged = before or []
     elif before is None:
@@ -179,7 +179,7 @@ def _ordered(before: list[Any] | None, change: list[Any] | None, order: list[Any
     return _interleave(listed, rest, before or [], shape.patch_merge_key)
 
 
-def _merge_list(original: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
+def _merge_list(original: list[Any], patch: list[Any], shape: Schema) -> list[Any]:
     if not original and not patch:
         return original
     if not _of_maps(original, patch):
@@ -244,7 +244,7 @@ def _has_key(item: Mapping[str, Any], key: str, wanted: Any) -> bool:
     return key in item and deep_equal(item[key], wanted)
 
 
-def _merge_elements(original: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
+def _merge_elements(original: list[Any], patch: list[Any], shape: Schema) -> list[Any]:
     merged = list(original)
     key = shape.patch_merge_key
     for item in patch:
@@ -332,7 +332,7 @@ def _key_text(value: Any) -> str:
     return f"{_json_type(value)}:{go_scalar(value)}"
 
 
-def create_strategic(old: Mapping[str, Any], new: Mapping[str, Any], shape: Shape) -> JsonObject:
+def create_strategic(old: Mapping[str, Any], new: Mapping[str, Any], shape: Schema) -> JsonObject:
     """The patch that makes `new` of `old`; ``{}`` when they are equal.
 
     Raises:
@@ -347,7 +347,7 @@ def create_strategic(old: Mapping[str, Any], new: Mapping[str, Any], shape: Shap
     return patch
 
 
-def _diff_field(patch: JsonObject, key: str, old: Any, new: Any, shape: Shape) -> None:
+def _diff_field(patch: JsonObject, key: str, old: Any, new: Any, shape: Schema) -> None:
     merge_list = isinstance(new, list) and isinstance(old, list) and "merge" in shape.patch_strategies
     if isinstance(old, dict) and isinstance(new, dict) and "replace" not in shape.patch_strategies:
         patch[key] = _diff_map(old, new, shape, retain="retainKeys" in shape.patch_strategies)
@@ -359,7 +359,7 @@ def _diff_field(patch: JsonObject, key: str, old: Any, new: Any, shape: Shape) -
         patch[key] = new
 
 
-def _diff_map(old: JsonObject, new: JsonObject, shape: Shape, *, retain: bool) -> JsonObject:
+def _diff_map(old: JsonObject, new: JsonObject, shape: Schema, *, retain: bool) -> JsonObject:
     found = create_strategic(old, new, shape)
     return {**found, RETAIN_KEYS: sorted(new)} if retain else found
 
@@ -375,7 +375,7 @@ def _diff_scalars(patch: JsonObject, key: str, old: list[Any], new: list[Any]) -
         patch[_SET_ORDER + key] = list(new)
 
 
-def _diff_elements(patch: JsonObject, key: str, old: list[Any], new: list[Any], shape: Shape) -> None:
+def _diff_elements(patch: JsonObject, key: str, old: list[Any], new: list[Any], shape: Schema) -> None:
     merge_key = shape.patch_merge_key
     before, after = _Elements.of(old, merge_key).by_key, _Elements.of(new, merge_key).by_key
     retain = "retainKeys" in shape.patch_strategies

@@ -12,7 +12,7 @@ from opsdk.aio.clock import Clock
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -54,7 +54,7 @@ class Attributes:
     """
 
     call: RequestContext
-    served: Installed
+    served: InstalledResource
     operation: str
     namespace: str
     name: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.versioned_attributes import Invocation
+from opsdk.apiserver.admission.versioned_attributes import VersionedAttributes
 from opsdk.apiserver.admission.webhooks.admission_review import question
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.expressions.admission import request_variable
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue, ResourceCheck
-from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.structured_merge.value import JsonObject
 
 _HIDDEN = frozenset({"ownerReferences", "managedFields", "selfLink"})
@@ -16,8 +16,8 @@ _HIDDEN = frozenset({"ownerReferences", "managedFields", "selfLink"})
 
 def inputs(
     review: Attributes,
-    seen: Invocation,
-    asking: Asking,
+    seen: VersionedAttributes,
+    asking: AuthorizerChecks,
     *,
     params: JsonObject | None = None,
     namespace: JsonObject | None = None,

@@ -44,7 +44,7 @@ PLUGIN_ORDER = (
 """The order of plugins in both rounds; those with other names stand where the empty one is."""
 
 
-class Admission(Protocol):
+class AdmissionInterface(Protocol):
     """Rules across kinds."""
 
     async def mutate(self, review: Attributes) -> None:
@@ -59,9 +59,9 @@ class Admission(Protocol):
 class Chain:
     """Plugins in the order of `PLUGIN_ORDER`; a second mutating round where one asks for it."""
 
-    def __init__(self, plugins: Mapping[str, Admission] | None = None) -> None:
-        self._named: dict[str, Admission] = {}
-        self._ordered: tuple[Admission, ...] = ()
+    def __init__(self, plugins: Mapping[str, AdmissionInterface] | None = None) -> None:
+        self._named: dict[str, AdmissionInterface] = {}
+        self._ordered: tuple[AdmissionInterface, ...] = ()
         for name, plugin in (plugins or {}).items():
             self.add(name, plugin)
 
@@ -69,11 +69,11 @@ class Chain:
         return f"<AdmissionChain of {', '.join(self._named) or 'nothing'}>"
 
     @property
-    def plugins(self) -> Mapping[str, Admission]:
+    def plugins(self) -> Mapping[str, AdmissionInterface]:
         """By name, in order."""
         return MappingProxyType(self._named)
 
-    def add(self, name: str, plugin: Admission) -> None:
+    def add(self, name: str, plugin: AdmissionInterface) -> None:
         """Put a plugin into its place, instead of the one that has its name."""
         self._named[name] = plugin
         self._sort()

@@ -49,7 +49,7 @@ def policy_exempt(resource: GroupVersionResource) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestAttributes:
     """What rules look at."""
 
     operation: str
@@ -72,13 +72,13 @@ class Asked:
         """Whether it is about a namespace itself, which is in no namespace."""
         return self.resource.resource == "namespaces" and not self.resource.group
 
-    def instead(self, resource: GroupVersionResource) -> Asked:
+    def instead(self, resource: GroupVersionResource) -> RequestAttributes:
         """The same of another resource."""
         return replace(self, resource=resource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RuleWithOperations:
     """One rule of ``rules`` or ``resourceRules``; an empty `names` (of policies only) means all names."""
 
     operations: frozenset[str]
@@ -101,7 +101,7 @@ class Rule:
             names=frozenset(tree.get("resourceNames") or ()),
         )
 
-    def matches(self, asked: Asked) -> bool:
+    def matches(self, asked: RequestAttributes) -> bool:
         """Whether the rule means this request, names aside."""
         return (
             self._scope(asked)
@@ -114,11 +114,11 @@ class Rule:
             )
         )
 
-    def means(self, asked: Asked, name: str) -> bool:
+    def means(self, asked: RequestAttributes, name: str) -> bool:
         """Whether the rule means this request for an object of this name."""
         return self.matches(asked) and (not self.names or name in self.names)
 
-    def _scope(self, asked: Asked) -> bool:
+    def _scope(self, asked: RequestAttributes) -> bool:
         if self.scope == "*":
             return True
         inside = bool(asked.namespace) and not asked.of_namespace
@@ -129,9 +129,9 @@ def _listed(value: str, allowed: frozenset[str]) -> bool:
     return "*" in allowed or value in allowed
 
 
-def rules_of(trees: Sequence[JsonObject] | None) -> tuple[Rule, ...]:
+def rules_of(trees: Sequence[JsonObject] | None) -> tuple[RuleWithOperations, ...]:
     """Read a list of rules."""
-    return tuple(Rule.of(tree) for tree in trees or ())
+    return tuple(RuleWithOperations.of(tree) for tree in trees or ())
 
 
 # ------------------------------------------------------------------ selectors

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.apiserver.storage.ports import Change, Kind, Storage
+from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 
-class Kept:
+class ObjectCache:
     """The objects of one resource, by namespace and name.
 
     Args:
@@ -23,7 +23,7 @@ class Kept:
         storage.subscribe(self._changed)
 
     def __repr__(self) -> str:
-        return f"<Kept objects under {self._prefix}>"
+        return f"<ObjectCache objects under {self._prefix}>"
 
     def of(self, namespace: str = "") -> Sequence[JsonObject]:
         """Those of a namespace (or the cluster's), by name."""
@@ -58,7 +58,7 @@ class Kept:
         if not left:
             self._found.pop(namespace, None)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: StorageChange) -> None:
         # Nothing is taken in before somebody asks.
         if self._found is not None and change.key.startswith(self._prefix):
-            self._put(change.key, None if change.kind is Kind.DELETE else change.value)
+            self._put(change.key, None if change.kind is ChangeType.DELETE else change.value)

@@ -12,10 +12,10 @@ class Plugin:
         return f"<{type(self).__name__}>"
 
     async def mutate(self, review: Attributes) -> None:
-        """See `Admission`."""
+        """See `AdmissionInterface`."""
 
     async def validate(self, review: Attributes) -> None:
-        """See `Admission`."""
+        """See `AdmissionInterface`."""
 
 
 def writes(review: Attributes, path: str, *operations: str) -> bool:

@@ -10,7 +10,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(slots=True)
-class Rounds:
+class Reinvocation:
     """Who was asked, and who is asked again.
 
     Attributes:
@@ -24,9 +24,9 @@ class Rounds:
     again: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, review: Attributes, plugin: str) -> Rounds:
+    def of(cls, review: Attributes, plugin: str) -> Reinvocation:
         """Those of a plugin; what happened to the object between the rounds counts as a change."""
-        rounds: Rounds = review.notes.setdefault(plugin, cls())
+        rounds: Reinvocation = review.notes.setdefault(plugin, cls())
         if review.again and not deep_equal(rounds.last, review.obj):
             rounds.changed()
         return rounds

@@ -9,19 +9,19 @@ from typing import Protocol
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.matching import Asked, Rule, in_some_namespace, selected_labels
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.admission.matching import RequestAttributes, RuleWithOperations, in_some_namespace, selected_labels
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.structured_merge.value import JsonObject
 
 
 class Equivalents(Protocol):
     """Other versions in which the same objects are served."""
 
-    def equivalents(self, served: Installed) -> Sequence[Installed]:
+    def equivalents(self, served: InstalledResource) -> Sequence[InstalledResource]:
         """The same resource or subresource in other versions and groups."""
         ...
 
-    async def convert(self, obj: JsonObject, source: Installed, target: Installed) -> JsonObject:
+    async def convert(self, obj: JsonObject, source: InstalledResource, target: InstalledResource) -> JsonObject:
         """The same object in another of them."""
         ...
 
@@ -35,7 +35,7 @@ class Namespaces(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class VersionedAttributes:
     """How somebody sees a review: of which version, with which objects."""
 
     kind: GroupVersionKind
@@ -44,18 +44,18 @@ class Invocation:
     old: JsonObject | None
 
 
-class Views:
+class VersionedAttributesAccessor:
     """The versions of one review."""
 
     def __init__(self, review: Attributes, equivalents: Equivalents, namespace: Namespaces) -> None:
         self._review = review
         self._equivalents = equivalents
         self._namespace = namespace
-        self._asked = Asked.of(review)
-        self._others: Sequence[Installed] | None = None
+        self._asked = RequestAttributes.of(review)
+        self._others: Sequence[InstalledResource] | None = None
         self._old: dict[int, JsonObject | None] = {}
 
-    def served(self, rules: Sequence[Rule], *, equivalent: bool) -> Installed | None:
+    def served(self, rules: Sequence[RuleWithOperations], *, equivalent: bool) -> InstalledResource | None:
         """The version by which a rule means this request; None if none does."""
         review = self._review
         if any(rule.means(self._asked, review.name) for rule in rules):
@@ -82,28 +82,28 @@ class Views:
             labels = self._namespace(review.namespace)["metadata"].get("labels") or {}
         return selector.matches(labels)
 
-    async def seen(self, served: Installed) -> Invocation:
+    async def seen(self, served: InstalledResource) -> VersionedAttributes:
         """The review in the version of `served`, as it is now."""
         review = self._review
         if served is review.served:
-            return Invocation(kind=review.kind, resource=review.resource, obj=review.obj, old=review.old)
+            return VersionedAttributes(kind=review.kind, resource=review.resource, obj=review.obj, old=review.old)
         info = served.info
         group, _, version = info.kind_api_version.rpartition("/")
         if id(served) not in self._old:
             self._old[id(served)] = await self._converted(review.old, served)
-        return Invocation(
+        return VersionedAttributes(
             kind=GroupVersionKind(group, version, info.kind),
             resource=review.resource._replace(group=info.group, version=info.version, resource=info.resource),
             obj=await self._converted(review.obj, served),
             old=self._old[id(served)],
         )
 
-    async def _converted(self, obj: JsonObject | None, served: Installed) -> JsonObject | None:
+    async def _converted(self, obj: JsonObject | None, served: InstalledResource) -> JsonObject | None:
         if obj is None:
             return None
         return await self._equivalents.convert(obj, self._review.served, served)
 
-    async def put(self, obj: JsonObject, served: Installed) -> None:
+    async def put(self, obj: JsonObject, served: InstalledResource) -> None:
         """Make this, which is of the version of `served`, the object of the review."""
         if served is not self._review.served:
             obj = await self._equivalents.convert(obj, served, self._review.served)

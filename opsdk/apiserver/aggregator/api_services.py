@@ -13,7 +13,7 @@ AVAILABLE = "Available"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remote:
+class RemoteService:
     """An ``APIService`` that names a Service.
 
     Attributes:
@@ -47,14 +47,14 @@ class Remote:
         return f"{self.service}.{self.namespace}.svc"
 
 
-def remote_of(obj: JsonObject) -> Remote | None:
+def remote_of(obj: JsonObject) -> RemoteService | None:
     """The remote server that an ``APIService`` names; None where the group version is served here."""
     spec = obj.get("spec") or {}
     service = spec.get("service")
     if service is None:
         return None
     found = available(obj)
-    return Remote(
+    return RemoteService(
         name=obj["metadata"]["name"],
         group=spec.get("group") or "",
         version=spec.get("version") or "",
@@ -84,7 +84,7 @@ def available(obj: JsonObject) -> JsonObject | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Availability:
     """What there is to say about an ``APIService``."""
 
     status: str
@@ -97,11 +97,11 @@ class Verdict:
         return self.status == "True"
 
 
-LOCAL = Verdict("True", "Local", "Local APIServices are always available")
-PASSED = Verdict("True", "Passed", "all checks passed")
+LOCAL = Availability("True", "Local", "Local APIServices are always available")
+PASSED = Availability("True", "Passed", "all checks passed")
 
 
-def judged(status: JsonObject, verdict: Verdict, now: str) -> JsonObject:
+def judged(status: JsonObject, verdict: Availability, now: str) -> JsonObject:
     """The status with this condition; the time of the last transition stays where nothing turned."""
     new = {
         "type": AVAILABLE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsdk.apiserver.aggregator.api_services import Remote, Verdict
+from opsdk.apiserver.aggregator.api_services import Availability, RemoteService
 from opsdk.structured_merge.value import JsonObject
 
 SLICE_OF = "kubernetes.io/service-name"
@@ -20,23 +20,23 @@ class Network:
     endpoints: JsonObject | None = None
 
 
-def obstacle(remote: Remote, network: Network) -> Verdict | None:
+def obstacle(remote: RemoteService, network: Network) -> Availability | None:
     """Why nobody can answer; None where it is worth trying."""
     where = f'service/{remote.service} in "{remote.namespace}"'
     if network.service is None:
-        return Verdict("False", "ServiceNotFound", f"{where} is not present")
+        return Availability("False", "ServiceNotFound", f"{where} is not present")
     spec = network.service.get("spec") or {}
     if spec.get("type", "ClusterIP") != "ClusterIP":
         return None
     port = next((p for p in spec.get("ports") or () if p.get("port") == remote.port), None)
     if port is None:
-        return Verdict("False", "ServicePortError", f"{where} is not listening on port {remote.port}")
+        return Availability("False", "ServicePortError", f"{where} is not listening on port {remote.port}")
     if not network.slices and network.endpoints is None:
-        return Verdict("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
+        return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
     name = port.get("name") or ""
     if not any(True for _ in _addresses(network, name)):
         why = f'endpointslices for {where} have no addresses with port name "{name}"'
-        return Verdict("False", "MissingEndpoints", why)
+        return Availability("False", "MissingEndpoints", why)
     return None
 
 

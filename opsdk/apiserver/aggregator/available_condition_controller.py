@@ -10,33 +10,35 @@ from opsdk.aio.alarm import Alarm
 from opsdk.aio.clock import Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apiserver.aggregator.api_services import Remote, Verdict
+from opsdk.apiserver.aggregator.api_services import Availability, RemoteService
 
 REFRESH: Final = 30.0
 """Seconds until somebody looks again though nothing changed: servers go without a word."""
 _FIRST_RETRY: Final = 0.005
 
 
-class Rounds(Protocol):
+class AvailabilityChecks(Protocol):
     """What is done for one server."""
 
-    def find(self, name: str) -> Remote | None:
+    def find(self, name: str) -> RemoteService | None:
         """As its object is now; None where it is gone, or local."""
         ...
 
-    async def judge(self, remote: Remote) -> tuple[Verdict, bool]:
+    async def judge(self, remote: RemoteService) -> tuple[Availability, bool]:
         """Whether it can be reached, and whether it was tried: then it makes sense to try again soon."""
         ...
 
-    async def write(self, remote: Remote, verdict: Verdict) -> None:
+    async def write(self, remote: RemoteService, verdict: Availability) -> None:
         """Write that into its status."""
         ...
 
 
-class Keeper(Closing):
+class AvailableConditionController(Closing):
     """See the module."""
 
-    def __init__(self, rounds: Rounds, clock: Clock, on_error: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self, rounds: AvailabilityChecks, clock: Clock, on_error: Callable[[str, BaseException], None]
+    ) -> None:
         self._rounds = rounds
         self._clock = clock
         self._tasks = TaskOwner("aggregator", on_error=on_error)
@@ -44,7 +46,7 @@ class Keeper(Closing):
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<Keeper of {', '.join(sorted(self._touched)) or 'nothing'}>"
+        return f"<AvailableConditionController of {', '.join(sorted(self._touched)) or 'nothing'}>"
 
     def touch(self, name: str) -> None:
         """Something about this ``APIService`` changed: look at it soon."""

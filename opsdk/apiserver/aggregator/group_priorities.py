@@ -10,7 +10,7 @@ from opsdk.structured_merge.value import JsonObject
 _FIRST = 1 << 20
 
 
-class Ranks:
+class GroupPriorities:
     """The numbers of each group version."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Ranks:
         self._numbers: dict[str, dict[str, tuple[int, int]]] = {}
 
     def __repr__(self) -> str:
-        return f"<Ranks of {len(self._numbers)} groups>"
+        return f"<GroupPriorities of {len(self._numbers)} groups>"
 
     def put(self, name: str, obj: JsonObject | None) -> None:
         """Take in an ``APIService`` as it is now; None where it is gone."""

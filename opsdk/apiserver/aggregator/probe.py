@@ -7,14 +7,14 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from opsdk.apiserver.aggregator.api_services import PASSED, Remote, Verdict
-from opsdk.apiserver.aggregator.proxy import Proxy, UnreachableError, user_headers
+from opsdk.apiserver.aggregator.api_services import PASSED, Availability, RemoteService
+from opsdk.apiserver.aggregator.proxy import AggregatorProxy, UnreachableError, user_headers
 from opsdk.apiserver.auth.user import MASTERS, User
-from opsdk.apiserver.endpoints.discovery import Elsewhere
+from opsdk.apiserver.endpoints.discovery import RemoteDocuments
 from opsdk.apiserver.endpoints.openapi.merge import below
-from opsdk.apiserver.webhook_client.client import CallError
-from opsdk.apiserver.webhook_client.connection_pools import Place
-from opsdk.apiserver.webhook_client.endpoint import TargetError
+from opsdk.apiserver.webhook_client.client import WebhookCallError
+from opsdk.apiserver.webhook_client.connection_pools import Endpoint
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.errors import OpsdkError
 from opsdk.structured_merge.value import JsonObject
 
@@ -28,17 +28,17 @@ _ASKER = User(name="system:kube-aggregator", groups=(MASTERS,))
 class Probe:
     """Asks by `proxy`'s connections."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: AggregatorProxy) -> None:
         self._proxy = proxy
 
     def __repr__(self) -> str:
         return f"<Probe by {self._proxy!r}>"
 
-    async def check(self, remote: Remote) -> tuple[Verdict, Elsewhere | None]:
+    async def check(self, remote: RemoteService) -> tuple[Availability, RemoteDocuments | None]:
         """Whether it answers, and its documents as far as it has them."""
         try:
             place = self._proxy.place(remote)
-        except CallError as error:
+        except WebhookCallError as error:
             return _failed(str(error)), None
         url = f"https://{place.joined}{remote.root}"
         try:
@@ -49,7 +49,7 @@ class Probe:
             return _failed(f"failing or missing response from {url}: bad status from {url}: {status}"), None
         return PASSED, await self._documents(place, remote, _tree(raw))
 
-    async def _get(self, place: Place, path: str, accept: str) -> tuple[int, bytes]:
+    async def _get(self, place: Endpoint, path: str, accept: str) -> tuple[int, bytes]:
         headers = [("Accept", accept), ("User-Agent", "kube-aggregator"), *user_headers(_ASKER)]
         try:
             async with asyncio.timeout(TIMEOUT):
@@ -64,10 +64,10 @@ class Probe:
                     await exchange.aclose()
         except TimeoutError:
             raise UnreachableError("context deadline exceeded") from None
-        except (OpsdkError, TargetError) as error:
+        except (OpsdkError, ClientConfigError) as error:
             raise UnreachableError(str(error)) from error
 
-    async def _document(self, place: Place, path: str, accept: str) -> JsonObject:
+    async def _document(self, place: Endpoint, path: str, accept: str) -> JsonObject:
         """A document, empty where there is none."""
         try:
             status, raw = await self._get(place, path, accept)
@@ -75,21 +75,21 @@ class Probe:
             return {}
         return _tree(raw) if status == 200 else {}
 
-    async def _documents(self, place: Place, remote: Remote, resources: JsonObject) -> Elsewhere:
+    async def _documents(self, place: Endpoint, remote: RemoteService, resources: JsonObject) -> RemoteDocuments:
         groups = await self._document(place, "/apis", _AGGREGATED)
         index = await self._document(place, "/openapi/v3", "application/json")
         swagger = await self._document(place, "/openapi/v2", "application/json")
         name = remote.root.removeprefix("/")
         where = str(((index.get("paths") or {}).get(name) or {}).get("serverRelativeURL") or "")
-        return Elsewhere(
+        return RemoteDocuments(
             document=_found(groups, remote) or _converted(resources, remote),
             digest=where.partition("hash=")[2],
             swagger=below(swagger, remote.root) if swagger else None,
         )
 
 
-def _failed(why: str) -> Verdict:
-    return Verdict("False", "FailedDiscoveryCheck", why)
+def _failed(why: str) -> Availability:
+    return Availability("False", "FailedDiscoveryCheck", why)
 
 
 def _tree(raw: bytes) -> JsonObject:
@@ -100,14 +100,14 @@ def _tree(raw: bytes) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
-def stale(version: str, known: Elsewhere | None) -> Elsewhere:
+def stale(version: str, known: RemoteDocuments | None) -> RemoteDocuments:
     """What is shown of a server that does not answer: what it said last, if anything."""
     document = {"version": version} if known is None else known.document
     made = {**document, "freshness": "Stale"}
-    return Elsewhere(document=made) if known is None else replace(known, document=made)
+    return RemoteDocuments(document=made) if known is None else replace(known, document=made)
 
 
-def _found(groups: JsonObject, remote: Remote) -> JsonObject | None:
+def _found(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
     """The version's part of aggregated discovery."""
     for group in groups.get("items") or ():
         if (group.get("metadata") or {}).get("name", "") == remote.group:
@@ -117,7 +117,7 @@ def _found(groups: JsonObject, remote: Remote) -> JsonObject | None:
     return None
 
 
-def _converted(resources: JsonObject, remote: Remote) -> JsonObject:
+def _converted(resources: JsonObject, remote: RemoteService) -> JsonObject:
     """The same from the older document."""
     main: dict[str, JsonObject] = {}
     for found in resources.get("resources") or ():

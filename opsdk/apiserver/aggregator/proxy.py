@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from opsdk.apiserver.aggregator.api_services import Remote
+from opsdk.apiserver.aggregator.api_services import RemoteService
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.webhook_client.client import CallError, Resolve
-from opsdk.apiserver.webhook_client.connection_pools import Lines, Place
-from opsdk.apiserver.webhook_client.endpoint import TargetError
+from opsdk.apiserver.webhook_client.client import Resolve, WebhookCallError
+from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, Endpoint
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.apiserver.webhook_client.go_errors import failure
-from opsdk.apiserver.webhook_client.in_process_upgrade import TwoWay
+from opsdk.apiserver.webhook_client.in_process_upgrade import BidirectionalStream
 from opsdk.errors import OpsdkError
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.request import HttpRequest
@@ -39,7 +39,7 @@ class UnreachableError(Exception):
     """The other server gave no answer; the text is Go's."""
 
 
-class Proxy:
+class AggregatorProxy:
     """Calls the servers behind Services.
 
     Args:
@@ -47,40 +47,42 @@ class Proxy:
         lost: hears of servers that gave no answer.
     """
 
-    def __init__(self, lines: Lines, resolve: Resolve, lost: Callable[[Remote], None]) -> None:
+    def __init__(self, lines: ConnectionPools, resolve: Resolve, lost: Callable[[RemoteService], None]) -> None:
         self._lines = lines
         self._resolve = resolve
         self._lost = lost
 
     def __repr__(self) -> str:
-        return f"<Proxy by {self._lines!r}>"
+        return f"<AggregatorProxy by {self._lines!r}>"
 
-    def place(self, remote: Remote) -> Place:
-        """Where it is; `CallError` says why that is not known."""
+    def place(self, remote: RemoteService) -> Endpoint:
+        """Where it is; `WebhookCallError` says why that is not known."""
         authority = f"{remote.host}:{remote.port}"
         address, port = remote.host, remote.port
         if not self._lines.inside(authority):
             address, port = self._resolve(remote.namespace, remote.service, remote.port)
         ca = b"" if remote.insecure else remote.ca
-        return Place(authority=authority, host=remote.host, address=address, port=port, ca=ca, insecure=remote.insecure)
+        return Endpoint(
+            authority=authority, host=remote.host, address=address, port=port, ca=ca, insecure=remote.insecure
+        )
 
     async def ask(
-        self, place: Place, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
+        self, place: Endpoint, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
     ) -> ResponseStream:
-        """One request; `UnreachableError` where there is no answer, `TargetError` where the CA cannot be read."""
+        """One request; `UnreachableError` where there is no answer, `ClientConfigError` where the CA cannot be read."""
         pairs = [("Host", place.joined), *headers]
         try:
             return await self._lines.exchange(place, method, target, pairs, body, again=method in _SAFE_METHODS)
         except OpsdkError as error:
             raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
 
-    async def pass_on(self, call: Call, remote: Remote) -> HttpResponse:
+    async def pass_on(self, call: Call, remote: RemoteService) -> HttpResponse:
         """The other server's answer."""
         if not remote.available:
             return unavailable()
         try:
             place = self.place(remote)
-        except CallError:
+        except WebhookCallError:
             return unavailable()
         target = quote(call.http.path, safe=_SAFE)
         if call.http.query.raw:
@@ -91,7 +93,7 @@ class Proxy:
                 return await self._switch(place, call.http, target, headers)
             body = await call.http.body(MAX_BODY)
             exchange = await self.ask(place, call.http.method, target, headers, body)
-        except TargetError as error:
+        except ClientConfigError as error:
             return text_response(f"{error}\n", status=500)
         except UnreachableError as error:
             self._lost(remote)
@@ -99,7 +101,7 @@ class Proxy:
         return await _answer(exchange, call.http.method)
 
     async def _switch(
-        self, place: Place, request: HttpRequest, target: str, headers: list[tuple[str, str]]
+        self, place: Endpoint, request: HttpRequest, target: str, headers: list[tuple[str, str]]
     ) -> HttpResponse:
         """Ask the other server to go over to another protocol; bytes then pass unread in both directions."""
         asked = request.header("upgrade")
@@ -142,7 +144,7 @@ def _one_line(text: str) -> str:
     return "".join(" " if c in "\r\n\0" else c for c in text)
 
 
-def _forwarded(request: HttpRequest, place: Place) -> Iterator[tuple[str, str]]:
+def _forwarded(request: HttpRequest, place: Endpoint) -> Iterator[tuple[str, str]]:
     named = {name.strip().lower() for name in request.header("connection").split(",")}
     for name in request.headers:
         dropped = name in _OURS or name in named or name.startswith(("x-remote-", "impersonate-", "audit-id"))
@@ -156,7 +158,7 @@ def _forwarded(request: HttpRequest, place: Place) -> Iterator[tuple[str, str]]:
     yield "X-Forwarded-Uri", quote(request.path, safe=_SAFE)
 
 
-async def _join(far: TwoWay, near: UpgradedStream) -> None:
+async def _join(far: BidirectionalStream, near: UpgradedStream) -> None:
     """Pass bytes on in both directions until one side ends."""
 
     async def there() -> None:

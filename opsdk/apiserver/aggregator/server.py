@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
-from opsdk.apiserver.aggregator.api_services import Remote, Verdict, judged, remote_of
+from opsdk.apiserver.aggregator.api_services import Availability, RemoteService, judged, remote_of
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network, obstacle
-from opsdk.apiserver.aggregator.available_condition_controller import Keeper
-from opsdk.apiserver.aggregator.group_priorities import Ranks
+from opsdk.apiserver.aggregator.available_condition_controller import AvailableConditionController
+from opsdk.apiserver.aggregator.group_priorities import GroupPriorities
 from opsdk.apiserver.aggregator.probe import Probe, stale
-from opsdk.apiserver.aggregator.proxy import Proxy
+from opsdk.apiserver.aggregator.proxy import AggregatorProxy
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.discovery import Elsewhere, ServedGroup, ServedVersion
+from opsdk.apiserver.endpoints.discovery import RemoteDocuments, ServedGroup, ServedVersion
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import Store
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
-from opsdk.apiserver.storage.ports import Change, KeyNotFoundError, Kind, Remove
+from opsdk.apiserver.storage.ports import ChangeType, KeyNotFoundError, Remove, StorageChange
 from opsdk.apiserver.webhook_client.client import Resolve
-from opsdk.apiserver.webhook_client.connection_pools import Lines
+from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
@@ -34,7 +34,7 @@ GroupVersion = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class AggregatorDependencies:
     """What the aggregator needs to know of the cluster.
 
     Attributes:
@@ -58,10 +58,16 @@ class Aggregator(Closing):
     """
 
     def __init__(
-        self, services: Installed, delegate: Delegate, around: Surroundings, lines: Lines, *, clock: Clock = LOOP_CLOCK
+        self,
+        services: InstalledResource,
+        delegate: Delegate,
+        around: AggregatorDependencies,
+        lines: ConnectionPools,
+        *,
+        clock: Clock = LOOP_CLOCK,
     ) -> None:
         store = services.storage
-        assert isinstance(store, Store)
+        assert isinstance(store, GenericStore)
         self._store = store
         self._model = services.model
         self._delegate = delegate
@@ -69,13 +75,13 @@ class Aggregator(Closing):
         self._watched = (store.prefix, *around.watched)
         self._lines = lines
         self._clock = clock
-        self._remotes: dict[str, Remote] = {}
-        self._by_version: dict[GroupVersion, Remote] = {}
-        self._known: dict[str, Elsewhere] = {}
-        self._ranks = Ranks()
-        self._proxy = Proxy(lines, around.resolve, lambda remote: self._keeper.touch(remote.name))
+        self._remotes: dict[str, RemoteService] = {}
+        self._by_version: dict[GroupVersion, RemoteService] = {}
+        self._known: dict[str, RemoteDocuments] = {}
+        self._ranks = GroupPriorities()
+        self._proxy = AggregatorProxy(lines, around.resolve, lambda remote: self._keeper.touch(remote.name))
         self._probe = Probe(self._proxy)
-        self._keeper = Keeper(self, clock, _report)
+        self._keeper = AvailableConditionController(self, clock, _report)
 
     def __repr__(self) -> str:
         return f"<Aggregator of {', '.join(sorted(self._remotes)) or 'nothing'}>"
@@ -83,7 +89,7 @@ class Aggregator(Closing):
     def start(self) -> None:
         """Take in what is stored, and follow it."""
         for key, value in self._store.storage.list(self._store.prefix).items:
-            self._take(Change.of(key, value))
+            self._take(StorageChange.of(key, value))
         self._store.storage.subscribe(self._take)
 
     async def aclose(self) -> None:
@@ -93,7 +99,7 @@ class Aggregator(Closing):
         await self._lines.aclose()
 
     # -------------------------------------------------------------- what is written
-    def _take(self, change: Change) -> None:
+    def _take(self, change: StorageChange) -> None:
         """One write; must not fail, whatever is stored."""
         key = change.key
         if not key.startswith(self._watched):
@@ -103,8 +109,8 @@ class Aggregator(Closing):
         elif self._remotes:
             self._touch_those_of(change)
 
-    def _take_service(self, name: str, change: Change) -> None:
-        value = change.value if change.kind is Kind.PUT else None
+    def _take_service(self, name: str, change: StorageChange) -> None:
+        value = change.value if change.kind is ChangeType.PUT else None
         self._ranks.put(name, value)
         new, old = None if value is None else remote_of(value), self._remotes.get(name)
         if new is None:
@@ -117,13 +123,13 @@ class Aggregator(Closing):
         if old is None or replace(old, available=new.available) != new:
             self._keeper.touch(name)
 
-    def _forget(self, old: Remote) -> None:
+    def _forget(self, old: RemoteService) -> None:
         del self._remotes[old.name]
         del self._by_version[old.group, old.version]
         self._known.pop(old.name, None)
         self._keeper.touch(old.name)
 
-    def _touch_those_of(self, change: Change) -> None:
+    def _touch_those_of(self, change: StorageChange) -> None:
         value = change.value or change.previous or {}
         meta = value.get("metadata") or {}
         names = {meta.get("name"), (meta.get("labels") or {}).get(SLICE_OF)}
@@ -132,12 +138,12 @@ class Aggregator(Closing):
                 self._keeper.touch(remote.name)
 
     # -------------------------------------------------------------- what the keeper asks
-    def find(self, name: str) -> Remote | None:
-        """See `Rounds`."""
+    def find(self, name: str) -> RemoteService | None:
+        """See `AvailabilityChecks`."""
         return self._remotes.get(name)
 
-    async def judge(self, remote: Remote) -> tuple[Verdict, bool]:
-        """See `Rounds`."""
+    async def judge(self, remote: RemoteService) -> tuple[Availability, bool]:
+        """See `AvailabilityChecks`."""
         verdict = None
         if not self._lines.inside(f"{remote.host}:{remote.port}"):
             verdict = obstacle(remote, self._around.network(remote.namespace, remote.service))
@@ -148,12 +154,12 @@ class Aggregator(Closing):
         self._learn(remote, known)
         return verdict, True
 
-    def _learn(self, remote: Remote, known: Elsewhere | None) -> None:
+    def _learn(self, remote: RemoteService, known: RemoteDocuments | None) -> None:
         if remote.name in self._remotes:
             self._known[remote.name] = known or stale(remote.version, self._known.get(remote.name))
 
-    async def write(self, remote: Remote, verdict: Verdict) -> None:
-        """See `Rounds`."""
+    async def write(self, remote: RemoteService, verdict: Availability) -> None:
+        """See `AvailabilityChecks`."""
         now = Context(clock=self._clock).timestamp()
         owners = FieldManager(shape=self._model.shape, api_version=self._store.info.api_version, subresource="status")
 
@@ -178,7 +184,7 @@ class Aggregator(Closing):
         remote = self._meant(call) if self._remotes else None
         return await (self._delegate.handle(call) if remote is None else self._proxy.pass_on(call, remote))
 
-    def _meant(self, call: Call) -> Remote | None:
+    def _meant(self, call: Call) -> RemoteService | None:
         info = call.info
         if info.is_resource:
             return self._by_version.get((info.group, info.version))

@@ -14,7 +14,7 @@ NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class ClientAuthenticationConfig:
     """The contents of that ConfigMap.
 
     Attributes:
@@ -30,7 +30,7 @@ class Trust:
     headers: HeaderNames = field(default_factory=HeaderNames)
 
     @classmethod
-    def of(cls, data: Mapping[str, str]) -> Trust:
+    def of(cls, data: Mapping[str, str]) -> ClientAuthenticationConfig:
         """Read the ``data``; `ConfigError` says what is missing or wrong."""
         proxies = data.get("requestheader-client-ca-file", "")
         if not proxies:

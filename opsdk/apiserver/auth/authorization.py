@@ -42,7 +42,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class ResolvedRules:
     """What a user may do in a namespace, as far as it can be listed; rules are in the form that roles have."""
 
     rules: Sequence[Mapping[str, Any]] = ()
@@ -62,12 +62,12 @@ class Authorizer(Protocol):
 class RuleResolver(Protocol):
     """An authorizer that can list what somebody may do."""
 
-    async def rules_for(self, user: User, namespace: str) -> Rules:
+    async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """The user's rules in a namespace, those for everywhere among them."""
         ...
 
 
-class Masters:
+class PrivilegedGroup:
     """Everything for those in the group of masters, no opinion on others."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
@@ -96,10 +96,10 @@ class UnionAuthorizer:
             errors += [decision.error] if decision.error else []
         return Decision(allowed=False, reason="\n".join(reasons), error=", ".join(errors))
 
-    async def rules_for(self, user: User, namespace: str) -> Rules:
+    async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """What all that can list rules know together."""
         found = [await a.rules_for(user, namespace) for a in self._authorizers if isinstance(a, RuleResolver)]
-        return Rules(
+        return ResolvedRules(
             rules=[rule for rules in found for rule in rules.rules],
             incomplete=any(rules.incomplete for rules in found),
             error=", ".join(rules.error for rules in found if rules.error),

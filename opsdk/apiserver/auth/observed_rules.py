@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, Decision, RuleResolver, Rules
-from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, Rule
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, Decision, ResolvedRules, RuleResolver
+from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, PolicyRule
 from opsdk.apiserver.auth.user import User
 from opsdk.structured_merge.value import JsonObject
 
@@ -22,19 +22,19 @@ _PATHS = (
     "/version/",
 )  # fmt: skip
 FOR_EVERYBODY = (
-    Rule(verbs=("get",), paths=_PATHS),
-    Rule(
+    PolicyRule(verbs=("get",), paths=_PATHS),
+    PolicyRule(
         verbs=("create",),
         groups=("authorization.k8s.io",),
         resources=("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
     ),
-    Rule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
+    PolicyRule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
 )
 """What every cluster lets all authenticated users do: no role needs to."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class Use:
+class ObservedUse:
     """A verb on a resource of a group in a namespace (empty: everywhere), or on a path."""
 
     user: str
@@ -45,7 +45,7 @@ class Use:
     path: str = ""
 
     @classmethod
-    def of(cls, asked: AuthorizerAttributes) -> Use:
+    def of(cls, asked: AuthorizerAttributes) -> ObservedUse:
         """The use that a question is about."""
         user = asked.user.name
         if not asked.resource_request:
@@ -62,7 +62,7 @@ class Use:
         return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
 
 
-def minimal_rules(uses: Iterable[Use]) -> list[Rule]:
+def minimal_rules(uses: Iterable[ObservedUse]) -> list[PolicyRule]:
     """Rules that allow exactly these uses, namespaces aside: resources with the same verbs stand together."""
     verbs: dict[tuple[str, str, str], set[str]] = {}
     for use in uses:
@@ -71,18 +71,20 @@ def minimal_rules(uses: Iterable[Use]) -> list[Rule]:
     for (group, resource, path), found in sorted(verbs.items()):
         together.setdefault((group, bool(path), tuple(sorted(found))), []).append(path or resource)
     return [
-        Rule(verbs=words, paths=tuple(names)) if is_path else Rule(verbs=words, groups=(group,), resources=tuple(names))
+        PolicyRule(verbs=words, paths=tuple(names))
+        if is_path
+        else PolicyRule(verbs=words, groups=(group,), resources=tuple(names))
         for (group, is_path, words), names in together.items()
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserUsage:
+class UserRules:
     """What one user did, and what they were refused."""
 
     user: str
-    allowed: frozenset[Use] = frozenset()
-    denied: frozenset[Use] = frozenset()
+    allowed: frozenset[ObservedUse] = frozenset()
+    denied: frozenset[ObservedUse] = frozenset()
 
     @property
     def namespaces(self) -> list[str]:
@@ -109,14 +111,14 @@ class UserUsage:
             made += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
         return made
 
-    def exceeds(self, rules: Iterable[Mapping[str, Any]]) -> list[Use]:
+    def exceeds(self, rules: Iterable[Mapping[str, Any]]) -> list[ObservedUse]:
         """What was done that these rules of a role do not allow, namespaces aside: empty where they are enough."""
-        owned = [Rule.of(rule) for rule in rules]
+        owned = [PolicyRule.of(rule) for rule in rules]
         asker = User(name=self.user)
         return sorted(u for u in self.allowed if not any(r.allows(_attributes(u, asker)) for r in owned))
 
 
-def _attributes(use: Use, user: User) -> AuthorizerAttributes:
+def _attributes(use: ObservedUse, user: User) -> AuthorizerAttributes:
     resource, _, subresource = use.resource.partition("/")
     return AuthorizerAttributes(
         user=user,
@@ -149,7 +151,7 @@ class ObservingAuthorizer:
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._seen: dict[Use, bool] = {}
+        self._seen: dict[ObservedUse, bool] = {}
 
     def __repr__(self) -> str:
         return f"<ObservingAuthorizer of {len(self._seen)} uses before {self._authorizer!r}>"
@@ -157,18 +159,18 @@ class ObservingAuthorizer:
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """See `Authorizer`."""
         decision = await self._authorizer.authorize(attributes)
-        use = Use.of(attributes)
+        use = ObservedUse.of(attributes)
         if attributes.verb in ("get", "create") and any(rule.allows(attributes) for rule in FOR_EVERYBODY):
             return decision
         if len(self._seen) < _LIMIT or use in self._seen:
             self._seen[use] = decision.allowed or self._seen.get(use, False)
         return decision
 
-    async def rules_for(self, user: User, namespace: str) -> Rules:
+    async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """See `RuleResolver`."""
         if isinstance(self._authorizer, RuleResolver):
             return await self._authorizer.rules_for(user, namespace)
-        return Rules(incomplete=True)
+        return ResolvedRules(incomplete=True)
 
     def clear(self) -> None:
         """Forget what was seen."""
@@ -178,10 +180,10 @@ class ObservingAuthorizer:
         """Who asked for anything."""
         return sorted({use.user for use in self._seen})
 
-    def of(self, user: str) -> UserUsage:
+    def of(self, user: str) -> UserRules:
         """What one user did up to now."""
         mine = {use: allowed for use, allowed in self._seen.items() if use.user == user}
-        return UserUsage(
+        return UserRules(
             user=user,
             allowed=frozenset(use for use, allowed in mine.items() if allowed),
             denied=frozenset(use for use, allowed in mine.items() if not allowed),

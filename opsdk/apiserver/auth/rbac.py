@@ -16,7 +16,7 @@ SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class PolicyRule:
     """One rule: verbs on resources of groups (perhaps some names only), or on paths."""
 
     verbs: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Rule:
+    def of(cls, tree: Mapping[str, Any]) -> PolicyRule:
         """From the form that roles have it in."""
         return cls(
             verbs=tuple(tree.get("verbs") or ()),
@@ -76,7 +76,7 @@ class Rule:
             return resource in self.resources
         return f"{resource}/{subresource}" in self.resources or f"*/{subresource}" in self.resources
 
-    def covers(self, other: Rule) -> bool:
+    def covers(self, other: PolicyRule) -> bool:
         """Whether everything that `other` permits is permitted by this rule too."""
         return (
             _has_all(self.verbs, other.verbs)
@@ -98,16 +98,16 @@ class Rule:
     def _single_names(self) -> list[tuple[str, ...]]:
         return [(name,) for name in self.names] if self.names else [()]
 
-    def parts(self) -> Iterator[Rule]:
+    def parts(self) -> Iterator[PolicyRule]:
         """The smallest rules that together are this one."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
                     for names in self._single_names():
-                        yield Rule(verbs=(verb,), groups=(group,), resources=(resource,), names=names)
+                        yield PolicyRule(verbs=(verb,), groups=(group,), resources=(resource,), names=names)
         for path in self.paths:
             for verb in self.verbs:
-                yield Rule(verbs=(verb,), paths=(path,))
+                yield PolicyRule(verbs=(verb,), paths=(path,))
 
 
 def quoted(words: Iterable[str]) -> str:
@@ -123,15 +123,15 @@ def _path_covers(owned: str, wanted: str) -> bool:
     return owned in (ALL, wanted) or (owned.endswith("*") and wanted.startswith(owned.rstrip("*")))
 
 
-def missing(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def missing(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """The smallest parts of `wanted` that no rule of `owned` covers."""
     return [part for rule in wanted for part in rule.parts() if not any(mine.covers(part) for mine in owned)]
 
 
-def compact(rules: Iterable[Rule]) -> list[Rule]:
+def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Join rules that differ in their verbs only: of one group, one resource and at most one name."""
-    done: list[Rule] = []
-    joined: dict[tuple[str, ...], Rule] = {}
+    done: list[PolicyRule] = []
+    joined: dict[tuple[str, ...], PolicyRule] = {}
     for rule in rules:
         if rule.paths or len(rule.names) > 1 or len(rule.groups) != 1 or len(rule.resources) != 1:
             done.append(rule)
@@ -139,11 +139,13 @@ def compact(rules: Iterable[Rule]) -> list[Rule]:
         key = (*rule.groups, *rule.resources, *rule.names)
         before = joined.get(key)
         verbs = (*before.verbs, *rule.verbs) if before is not None else rule.verbs
-        joined[key] = Rule(verbs=verbs, groups=rule.groups, resources=rule.resources, names=rule.names)
+        joined[key] = PolicyRule(verbs=verbs, groups=rule.groups, resources=rule.resources, names=rule.names)
     return [*done, *joined.values()]
 
 
-def escalation(user: User, owned: Sequence[Rule], wanted: Iterable[Rule], problems: Sequence[str] = ()) -> str | None:
+def escalation(
+    user: User, owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule], problems: Sequence[str] = ()
+) -> str | None:
     """Why `user`, who has `owned`, may not grant `wanted`; None if it may. `problems` came up while collecting."""
     lacking = missing(owned, wanted)
     if not lacking:
@@ -183,7 +185,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class RbacBinding:
     """Subjects and their role; without a namespace it counts everywhere."""
 
     name: str
@@ -193,7 +195,7 @@ class Binding:
     subjects: tuple[Subject, ...] = ()
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Binding:
+    def of(cls, tree: Mapping[str, Any]) -> RbacBinding:
         """From a RoleBinding or a ClusterRoleBinding."""
         meta, ref = tree["metadata"], tree.get("roleRef") or {}
         return cls(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, Rules
-from opsdk.apiserver.auth.rbac import Binding, Rule
-from opsdk.apiserver.auth.rule_resolver import Policy, joined
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, ResolvedRules
+from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding
+from opsdk.apiserver.auth.rule_resolver import RbacPolicy, joined
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.storage.ports import Change, Kind, Storage
+from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
 
 _GROUP = "rbac.authorization.k8s.io/"
 _ROLES = (f"{_GROUP}roles/", f"{_GROUP}clusterroles/")
@@ -18,19 +18,19 @@ class RbacAuthorizer:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._policy: Policy | None = None
+        self._policy: RbacPolicy | None = None
 
     def __repr__(self) -> str:
         return f"<RbacAuthorizer by {self._policy or 'roles yet to be read'}>"
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> RbacPolicy:
         """The present roles and bindings."""
         if self._policy is None:
-            self._policy = Policy()
+            self._policy = RbacPolicy()
             for prefix in (*_ROLES, *_BINDINGS):
                 for key, value in self._storage.list(prefix).items:
-                    self._take(Change.of(key, value))
+                    self._take(StorageChange.of(key, value))
             self._storage.subscribe(self._take)
         return self._policy
 
@@ -38,25 +38,25 @@ class RbacAuthorizer:
         """See `Authorizer`."""
         return self.policy.decide(attributes)
 
-    async def rules_for(self, user: User, namespace: str) -> Rules:
+    async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """See `RuleResolver`."""
         rules, problems = self.policy.rules_for(user, namespace)
-        return Rules(rules=tuple(r.wire() for r in rules), error=joined(problems) if problems else "")
+        return ResolvedRules(rules=tuple(r.wire() for r in rules), error=joined(problems) if problems else "")
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: StorageChange) -> None:
         """One write; must not fail, whatever is stored."""
         policy, key = self._policy, change.key
         if policy is None or not key.startswith(_GROUP):
             return
         namespace, _, name = key.removeprefix(_GROUP).partition("/")[2].rpartition("/")
-        gone = change.kind is not Kind.PUT or change.value is None
+        gone = change.kind is not ChangeType.PUT or change.value is None
         if key.startswith(_ROLES):
             if gone:
                 policy.drop_role(namespace, name)
             else:
-                policy.put_role(namespace, name, [Rule.of(r) for r in (change.value or {}).get("rules") or ()])
+                policy.put_role(namespace, name, [PolicyRule.of(r) for r in (change.value or {}).get("rules") or ()])
         elif key.startswith(_BINDINGS):
             if gone:
                 policy.drop_binding(namespace, name)
             else:
-                policy.put_binding(Binding.of(change.value or {}))
+                policy.put_binding(RbacBinding.of(change.value or {}))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
-from opsdk.apiserver.auth.rbac import Binding, Rule, Subject, keys_of
+from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, Subject, keys_of
 from opsdk.apiserver.auth.user import User
 
 _CACHE_LIMIT = 1024
@@ -16,26 +16,26 @@ _CACHE_LIMIT = 1024
 class Grant:
     """A binding that means the user, and the rules of its role; a `problem` where the role cannot be had."""
 
-    binding: Binding
+    binding: RbacBinding
     subject: Subject
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
     problem: str = ""
 
 
-class Policy:
+class RbacPolicy:
     """Roles and bindings; each change forgets what was found before."""
 
     def __init__(self) -> None:
-        self._roles: dict[tuple[str, str], tuple[Rule, ...]] = {}
-        self._bindings: dict[tuple[str, str], Binding] = {}
+        self._roles: dict[tuple[str, str], tuple[PolicyRule, ...]] = {}
+        self._bindings: dict[tuple[str, str], RbacBinding] = {}
         self._by_subject: dict[tuple[str, tuple[str, str]], set[str]] = {}
         self._found: dict[tuple[str, tuple[str, ...], str], tuple[Grant, ...]] = {}
 
     def __repr__(self) -> str:
-        return f"<Policy of {len(self._roles)} roles and {len(self._bindings)} bindings>"
+        return f"<RbacPolicy of {len(self._roles)} roles and {len(self._bindings)} bindings>"
 
     # -------------------------------------------------------------- changes
-    def put_role(self, namespace: str, name: str, rules: Sequence[Rule]) -> None:
+    def put_role(self, namespace: str, name: str, rules: Sequence[PolicyRule]) -> None:
         """Add or replace a role; cluster roles have no namespace."""
         self._roles[namespace, name] = tuple(rules)
         self._found.clear()
@@ -45,7 +45,7 @@ class Policy:
         self._roles.pop((namespace, name), None)
         self._found.clear()
 
-    def put_binding(self, binding: Binding) -> None:
+    def put_binding(self, binding: RbacBinding) -> None:
         """Add or replace a binding."""
         self.drop_binding(binding.namespace, binding.name)
         self._bindings[binding.namespace, binding.name] = binding
@@ -63,7 +63,7 @@ class Policy:
                 del self._by_subject[namespace, key]
 
     # -------------------------------------------------------------- questions
-    def role(self, namespace: str, name: str) -> tuple[Rule, ...] | None:
+    def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a role; None where there is no such role."""
         return self._roles.get((namespace, name))
 
@@ -89,7 +89,7 @@ class Policy:
                 rules = self._roles.get(binding.role_key) if binding.role_kind in ("Role", "ClusterRole") else None
                 yield Grant(binding, subject, rules or (), binding.role_missing() if rules is None else "")
 
-    def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+    def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """All rules of a user, and what went wrong while collecting them."""
         grants = self.grants(user, namespace)
         return [r for g in grants for r in g.rules], [g.problem for g in grants if g.problem]
@@ -111,5 +111,5 @@ def joined(problems: Sequence[str]) -> str:
     return once[0] if len(once) == 1 else f"[{', '.join(once)}]"
 
 
-def _keys(binding: Binding) -> set[tuple[str, str]]:
+def _keys(binding: RbacBinding) -> set[tuple[str, str]]:
     return {key for subject in binding.subjects if (key := subject.key(binding.namespace)) is not None}

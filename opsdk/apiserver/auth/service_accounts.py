@@ -43,7 +43,7 @@ def account_groups(namespace: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class TokenSubject:
     """What a server is called in tokens.
 
     Attributes:
@@ -56,7 +56,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class BoundObject:
     """Objects that a token lives as long as; a node beside a pod only tells where the pod runs."""
 
     pod: JsonObject | None = None
@@ -66,7 +66,7 @@ class Bound:
 
 def claims_of(
     account: JsonObject,
-    bound: Bound,
+    bound: BoundObject,
     *,
     issuer: str = ISSUER,
     audiences: Sequence[str],
@@ -206,7 +206,7 @@ def good_for(
 class ServiceAccountTokens:
     """Checks tokens that this server has signed, against the objects that it has."""
 
-    def __init__(self, key: SigningKey, find: Find, *, names: Names = Names(), clock: Clock) -> None:
+    def __init__(self, key: SigningKey, find: Find, *, names: TokenSubject = TokenSubject(), clock: Clock) -> None:
         self._key = key
         self._names = names
         self._find = find

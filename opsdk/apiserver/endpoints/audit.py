@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class AuditEvent:
     """One answered request.
 
     Attributes:
@@ -112,12 +112,12 @@ class AuditLog:
 
     def __init__(self, *, limit: int = 1000) -> None:
         self.count = 0
-        self._records: deque[Record] = deque(maxlen=limit)
+        self._records: deque[AuditEvent] = deque(maxlen=limit)
 
     def __repr__(self) -> str:
         return f"<AuditLog of {len(self._records)} of {self.count} requests>"
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[AuditEvent]:
         return iter(tuple(self._records))
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class AuditLog:
 
     def select(
         self, *, user: str = "", verb: str = "", resource: str = "", namespace: str = "", name: str = "", code: int = 0
-    ) -> list[Record]:
+    ) -> list[AuditEvent]:
         """The records that have all of these; what is not given may be anything."""
         return [
             r
@@ -149,7 +149,7 @@ class AuditLog:
         query = call.http.query.raw
         self.count += 1
         self._records.append(
-            Record(
+            AuditEvent(
                 audit_id=call.audit_id,
                 info=call.info,
                 uri=f"{call.info.path}?{query}" if query else call.info.path,

@@ -9,10 +9,10 @@ from dataclasses import replace
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
-from opsdk.apiserver.resources import Installed, ResourceInfo
+from opsdk.apiserver.resources import InstalledResource, ResourceInfo
 from opsdk.apiserver.serializer.documents import (
     NumberProblemError,
-    Parsed,
+    ParsedDocument,
     SyntaxProblemError,
     json_kind,
     parse_json,
@@ -83,7 +83,7 @@ def cannot_handle(info: ResourceInfo, why: str) -> ApiError:
     return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
 
 
-async def read_tree(call: Call, served: Installed) -> Parsed:
+async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
     """The body of a create or update."""
     info = served.info
     media = media_type(call)
@@ -91,7 +91,7 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
         raise unsupported_media()
     raw = await call.http.body(LIMIT)
     if media == PROTOBUF:
-        return Parsed(read_protobuf(served, raw))
+        return ParsedDocument(read_protobuf(served, raw))
     try:
         parsed = parse_yaml(raw) if media == YAML else parse_json(raw)
     except NumberProblemError as error:
@@ -107,7 +107,7 @@ async def read_tree(call: Call, served: Installed) -> Parsed:
     return replace(parsed, tree=tree, raw=raw)
 
 
-def read_protobuf(served: Installed, raw: bytes) -> JsonObject:
+def read_protobuf(served: InstalledResource, raw: bytes) -> JsonObject:
     """A protobuf body as a tree."""
     try:
         return served.model.from_protobuf(raw)
@@ -132,7 +132,7 @@ def type_named(tree: object) -> tuple[str, str]:
     return version, tree.get("kind") or ""
 
 
-def check_kind(served: Installed, parsed: Parsed) -> None:
+def check_kind(served: InstalledResource, parsed: ParsedDocument) -> None:
     """Fill in apiVersion and kind, or refuse other ones."""
     tree, info = parsed.tree, served.info
     wanted = info.kind_api_version
@@ -156,7 +156,7 @@ def check_kind(served: Installed, parsed: Parsed) -> None:
     tree["apiVersion"], tree["kind"] = wanted, kind
 
 
-def _refuse_type(served: Installed, found: str, kind: str) -> None:
+def _refuse_type(served: InstalledResource, found: str, kind: str) -> None:
     """A built-in type that is no version of the wanted one cannot be converted to it."""
     info = served.info
     known = served.model.type_named(found, kind)
@@ -170,14 +170,14 @@ def _refuse_type(served: Installed, found: str, kind: str) -> None:
     raise api_errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
 
 
-def unregistered(served: Installed, version: str, kind: str) -> str:
+def unregistered(served: InstalledResource, version: str, kind: str) -> str:
     """The words for a type that no built-in resource of the group has."""
     group = served.info.kind_api_version.rpartition("/")[0]
     scheme = _SCALES if served.custom and served.info.kind == "Scale" else _SCHEMES.get(group, _SCHEME)
     return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
 
 
-def decode(call: Call, served: Installed, parsed: Parsed, *, validation: str) -> JsonObject:
+def decode(call: Call, served: InstalledResource, parsed: ParsedDocument, *, validation: str) -> JsonObject:
     """The object as its model reads it; problems refuse (Strict), warn (Warn) or are dropped (Ignore)."""
     info = served.info
     try:

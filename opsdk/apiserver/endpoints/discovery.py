@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from opsdk.apiserver.endpoints.negotiation import JSON, Accepted, clauses
-from opsdk.apiserver.resources import Installed, group_version
+from opsdk.apiserver.endpoints.negotiation import JSON, AcceptedMediaType, clauses
+from opsdk.apiserver.resources import InstalledResource, group_version
 from opsdk.structured_merge.value import JsonObject
 
 _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
@@ -16,7 +16,7 @@ _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class RemoteDocuments:
     """What is known of a version that another server serves.
 
     Attributes:
@@ -35,8 +35,8 @@ class ServedVersion:
     """One version of a group and its resources, main ones before their subresources."""
 
     version: str
-    resources: Sequence[Installed]
-    elsewhere: Elsewhere | None = None
+    resources: Sequence[InstalledResource]
+    elsewhere: RemoteDocuments | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ def api_resource_list(group: str, served: ServedVersion) -> JsonObject:
 _CUSTOM_ORDER = ("", "status", "scale")
 
 
-def _places(resources: Sequence[Installed]) -> Callable[[Installed], tuple[str, int, str]]:
+def _places(resources: Sequence[InstalledResource]) -> Callable[[InstalledResource], tuple[str, int, str]]:
     """The order of resources: by name. Subresources too, except those of custom ones, which have their own order."""
     custom = {r.info.resource for r in resources if not r.model.typed}
 
-    def place(served: Installed) -> tuple[str, int, str]:
+    def place(served: InstalledResource) -> tuple[str, int, str]:
         info = served.info
         if info.resource in custom and info.subresource in _CUSTOM_ORDER:
             return info.resource, _CUSTOM_ORDER.index(info.subresource), ""
@@ -102,7 +102,7 @@ def _places(resources: Sequence[Installed]) -> Callable[[Installed], tuple[str, 
     return place
 
 
-def _api_resource(served: Installed) -> JsonObject:
+def _api_resource(served: InstalledResource) -> JsonObject:
     info = served.info
     found: JsonObject = {
         "name": info.path,
@@ -123,11 +123,11 @@ def _api_resource(served: Installed) -> JsonObject:
 
 
 # ------------------------------------------------------------------ aggregated
-def aggregated_clause(header: str) -> Accepted | None:
+def aggregated_clause(header: str) -> AcceptedMediaType | None:
     """The clause of an Accept header that asks for the aggregated form, wherever it stands; None where none does."""
     for clause in clauses(header):
         if clause.media in (JSON, "*/*") and (clause.kind, clause.group, clause.version) == _AGGREGATED:
-            return Accepted(JSON, clause.params)
+            return AcceptedMediaType(JSON, clause.params)
     return None
 
 
@@ -150,7 +150,7 @@ def _version(group: str, served: ServedVersion) -> JsonObject:
     if served.elsewhere is not None:
         return served.elsewhere.document
     main = sorted((r for r in served.resources if not r.info.subresource), key=lambda r: r.info.resource)
-    by_parent: dict[str, list[Installed]] = {}
+    by_parent: dict[str, list[InstalledResource]] = {}
     for installed in served.resources:
         if installed.info.subresource:
             by_parent.setdefault(installed.info.resource, []).append(installed)
@@ -158,7 +158,7 @@ def _version(group: str, served: ServedVersion) -> JsonObject:
     return {"version": served.version, "resources": resources, "freshness": "Current"}
 
 
-def _response_kind(served: Installed, group: str) -> JsonObject:
+def _response_kind(served: InstalledResource, group: str) -> JsonObject:
     info = served.info
     if info.kind_group is not None:
         return {"group": info.kind_group, "version": info.kind_version or info.version, "kind": info.kind}
@@ -168,7 +168,7 @@ def _response_kind(served: Installed, group: str) -> JsonObject:
     return {"group": group, "version": info.version, "kind": info.kind}
 
 
-def _resource(group: str, served: Installed, subresources: Sequence[Installed]) -> JsonObject:
+def _resource(group: str, served: InstalledResource, subresources: Sequence[InstalledResource]) -> JsonObject:
     info = served.info
     found: JsonObject = {
         "resource": info.resource,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.compression import compressed
 from opsdk.apiserver.endpoints.handlers import (
@@ -22,11 +22,11 @@ from opsdk.apiserver.endpoints.handlers import (
 )
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.rest import Connecter
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.server.response import HttpResponse
 
 
-async def direct(call: Call, served: Installed, admission: Admission) -> HttpResponse:
+async def direct(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Answer by the handler of the verb; what the resource cannot do is a 405."""
     info = call.info
     check_route(info, served)
@@ -69,7 +69,7 @@ def _connects(storage: object) -> bool:
     return found
 
 
-def check_route(info: RequestInfo, served: Installed) -> None:
+def check_route(info: RequestInfo, served: InstalledResource) -> None:
     """Whether the path fits the resource's scope, and the method fits the path."""
     namespaced = served.info.namespaced
     own_namespace = info.resource == "namespaces" and not info.group
@@ -92,7 +92,7 @@ def check_route(info: RequestInfo, served: Installed) -> None:
             raise api_errors.method_not_allowed()
 
 
-def find(resources: Sequence[Installed], info: RequestInfo) -> Installed | None:
+def find(resources: Sequence[InstalledResource], info: RequestInfo) -> InstalledResource | None:
     """The installed resource that a path means."""
     for served in resources:
         if served.info.resource == info.resource and served.info.subresource == info.subresource:

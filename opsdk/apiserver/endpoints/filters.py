@@ -28,32 +28,32 @@ Filter = Callable[[Call, Handler], Awaitable[HttpResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedFilter:
     """A filter with the name by which others are placed before or after it."""
 
     name: str
     filter: Filter
 
 
-class Chain:
+class FilterChain:
     """An ordered list of named filters."""
 
-    def __init__(self, filters: Sequence[Named] = ()) -> None:
+    def __init__(self, filters: Sequence[NamedFilter] = ()) -> None:
         self._filters = list(filters)
 
     def __repr__(self) -> str:
-        return f"<Chain {' -> '.join(self.names)}>"
+        return f"<FilterChain {' -> '.join(self.names)}>"
 
     @property
     def names(self) -> list[str]:
         """Outermost first."""
         return [f.name for f in self._filters]
 
-    def insert_before(self, name: str, added: Named) -> None:
+    def insert_before(self, name: str, added: NamedFilter) -> None:
         """Put a filter outside of another."""
         self._filters.insert(self.names.index(name), added)
 
-    def insert_after(self, name: str, added: Named) -> None:
+    def insert_after(self, name: str, added: NamedFilter) -> None:
         """Put a filter inside of another."""
         self._filters.insert(self.names.index(name) + 1, added)
 

@@ -90,7 +90,7 @@ Questions = Callable[[User, User], Sequence[AuthorizerAttributes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class ImpersonationMode:
     """One way: for whom it is, what it asks, which groups come with it. `on` is the sort that requests are made on."""
 
     fits: Callable[[User, User], bool]
@@ -173,20 +173,22 @@ def _is_associated(user: User, wanted: User) -> bool:
 
 
 MODES = (
-    Mode(_is_associated, _associated_questions, lambda _: (_NODES,), "associated-node"),
-    Mode(lambda _, w: bool(_node_of(w)) and _only_name(w), _node_questions, lambda _: (_NODES,), "arbitrary-node"),
-    Mode(
+    ImpersonationMode(_is_associated, _associated_questions, lambda _: (_NODES,), "associated-node"),
+    ImpersonationMode(
+        lambda _, w: bool(_node_of(w)) and _only_name(w), _node_questions, lambda _: (_NODES,), "arbitrary-node"
+    ),
+    ImpersonationMode(
         lambda _, w: split_username(w.name) is not None and _only_name(w),
         _account_questions,
         _account_groups,
         "serviceaccount",
     ),
-    Mode(
+    ImpersonationMode(
         lambda _, w: not _node_of(w) and not w.name.startswith(SERVICE_ACCOUNT),
         _info_questions,
         on="user-info",
     ),
-    Mode(lambda _u, _w: True, _old_questions, _account_groups),
+    ImpersonationMode(lambda _u, _w: True, _old_questions, _account_groups),
 )
 """In the order in which they are tried."""
 
@@ -226,7 +228,7 @@ class Impersonation:
         yield from (number for number in range(len(MODES)) if number != first)
 
     async def _refused(
-        self, mode: Mode, asked: AuthorizerAttributes, wanted: User
+        self, mode: ImpersonationMode, asked: AuthorizerAttributes, wanted: User
     ) -> tuple[AuthorizerAttributes, str] | None:
         """The first question that is answered with no, and why; None where all are allowed."""
         questions = list(mode.questions(asked.user, wanted))

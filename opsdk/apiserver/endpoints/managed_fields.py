@@ -9,7 +9,7 @@ from typing import Any
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.fieldmanager.version_converter import Convert
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ApiError
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.fieldpath import FieldSet, field_element
@@ -27,7 +27,7 @@ def stamp(call: Call) -> str:
     return call.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def field_manager(served: Installed, convert: Convert | None = None) -> FieldManager:
+def field_manager(served: InstalledResource, convert: Convert | None = None) -> FieldManager:
     """The field manager of a resource or subresource."""
     versions = served.versions
     return FieldManager(
@@ -43,12 +43,12 @@ def field_manager(served: Installed, convert: Convert | None = None) -> FieldMan
     )
 
 
-def _reset_in(served: Installed) -> str | None:
+def _reset_in(served: InstalledResource) -> str | None:
     """Custom objects, but not their status, name those fields for the version of the request only."""
     return None if served.model.typed or served.info.subresource else served.info.kind_api_version
 
 
-def reset_fields(served: Installed) -> FieldSet | None:
+def reset_fields(served: InstalledResource) -> FieldSet | None:
     """The fields that writes through this resource cannot own: other subresources write them."""
     strategy = getattr(served.storage, "strategy", None)
     names: Sequence[str] = getattr(strategy, "reset_fields", ())
@@ -61,7 +61,7 @@ def _fields_named(names: tuple[str, ...]) -> FieldSet:
     return FieldSet.of(*(tuple(map(field_element, name.split("."))) for name in names))
 
 
-async def owned(served: Installed, write: Callable[[FieldManager], JsonObject]) -> JsonObject:
+async def owned(served: InstalledResource, write: Callable[[FieldManager], JsonObject]) -> JsonObject:
     """What `write` makes of a field manager.
 
     `write` runs again for each conversion that it turns out to need and that takes waiting.
@@ -100,7 +100,7 @@ class _NeededError(Exception):
 
 
 async def record_update(
-    call: Call, served: Installed, live: JsonObject | None, new: JsonObject, asked: str
+    call: Call, served: InstalledResource, live: JsonObject | None, new: JsonObject, asked: str
 ) -> JsonObject:
     """The new object with its managedFields brought up to date."""
     who, now = manager_name(call, asked), stamp(call)

@@ -19,7 +19,7 @@ _ANYTHING = ("*/*", "application/*")
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedMediaType:
     """One clause of an Accept header."""
 
     media: str
@@ -44,12 +44,12 @@ class Accepted:
         return self.params.get("v", "")
 
 
-def clauses(header: str) -> list[Accepted]:
+def clauses(header: str) -> list[AcceptedMediaType]:
     """The clauses, best first; equal ones in the client's order."""
     return sorted(_clauses(header), key=lambda c: -c.quality)
 
 
-def _clauses(header: str) -> Iterator[Accepted]:
+def _clauses(header: str) -> Iterator[AcceptedMediaType]:
     for part in header.split(","):
         media, *raw = (p.strip() for p in part.split(";"))
         params = dict(p.split("=", 1) for p in raw if "=" in p)
@@ -58,7 +58,7 @@ def _clauses(header: str) -> Iterator[Accepted]:
         except ValueError:
             quality = 0.0
         if media:
-            yield Accepted(media.lower(), params, quality)
+            yield AcceptedMediaType(media.lower(), params, quality)
 
 
 def nothing_fits(*, streams: bool = False) -> NotAcceptableError:
@@ -86,7 +86,7 @@ def check_media(header: str) -> None:
         raise not_acceptable(header)
 
 
-def _serves(clause: Accepted, kinds: Kinds, binary: frozenset[str]) -> bool:
+def _serves(clause: AcceptedMediaType, kinds: Kinds, binary: frozenset[str]) -> bool:
     if clause.media == PROTOBUF and clause.kind not in binary:
         return False
     if clause.media not in (JSON, YAML, PROTOBUF, *_ANYTHING):
@@ -109,7 +109,7 @@ def negotiate(
     *,
     binary: frozenset[str] = NOTHING,
     streams: bool = False,
-) -> Accepted:
+) -> AcceptedMediaType:
     """The best clause that can be served.
 
     `binary` are the transformations that have a protobuf form, with an empty text for the object as it is. `streams`
@@ -119,10 +119,10 @@ def negotiate(
     'application/json'
     """
     if not header.strip():
-        return Accepted(JSON)
+        return AcceptedMediaType(JSON)
     for clause in clauses(header):
         if _serves(clause, kinds or {}, binary):
-            return Accepted(JSON, clause.params) if clause.media in _ANYTHING else clause
+            return AcceptedMediaType(JSON, clause.params) if clause.media in _ANYTHING else clause
     raise not_acceptable(header, streams=streams)
 
 

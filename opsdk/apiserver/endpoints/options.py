@@ -47,7 +47,7 @@ def resource_version(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
+class ListQueryOptions:
     """The options of list, watch and deletecollection."""
 
     selection: Selection
@@ -60,13 +60,13 @@ class ListOptions:
     initial_events: bool | None = None
 
 
-def list_options(query: Query, *, name: str = "") -> ListOptions:
+def list_options(query: Query, *, name: str = "") -> ListQueryOptions:
     """Read and check; `name` is that of a deprecated watch path."""
     fields = parse_fields(query.get("fieldSelector"))
     if name:
         fields = _of_one(fields, name)
     initial = query.get("sendInitialEvents")
-    return ListOptions(
+    return ListQueryOptions(
         selection=Selection(labels=parse_labels(query.get("labelSelector")), fields=fields),
         version=query.get("resourceVersion"),
         match=query.get("resourceVersionMatch"),
@@ -90,7 +90,7 @@ def _forbidden(field: str, why: str) -> Cause:
     return api_errors.not_allowed(field, why)
 
 
-def check_list(options: ListOptions) -> None:
+def check_list(options: ListQueryOptions) -> None:
     """Combinations that a list refuses."""
     found: list[Cause] = []
     match = options.match
@@ -114,10 +114,10 @@ def check_list(options: ListOptions) -> None:
     if options.initial_events is not None:
         found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if found:
-        raise api_errors.invalid_options("ListOptions", tuple(found))
+        raise api_errors.invalid_options("ListQueryOptions", tuple(found))
 
 
-def check_watch(options: ListOptions) -> None:
+def check_watch(options: ListQueryOptions) -> None:
     """Combinations that a watch refuses."""
     found: list[Cause] = []
     field = "resourceVersionMatch"
@@ -132,12 +132,12 @@ def check_watch(options: ListOptions) -> None:
     if options.match and options.match != "NotOlderThan":
         found.append(api_errors.unsupported(field, options.match, ["NotOlderThan"]))
     if found:
-        raise api_errors.invalid_options("ListOptions", tuple(found))
+        raise api_errors.invalid_options("ListQueryOptions", tuple(found))
 
 
 # ------------------------------------------------------------------ continue tokens
 @dataclass(frozen=True, slots=True)
-class Continue:
+class ContinueToken:
     """Where a list goes on: in which snapshot (-1: whatever is there now) and after which key."""
 
     revision: int
@@ -149,7 +149,7 @@ class Continue:
         return base64.urlsafe_b64encode(raw.encode()).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, token: str) -> Continue:
+    def decode(cls, token: str) -> ContinueToken:
         """Read a token; anything else is a 400."""
         digits = _DIGITS_64.match(token)
         good = digits.end() if digits else 0
@@ -163,7 +163,7 @@ class Continue:
         return cls._checked(_members({} if found is None else found))
 
     @classmethod
-    def _checked(cls, found: JsonObject) -> Continue:
+    def _checked(cls, found: JsonObject) -> ContinueToken:
         if found["v"] != "meta.k8s.io/v1":
             raise _bad_token(f"server does not recognize this encoded version {found['v']}")
         if not found["rv"]:
@@ -200,7 +200,7 @@ def _bad_token(why: str) -> ApiError:
 
 # ------------------------------------------------------------------ options of writes
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
+class WriteQueryOptions:
     """The options of create, update and patch."""
 
     dry_run: bool = False
@@ -211,7 +211,7 @@ class WriteOptions:
     """The options object, as admission sees it."""
 
 
-def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> WriteOptions:
+def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> WriteQueryOptions:
     """Read and check; `kind` is that of the options object, for messages. `wrong` is what is so in any case."""
     found = list(wrong)
     dry_runs = query.all("dryRun")
@@ -230,7 +230,7 @@ def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> Wr
     if found:
         raise api_errors.invalid_options(kind, tuple(found))
     force = query.get("force")
-    return WriteOptions(
+    return WriteQueryOptions(
         dry_run=bool(dry_runs),
         field_manager=manager,
         validation=validation,

@@ -22,14 +22,14 @@ from opsdk.apiserver.endpoints.negotiation import (
     TYPED,
     WHOLE,
     YAML,
-    Accepted,
+    AcceptedMediaType,
     Kinds,
     check_media,
     negotiate,
     nothing_fits,
 )
 from opsdk.apiserver.endpoints.status import error_response, status_of
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import AMBIGUOUS
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
@@ -83,7 +83,7 @@ def compact(value: JsonObject, *, ordered: bool = False) -> bytes:
     return _spelt(_SORTED.encode(value) if ordered else encode_json(value))
 
 
-def encode(value: JsonObject, accepted: Accepted, *, pretty: bool = False, ordered: bool = False) -> bytes:
+def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = False, ordered: bool = False) -> bytes:
     """A body in the accepted encoding; JSON for machines ends its line."""
     if accepted.write is not None:
         return accepted.write(value)
@@ -98,7 +98,7 @@ def encode(value: JsonObject, accepted: Accepted, *, pretty: bool = False, order
 
 
 def body_response(
-    value: JsonObject, accepted: Accepted, *, status: int = 200, pretty: bool = False, ordered: bool = False
+    value: JsonObject, accepted: AcceptedMediaType, *, status: int = 200, pretty: bool = False, ordered: bool = False
 ) -> HttpResponse:
     """A whole answer; the content type repeats what was negotiated."""
     return HttpResponse(
@@ -106,7 +106,7 @@ def body_response(
     )
 
 
-def in_order(served: Installed, accepted: Accepted) -> bool:
+def in_order(served: InstalledResource, accepted: AcceptedMediaType) -> bool:
     """Whether the keys of the answer are sorted: untyped objects are nothing but maps, unless they are transformed."""
     return not (served.model.typed or accepted.kind)
 
@@ -119,7 +119,7 @@ def wants_pretty(call: Call) -> bool:
     return call.http.header("user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
-def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -> Accepted:
+def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -> AcceptedMediaType:
     """What the client likes best; what it wrote is answered in JSON if it takes that, as everybody can read it."""
     header, streams = call.http.header("accept"), call.info.verb == "watch"
     if call.http.method != "GET":
@@ -129,7 +129,7 @@ def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -
     return replace(accepted, write=call.protobuf) if accepted.media == PROTOBUF else accepted
 
 
-def accepted_for(call: Call, served: Installed) -> Accepted:
+def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
     """Negotiate; raises early, before anything is done."""
     typed = served.model.typed
     binary = NOTHING if call.protobuf is None else TYPED if typed and not served.custom else METADATA
@@ -154,7 +154,7 @@ def accepted_for(call: Call, served: Installed) -> Accepted:
     return accepted
 
 
-def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
+def check_number(accepted: AcceptedMediaType, served: InstalledResource, *, many: bool) -> None:
     """The metadata of an object, or of a list, but not the one for the other."""
     wrong = "PartialObjectMetadata" if many else "PartialObjectMetadataList"
     if accepted.kind != wrong:
@@ -169,7 +169,7 @@ def check_number(accepted: Accepted, served: Installed, *, many: bool) -> None:
 
 
 def object_response(
-    call: Call, served: Installed, obj: JsonObject, accepted: Accepted, *, status: int = 200
+    call: Call, served: InstalledResource, obj: JsonObject, accepted: AcceptedMediaType, *, status: int = 200
 ) -> HttpResponse:
     """One stored object."""
     visible = served.model.from_storage(obj)
@@ -177,7 +177,7 @@ def object_response(
     return body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
 
 
-def shape_object(call: Call, served: Installed, visible: JsonObject, accepted: Accepted) -> JsonObject:
+def shape_object(call: Call, served: InstalledResource, visible: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
     """One object of the served version, transformed as asked."""
     check_number(accepted, served, many=False)
     if accepted.kind == "Table":
@@ -189,7 +189,7 @@ def shape_object(call: Call, served: Installed, visible: JsonObject, accepted: A
 
 
 def list_response(
-    call: Call, served: Installed, items: Sequence[JsonObject], meta: JsonObject, accepted: Accepted
+    call: Call, served: InstalledResource, items: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> HttpResponse:
     """A list of stored objects."""
     visible = [served.model.from_storage(obj) for obj in items]
@@ -198,7 +198,7 @@ def list_response(
 
 
 def shape_list(
-    call: Call, served: Installed, visible: Sequence[JsonObject], meta: JsonObject, accepted: Accepted
+    call: Call, served: InstalledResource, visible: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> JsonObject:
     """A list of objects of the served version, transformed as asked."""
     check_number(accepted, served, many=True)
@@ -258,7 +258,7 @@ def _arranged(meta: JsonObject) -> JsonObject:
 
 def table(
     call: Call,
-    served: Installed,
+    served: InstalledResource,
     objects: Sequence[JsonObject],
     meta: JsonObject,
     *,
@@ -310,5 +310,5 @@ def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = No
     return response
 
 
-PLAIN = Accepted(JSON)
+PLAIN = AcceptedMediaType(JSON)
 """JSON as it is."""

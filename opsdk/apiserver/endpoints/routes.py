@@ -9,7 +9,7 @@ from opsdk.apiserver.endpoints import discovery
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup
 from opsdk.apiserver.endpoints.etag import cached
-from opsdk.apiserver.endpoints.negotiation import JSON, Accepted, clauses, negotiate, not_acceptable
+from opsdk.apiserver.endpoints.negotiation import JSON, AcceptedMediaType, clauses, negotiate, not_acceptable
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
 from opsdk.apiserver.endpoints.response import PLAIN, encode, wants_pretty
 from opsdk.http.server.response import HttpResponse, json_response, text_response
@@ -23,7 +23,7 @@ _ROUTED = frozenset({"api", "apis", "version", "openid", ".well-known"})
 _SHUTDOWN = "shutdown"
 
 
-class WellKnown:
+class NonResourceRoutes:
     """Answers everything besides resources.
 
     Attributes:
@@ -128,7 +128,7 @@ class WellKnown:
         return HttpResponse(200, [("content-type", accepted.media)], raw)
 
     @staticmethod
-    def _aggregated(call: Call, groups: Sequence[ServedGroup], accepted: Accepted) -> HttpResponse:
+    def _aggregated(call: Call, groups: Sequence[ServedGroup], accepted: AcceptedMediaType) -> HttpResponse:
         raw = encode(discovery.aggregated(groups), accepted)
         media = f"{accepted.media};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         return cached(call, raw, media)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from opsdk.apiserver.expressions.admission import admission_environment, compile_typed
-from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT
 from opsdk.cel.environment import CelEnvironment, Program
 from opsdk.cel.types import DYN, Type, TypeKind, list_of, map_of, object_of
@@ -27,7 +27,7 @@ class OutOfBudgetError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledExpression:
     """An expression; `program` is a text where it does not compile: what is wrong with it."""
 
     text: str
@@ -53,9 +53,9 @@ class PolicyCompiler:
         self._types: dict[str, Type] = {}
         self._environments: dict[tuple[bool, bool], CelEnvironment] = {}
         self._composed = object_of("kubernetes.variables", self._types) if composed else None
-        self.variables: dict[str, Compiled] = {}
+        self.variables: dict[str, CompiledExpression] = {}
 
-    def variable(self, name: str, text: str) -> Compiled:
+    def variable(self, name: str, text: str) -> CompiledExpression:
         """Compile the next variable."""
         found = self.compile(text, ())
         self._types[name] = DYN if isinstance(found.program, str) else _declared(found.program.type)
@@ -64,9 +64,9 @@ class PolicyCompiler:
 
     def compile(
         self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
-    ) -> Compiled:
+    ) -> CompiledExpression:
         """Compile an expression that gives one of these types."""
-        return Compiled(text, compile_typed(self._environment(authorizer, patches), text, wanted))
+        return CompiledExpression(text, compile_typed(self._environment(authorizer, patches), text, wanted))
 
     def _environment(self, authorizer: bool, patches: bool) -> CelEnvironment:
         known = self._environments.get((authorizer, patches))
@@ -103,7 +103,7 @@ class _Variables(CelObject):
 
     __slots__ = ("_known", "_owner", "_variables")
 
-    def __init__(self, owner: Activation, variables: Mapping[str, Compiled]) -> None:
+    def __init__(self, owner: Activation, variables: Mapping[str, CompiledExpression]) -> None:
         self._owner = owner
         self._variables = variables
         self._known: JsonObject = {}
@@ -145,14 +145,19 @@ class Activation:
     """
 
     def __init__(
-        self, asking: Asking, values: Mapping[str, Any], variables: Mapping[str, Compiled] | None = None, *, budget: int
+        self,
+        asking: AuthorizerChecks,
+        values: Mapping[str, Any],
+        variables: Mapping[str, CompiledExpression] | None = None,
+        *,
+        budget: int,
     ) -> None:
         self._asking = asking
         self._values = {**values, "variables": _Variables(self, variables or {})}
         self._composed = 0
         self.budget = budget
 
-    def compose(self, name: str, compiled: Compiled) -> Any:
+    def compose(self, name: str, compiled: CompiledExpression) -> Any:
         """The value of a variable, or why it has none; its cost is added to that of the expression that asks."""
         if isinstance(compiled.program, str):
             return CelEvaluationError(f'composited variable "{name}" fails to compile: {compiled.program}')
@@ -165,7 +170,7 @@ class Activation:
             return CelEvaluationError(f'composited variable "{name}" fails to evaluate: {outcome.error}')
         return outcome.value
 
-    async def evaluate(self, compiled: Compiled) -> Any:
+    async def evaluate(self, compiled: CompiledExpression) -> Any:
         """The value of an expression.
 
         Raises:
@@ -185,7 +190,7 @@ class Activation:
         return outcome.value
 
 
-async def judge(activation: Activation, conditions: list[Compiled]) -> list[bool | str]:
+async def judge(activation: Activation, conditions: list[CompiledExpression]) -> list[bool | str]:
     """What each match condition says: true, false, or what went wrong; only the latter where the budget runs out."""
     said: list[bool | str] = []
     for condition in conditions:

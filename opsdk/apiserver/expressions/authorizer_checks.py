@@ -17,7 +17,7 @@ class _UnansweredError(Exception):
 
 
 @dataclass(slots=True)
-class Asking:
+class AuthorizerChecks:
     """The questions of some evaluations and their answers; `ask` is what expressions call."""
 
     authorizer: Authorizer

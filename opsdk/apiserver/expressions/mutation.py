@@ -63,7 +63,7 @@ class _MutationTypes(Mapping[str, Type]):
 MUTATION_TYPES: Final = _MutationTypes()
 
 
-class Made(CelObject):
+class ConstructedObject(CelObject):
     """An object that an expression made."""
 
     __slots__ = ("_type", "fields")
@@ -87,24 +87,28 @@ class Made(CelObject):
 
     def equals(self, other: Any) -> bool:
         """See `CelObject`."""
-        if not isinstance(other, Made) or self._type != other.cel_type or self.fields.keys() != other.fields.keys():
+        if (
+            not isinstance(other, ConstructedObject)
+            or self._type != other.cel_type
+            or self.fields.keys() != other.fields.keys()
+        ):
             return False
         return all(equal(value, other.fields[name]) for name, value in self.fields.items())
 
 
-def construct(type_: Type, fields: JsonObject) -> Made:
+def construct(type_: Type, fields: JsonObject) -> ConstructedObject:
     """Make an object; see `opsdk.cel.evaluate.Construct`."""
     if type_.name == JSON_PATCH.name:
         for name in ("op", "path", "from"):
             if not isinstance(fields.get(name, ""), str):
                 raise CelEvaluationError(f"unexpected type for JSONPatchType '{name}' field")
-    return Made(type_, fields)
+    return ConstructedObject(type_, fields)
 
 
 # ------------------------------------------------------------------ what becomes of them
 def misnamed(value: Any, path: str) -> Iterator[str]:
     """Where an object stands whose type is named after another place; lists and maps on the way do not count."""
-    if isinstance(value, Made):
+    if isinstance(value, ConstructedObject):
         name = value.cel_type.name
         if name != path:
             text = f'unexpected type name "{name}", expected "{path}"'
@@ -125,7 +129,7 @@ def check_names(value: Any) -> None:
     Raises:
         PatchError: they are not.
     """
-    found = list(misnamed(value, value.cel_type.name)) if isinstance(value, Made) else []
+    found = list(misnamed(value, value.cel_type.name)) if isinstance(value, ConstructedObject) else []
     if found:
         raise PatchError("type mismatch: " + "\n".join(found))
 
@@ -154,7 +158,7 @@ def as_json(value: Any) -> Any:
 
 
 def _tree(value: Any, key: Callable[[Any], str], scalar: Callable[[Any], Any]) -> Any:
-    if isinstance(value, Made):
+    if isinstance(value, ConstructedObject):
         return {name: _tree(below, key, scalar) for name, below in value.fields.items()}
     if isinstance(value, Listed):
         return [_tree(below, key, scalar) for below in value]

@@ -21,7 +21,7 @@ _META: Final = {"type": "object", "properties": {"name": _STRING, "generateName"
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class SchemaDeclarations:
     """The type of a schema.
 
     Attributes:
@@ -35,12 +35,12 @@ class Declared:
     type: Type
     most: int = 0
     least_bytes: int = 1
-    element: Declared | None = None
-    fields: Mapping[str, Declared] = field(default_factory=dict)
+    element: SchemaDeclarations | None = None
+    fields: Mapping[str, SchemaDeclarations] = field(default_factory=dict)
 
     def size(self, path: tuple[str, ...]) -> Range | None:
         """The size of what a path, after the variable's name, leads to."""
-        found: Declared | None = self
+        found: SchemaDeclarations | None = self
         for step in path[1:]:
             if found is None:
                 return None
@@ -53,7 +53,7 @@ class Declared:
         return None if found is None else Range(0, found.most)
 
 
-_KEY: Final = Declared(types.STRING, 0, 2)
+_KEY: Final = SchemaDeclarations(types.STRING, 0, 2)
 
 
 def with_metadata(schema: Schema) -> Schema:
@@ -66,10 +66,10 @@ def with_metadata(schema: Schema) -> Schema:
     return {**schema, "properties": properties}
 
 
-def declare(schema: Schema, name: str, *, resource: bool = False) -> Declared | None:
+def declare(schema: Schema, name: str, *, resource: bool = False) -> SchemaDeclarations | None:
     """The type of a schema, objects in it named after `name`; None if expressions cannot see such values."""
     if schema.get("x-kubernetes-int-or-string"):
-        return Declared(types.DYN, _longest_string(schema), 1)
+        return SchemaDeclarations(types.DYN, _longest_string(schema), 1)
     if resource or schema.get("x-kubernetes-embedded-resource"):
         schema = with_metadata(schema)
     match schema.get("type"):
@@ -82,35 +82,35 @@ def declare(schema: Schema, name: str, *, resource: bool = False) -> Declared | 
         case "string":
             return _string(schema)
         case "boolean":
-            return Declared(types.BOOL, 0, 4)
+            return SchemaDeclarations(types.BOOL, 0, 4)
         case "number":
-            return Declared(types.DOUBLE, 0, 1)
+            return SchemaDeclarations(types.DOUBLE, 0, 1)
         case "integer":
-            return Declared(types.INT, 0, 1)
+            return SchemaDeclarations(types.INT, 0, 1)
     return None
 
 
-def _list(schema: Schema, name: str) -> Declared | None:
+def _list(schema: Schema, name: str) -> SchemaDeclarations | None:
     items = schema.get("items")
     element = declare(items, f"{name}.@idx") if isinstance(items, Mapping) else None
     if element is None:
         return None
     most = schema.get("maxItems")
     count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 1)
-    return Declared(types.list_of(element.type), count, 2, element)
+    return SchemaDeclarations(types.list_of(element.type), count, 2, element)
 
 
-def _map(schema: Schema, name: str) -> Declared | None:
+def _map(schema: Schema, name: str) -> SchemaDeclarations | None:
     element = declare(schema["additionalProperties"], f"{name}.@elem")
     if element is None:
         return None
     most = schema.get("maxProperties")
     count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 6)
-    return Declared(types.map_of(types.STRING, element.type), count, 2, element)
+    return SchemaDeclarations(types.map_of(types.STRING, element.type), count, 2, element)
 
 
-def _object(schema: Schema, name: str) -> Declared:
-    fields: dict[str, Declared] = {}
+def _object(schema: Schema, name: str) -> SchemaDeclarations:
+    fields: dict[str, SchemaDeclarations] = {}
     least = 2
     required = schema.get("required") or ()
     for key, below in (schema.get("properties") or {}).items():
@@ -122,7 +122,7 @@ def _object(schema: Schema, name: str) -> Declared:
         if key in required and below.get("default") is None:
             least += len(key.encode()) + found.least_bytes + 4
     type_ = types.object_of(name, {key: found.type for key, found in fields.items()})
-    return Declared(type_, 0, least, None, fields)
+    return SchemaDeclarations(type_, 0, least, None, fields)
 
 
 _FORMATS: Final = {
@@ -132,17 +132,17 @@ _FORMATS: Final = {
 }
 
 
-def _string(schema: Schema) -> Declared:
+def _string(schema: Schema) -> SchemaDeclarations:
     form = schema.get("format")
     known = _FORMATS.get(form or "")
     if known is not None:
-        return Declared(*known)
+        return SchemaDeclarations(*known)
     longest = schema.get("maxLength")
     if form == "byte":
-        return Declared(types.BYTES, MAX_REQUEST - 2 if longest is None else max(int(longest), 0), 2)
+        return SchemaDeclarations(types.BYTES, MAX_REQUEST - 2 if longest is None else max(int(longest), 0), 2)
     if longest is None and schema.get("enum"):
-        return Declared(types.STRING, max(len(str(one).encode()) for one in schema["enum"]), 2)
-    return Declared(types.STRING, _longest_string(schema), 2)
+        return SchemaDeclarations(types.STRING, max(len(str(one).encode()) for one in schema["enum"]), 2)
+    return SchemaDeclarations(types.STRING, _longest_string(schema), 2)
 
 
 def _longest_string(schema: Schema) -> int:

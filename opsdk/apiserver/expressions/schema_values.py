@@ -21,7 +21,7 @@ Convert = Callable[[Any], Any]
 """Makes a value of a JSON tree."""
 
 
-class BoundObject(CelObject):
+class SchemaObject(CelObject):
     """An object of which only the declared fields are seen."""
 
     __slots__ = ("_shape", "tree")
@@ -50,7 +50,7 @@ class BoundObject(CelObject):
 
     def equals(self, other: Any) -> bool:
         """See `CelObject`: declared fields by their values, others by their JSON."""
-        if not isinstance(other, BoundObject) or len(self.tree) != len(other.tree):
+        if not isinstance(other, SchemaObject) or len(self.tree) != len(other.tree):
             return False
         declared = {name for name, _ in self._shape.fields.values()}
         for name, value in self.tree.items():
@@ -81,7 +81,7 @@ class _ObjectShape:
                     self.fields[field] = (name, converter(below, type_.fields[field]))
 
 
-class BoundList(ListView):
+class SchemaList(ListView):
     """A list whose elements are bound."""
 
     __slots__ = ("_convert", "tree")
@@ -114,7 +114,7 @@ class BoundList(ListView):
         return [*self, *other]
 
 
-class BoundSet(BoundList):
+class SchemaSet(SchemaList):
     """A list in which order does not matter and nothing is there twice."""
 
     __slots__ = ()
@@ -125,10 +125,10 @@ class BoundSet(BoundList):
 
     def plus(self, other: Sequence[Any]) -> Sequence[Any]:
         """These, and those of the other that are not among them."""
-        return BoundSet([*self, *(one for one in other if not contains(self, one))], _itself)
+        return SchemaSet([*self, *(one for one in other if not contains(self, one))], _itself)
 
 
-class BoundMapList(BoundList):
+class SchemaMapList(SchemaList):
     """A list whose elements have keys."""
 
     __slots__ = ("_keys",)
@@ -164,10 +164,10 @@ class BoundMapList(BoundList):
                 found.append(element)
             else:
                 found[at] = element
-        return BoundMapList(found, _itself, self._keys)
+        return SchemaMapList(found, _itself, self._keys)
 
 
-class BoundMap(MapView):
+class SchemaMap(MapView):
     """A map whose values are bound."""
 
     __slots__ = ("_convert", "tree")
@@ -198,7 +198,7 @@ def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert
             return _only(list, _list_converter(schema, type_))
         case "object" if type_.params:
             convert = converter(schema["additionalProperties"], type_.params[1])
-            return _itself if convert is _itself else _only(dict, lambda tree: BoundMap(tree, convert))
+            return _itself if convert is _itself else _only(dict, lambda tree: SchemaMap(tree, convert))
         case "object":
             return _only(dict, _object_converter(schema, type_))
         case "integer":
@@ -216,7 +216,7 @@ def _object_converter(schema: Schema, type_: Type) -> Convert:
     def convert(tree: Any) -> Any:
         if not made:
             made.append(_ObjectShape(schema, type_))
-        return BoundObject(tree, made[0])
+        return SchemaObject(tree, made[0])
 
     return convert
 
@@ -225,13 +225,13 @@ def _list_converter(schema: Schema, type_: Type) -> Convert:
     convert = converter(schema["items"], type_.params[0])
     match schema.get("x-kubernetes-list-type"):
         case "set":
-            return lambda tree: BoundSet(tree, convert)
+            return lambda tree: SchemaSet(tree, convert)
         case "map":
             keys = [escape(key) or key for key in schema.get("x-kubernetes-list-map-keys") or ()]
-            return lambda tree: BoundMapList(tree, convert, keys)
+            return lambda tree: SchemaMapList(tree, convert, keys)
     if convert is _integer:
         return lambda tree: list(map(_integer, tree)) if float in map(type, tree) else tree
-    return _itself if convert is _itself else lambda tree: BoundList(tree, convert)
+    return _itself if convert is _itself else lambda tree: SchemaList(tree, convert)
 
 
 def _itself(tree: Any) -> Any:

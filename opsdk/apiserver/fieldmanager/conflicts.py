@@ -12,16 +12,16 @@ from opsdk.structured_merge.go_format import go_quote
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class ApplyConflict:
     """Another manager owns this field with another value."""
 
     key: ManagerKey
     path: Path
 
 
-def conflicts_of(sets: Mapping[ManagerKey, FieldSet]) -> list[Conflict]:
+def conflicts_of(sets: Mapping[ManagerKey, FieldSet]) -> list[ApplyConflict]:
     """One conflict per field, by manager."""
-    return [Conflict(key, path) for key in sorted(sets) for path in sets[key]]
+    return [ApplyConflict(key, path) for key in sorted(sets) for path in sets[key]]
 
 
 def describe_manager(key: ManagerKey) -> str:
@@ -34,7 +34,7 @@ def describe_manager(key: ManagerKey) -> str:
     return text
 
 
-def conflict_error(conflicts: Iterable[Conflict]) -> ConflictError:
+def conflict_error(conflicts: Iterable[ApplyConflict]) -> ConflictError:
     """The 409 that lists these conflicts; clients read its causes."""
     found = list(conflicts)
     causes = tuple(
@@ -48,7 +48,7 @@ def conflict_error(conflicts: Iterable[Conflict]) -> ConflictError:
     return ConflictError(_message(found), details=Details(causes=causes))
 
 
-def _message(conflicts: list[Conflict]) -> str:
+def _message(conflicts: list[ApplyConflict]) -> str:
     if len(conflicts) == 1:
         only = conflicts[0]
         return f"Apply failed with 1 conflict: conflict with {describe_manager(only.key)}: {format_path(only.path)}"

@@ -19,11 +19,11 @@ from opsdk.apiserver.fieldmanager.managed_fields import (
     without_entries,
 )
 from opsdk.apiserver.fieldmanager.updater import Updater
-from opsdk.apiserver.fieldmanager.version_converter import Convert, Versions
+from opsdk.apiserver.fieldmanager.version_converter import Convert, VersionConverter
 from opsdk.errors import ApiError, BadRequestError, DecodeError, PatchError
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.paths import get_path
-from opsdk.structured_merge.schema import Shape
+from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import check_typed
 from opsdk.structured_merge.value import JsonObject
 
@@ -61,13 +61,13 @@ class FieldManager:
     def __init__(
         self,
         *,
-        shape: Shape,
+        shape: Schema,
         api_version: str,
         subresource: str = "",
         reset_fields: FieldSet | None = None,
         reset_in: str | None = None,
         convert: Convert | None = None,
-        shapes: Mapping[str, Shape] | None = None,
+        shapes: Mapping[str, Schema] | None = None,
         unconvertible: bool = False,
         loose: bool = False,
     ) -> None:
@@ -76,7 +76,7 @@ class FieldManager:
         self._subresource = subresource
         self._unconvertible = unconvertible
         self._loose = loose
-        versions = Versions(shape, api_version, convert=convert, shapes=shapes)
+        versions = VersionConverter(shape, api_version, convert=convert, shapes=shapes)
         self._updater = Updater(versions, ignored=reset_fields, ignored_in=reset_in)
 
     def update(self, live: Object | None, new: Object, *, manager: str, now: str) -> JsonObject:

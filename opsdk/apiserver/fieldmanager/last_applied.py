@@ -12,7 +12,7 @@ from typing import Any
 
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.paths import get_path
-from opsdk.structured_merge.schema import Shape
+from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import compare, fields_of
 from opsdk.structured_merge.value import JsonObject
 
@@ -32,7 +32,7 @@ def last_applied(obj: Mapping[str, Any]) -> JsonObject | None:
     return value if isinstance(value, dict) else None
 
 
-def own_fields(live: Mapping[str, Any], shape: Shape, api_version: str) -> FieldSet:
+def own_fields(live: Mapping[str, Any], shape: Schema, api_version: str) -> FieldSet:
     """The fields that the annotation accounts for: set there, and still the same in the live object."""
     config = last_applied(live)
     if config is None or config.get("apiVersion") != api_version:

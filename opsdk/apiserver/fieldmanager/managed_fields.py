@@ -30,7 +30,7 @@ class ManagerKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class ManagedFieldsEntry:
     """What one manager owns.
 
     Attributes:
@@ -42,12 +42,12 @@ class Owner:
     api_version: str
     time: str = ""
 
-    def with_fields(self, fields: FieldSet) -> Owner:
+    def with_fields(self, fields: FieldSet) -> ManagedFieldsEntry:
         """The same owner with other fields."""
         return replace(self, fields=fields)
 
 
-Managed = dict[ManagerKey, Owner]
+Managed = dict[ManagerKey, ManagedFieldsEntry]
 
 
 def decode_entries(entries: Iterable[Any] | None) -> Managed:
@@ -63,7 +63,7 @@ def decode_entries(entries: Iterable[Any] | None) -> Managed:
     return managed
 
 
-def _decode(entry: Any) -> tuple[ManagerKey, Owner]:
+def _decode(entry: Any) -> tuple[ManagerKey, ManagedFieldsEntry]:
     if not isinstance(entry, Mapping):
         raise DecodeError("managedFields: an entry is no object")
     operation = entry.get("operation") or ""
@@ -74,7 +74,7 @@ def _decode(entry: Any) -> tuple[ManagerKey, Owner]:
     api_version = entry.get("apiVersion") or ""
     key = ManagerKey.of(entry.get("manager") or "", operation, api_version, entry.get("subresource") or "")
     fields = FieldSet.from_fields_v1(entry.get("fieldsV1") or {})
-    return key, Owner(fields=fields, api_version=api_version, time=entry.get("time") or "")
+    return key, ManagedFieldsEntry(fields=fields, api_version=api_version, time=entry.get("time") or "")
 
 
 def encode_entries(managed: Managed) -> list[JsonObject]:
@@ -82,11 +82,11 @@ def encode_entries(managed: Managed) -> list[JsonObject]:
     return [_encode(key, managed[key]) for key in sorted(managed, key=lambda key: _order(key, managed[key]))]
 
 
-def _order(key: ManagerKey, owner: Owner) -> tuple[str, ...]:
+def _order(key: ManagerKey, owner: ManagedFieldsEntry) -> tuple[str, ...]:
     return key.operation, owner.time, key.manager, owner.api_version, key.subresource
 
 
-def _encode(key: ManagerKey, owner: Owner) -> JsonObject:
+def _encode(key: ManagerKey, owner: ManagedFieldsEntry) -> JsonObject:
     entry: JsonObject = {"manager": key.manager, "operation": key.operation, "apiVersion": owner.api_version}
     if owner.time:
         entry["time"] = owner.time

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from opsdk.apiserver.fieldmanager.managed_fields import Managed, Owner, decode_entries, encode_entries
+from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagedFieldsEntry, decode_entries, encode_entries
 from opsdk.structured_merge.fieldpath import FieldSet, Path
 from opsdk.structured_merge.value import JsonObject
 
@@ -29,7 +29,7 @@ def owners_of_scale(entries: Iterable[Any] | None, replicas: Mapping[str, Path])
     for key, owner in decode_entries(entries).items():
         path = replicas.get(owner.api_version)
         if path is not None and owner.fields.contains(path):
-            shown[key] = Owner(fields=_REPLICAS_IN_SCALE, api_version=SCALE_VERSION, time=owner.time)
+            shown[key] = ManagedFieldsEntry(fields=_REPLICAS_IN_SCALE, api_version=SCALE_VERSION, time=owner.time)
     return encode_entries(shown)
 
 
@@ -55,5 +55,5 @@ def owners_of_scaled(
         before = result[key].fields if key in result else FieldSet()
         time = result[key].time if key in result else ""
         fields = before.union(FieldSet.of(replicas[api_version]))
-        result[key] = Owner(fields=fields, api_version=api_version, time=time)
+        result[key] = ManagedFieldsEntry(fields=fields, api_version=api_version, time=time)
     return encode_entries(result)

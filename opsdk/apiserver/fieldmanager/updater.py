@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsdk.apiserver.fieldmanager.conflicts import conflict_error, conflicts_of
-from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagerKey, Owner
-from opsdk.apiserver.fieldmanager.version_converter import Versions
+from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagedFieldsEntry, ManagerKey
+from opsdk.apiserver.fieldmanager.version_converter import VersionConverter
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.typed import Comparison, compare, fields_of, merge, remove_items, with_named_fields
@@ -21,7 +21,9 @@ Object = Mapping[str, Any]
 class Updater:
     """The rules, for one resource seen in one version."""
 
-    def __init__(self, versions: Versions, *, ignored: FieldSet | None = None, ignored_in: str | None = None) -> None:
+    def __init__(
+        self, versions: VersionConverter, *, ignored: FieldSet | None = None, ignored_in: str | None = None
+    ) -> None:
         """`ignored` fields, and those below them, can be neither changed nor owned through this endpoint.
 
         Owners by other versions than `ignored_in` (None: any) lose them even so, where the request has other values.
@@ -40,7 +42,7 @@ class Updater:
         if not taken:
             return rest
         before = rest[key].fields if key in rest else EMPTY
-        return {**rest, key: Owner(fields=before.union(taken), api_version=self._version, time=now)}
+        return {**rest, key: ManagedFieldsEntry(fields=before.union(taken), api_version=self._version, time=now)}
 
     def apply(
         self, live: Object, config: Object, managed: Managed, key: ManagerKey, *, force: bool, exempt: FieldSet = EMPTY
@@ -54,7 +56,10 @@ class Updater:
         last = managed.get(key)
         merged: Object = merge(live, config, self._shape)
         applied = fields_of(config, self._shape).recursive_difference(self._ignored)
-        claimed = {**managed, key: Owner(fields=applied, api_version=self._version, time=last.time if last else "")}
+        claimed = {
+            **managed,
+            key: ManagedFieldsEntry(fields=applied, api_version=self._version, time=last.time if last else ""),
+        }
         result = self._prune(merged, claimed, last, applied)
         owners, _ = self._move(live, result, claimed, skip=key, force=force, exempt=exempt)
         mine = owners[key].fields.difference(NEVER_OWNED) if key in owners else EMPTY
@@ -108,7 +113,7 @@ class Updater:
         return change.without(self._ignored) if self._ignored_in in (None, version) else change
 
     # -------------------------------------------------------------- what is no longer applied goes
-    def _prune(self, merged: Object, managed: Managed, last: Owner | None, applied: FieldSet) -> Object:
+    def _prune(self, merged: Object, managed: Managed, last: ManagedFieldsEntry | None, applied: FieldSet) -> Object:
         """`merged` without what only the last apply of this manager had set."""
         if last is None or not last.fields or not self._versions.known(last.api_version):
             return merged
@@ -125,7 +130,7 @@ class Updater:
         pruned = remove_items(whole, everything.difference(kept).intersection(dropped), shape) or {}
         return self._versions.convert(pruned, version, self._version, "pruned object")
 
-    def _claims_all_of(self, last: Owner, managed: Managed, applied: FieldSet) -> bool:
+    def _claims_all_of(self, last: ManagedFieldsEntry, managed: Managed, applied: FieldSet) -> bool:
         """Whether everything of the last apply is applied again, as most often: then nothing of it goes.
 
         It is not said of objects that are owned in several versions, whose conversion may fail.

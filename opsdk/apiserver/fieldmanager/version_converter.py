@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsdk.errors import ApiError, PatchError
-from opsdk.structured_merge.schema import Shape
+from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import check_typed
 
 Convert = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 """Gives an object in another apiVersion."""
 
 
-class Versions:
+class VersionConverter:
     """The versions of one resource, as seen from a request in one of them."""
 
     def __init__(
-        self, shape: Shape, api_version: str, *, convert: Convert | None, shapes: Mapping[str, Shape] | None
+        self, shape: Schema, api_version: str, *, convert: Convert | None, shapes: Mapping[str, Schema] | None
     ) -> None:
         """`shapes` holds the other served versions; None means that nothing is known about others."""
         self.api_version = api_version
@@ -25,7 +25,7 @@ class Versions:
         self._convert = convert
         self._complete = shapes is not None
 
-    def shape(self, api_version: str) -> Shape:
+    def shape(self, api_version: str) -> Schema:
         """The shape of objects in this version."""
         return self._shapes[api_version]
 

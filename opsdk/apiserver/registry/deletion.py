@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import DeleteOptions
+from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Remove
@@ -39,7 +39,9 @@ def _finalizers(current: list[str], propagation: str) -> list[str]:
     return [*kept, wanted] if wanted else kept
 
 
-def mark(context: Context, strategy: Strategy, current: JsonObject, options: DeleteOptions) -> JsonObject | Remove:
+def mark(
+    context: Context, strategy: Strategy, current: JsonObject, options: DeleteRequestOptions
+) -> JsonObject | Remove:
     """The object marked as deleted, or its removal where nothing holds it."""
     grace = strategy.grace(current, options)
     obj: JsonObject = copy_tree(current)

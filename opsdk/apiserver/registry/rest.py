@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import Preconditions, Watch
+from opsdk.apiserver.storage.ports import StoragePreconditions, StorageWatch
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
@@ -41,7 +41,7 @@ class ListQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListResult:
     """Objects of one snapshot; `next_key` (see `ListQuery`) where more follow, `remaining` if it is known how many."""
 
     items: Sequence[JsonObject]
@@ -62,7 +62,7 @@ async def accept(obj: JsonObject, old: JsonObject | None) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOptions:
+class DeleteRequestOptions:
     """How to delete.
 
     Attributes:
@@ -72,11 +72,11 @@ class DeleteOptions:
 
     grace: int | None = None
     propagation: str = ""
-    preconditions: Preconditions = field(default_factory=Preconditions)
+    preconditions: StoragePreconditions = field(default_factory=StoragePreconditions)
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeleteResult:
     """The object's last state, and whether it is gone (or only marked)."""
 
     obj: JsonObject
@@ -96,7 +96,7 @@ class Getter(Protocol):
 class Lister(Protocol):
     """Reads many."""
 
-    async def list(self, context: Context, query: ListQuery) -> Listed:
+    async def list(self, context: Context, query: ListQuery) -> ListResult:
         """The selected objects."""
         ...
 
@@ -135,7 +135,9 @@ class Updater(Protocol):
 class Deleter(Protocol):
     """Removes one object."""
 
-    async def delete(self, context: Context, name: str, options: DeleteOptions, validate: Validate = accept) -> Deleted:
+    async def delete(
+        self, context: Context, name: str, options: DeleteRequestOptions, validate: Validate = accept
+    ) -> DeleteResult:
         """Remove or mark it."""
         ...
 
@@ -145,8 +147,8 @@ class CollectionDeleter(Protocol):
     """Removes many."""
 
     async def delete_collection(
-        self, context: Context, options: DeleteOptions, query: ListQuery, validate: Validate = accept
-    ) -> Listed:
+        self, context: Context, options: DeleteRequestOptions, query: ListQuery, validate: Validate = accept
+    ) -> ListResult:
         """Remove or mark the selected objects; returns them."""
         ...
 
@@ -155,7 +157,7 @@ class CollectionDeleter(Protocol):
 class Watcher(Protocol):
     """Tells of changes."""
 
-    def watch(self, context: Context, name: str, revision: int | None) -> Watch:
+    def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
         """Raw changes after `revision` (None: from now); `name` restricts them to one object."""
         ...
 
@@ -184,7 +186,7 @@ class Connecter(Protocol):
 
 
 @runtime_checkable
-class Connected(Protocol):
+class ConnectHandler(Protocol):
     """A `Connecter` whose connections admission is asked about."""
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:

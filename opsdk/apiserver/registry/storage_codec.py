@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from opsdk.apiserver.storage.ports import Change, Watch
+from opsdk.apiserver.storage.ports import StorageChange, StorageWatch
 from opsdk.errors import ApiError
 from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject
 
 
-class Codec(Protocol):
+class StorageCodec(Protocol):
     """Converts; `ApiError` where it cannot. Arguments stay as they are."""
 
     async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
@@ -30,12 +30,12 @@ class Codec(Protocol):
         ...
 
 
-class UnreadableError(Exception):
+class UndecodableObjectError(Exception):
     """An object that a watcher should hear of cannot be converted; it comes again with the next try."""
 
 
-async def recall(codec: Codec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """As `Codec.read`, but what was converted before is not converted again; the rest takes one call.
+async def recall(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """As `StorageCodec.read`, but what was converted before is not converted again; the rest takes one call.
 
     Who comes while another converts an object waits for that.
     """
@@ -50,7 +50,7 @@ async def recall(codec: Codec, objects: Sequence[JsonObject]) -> Sequence[JsonOb
         return [next(made) if known is None or known.cancelled() else known.result() for known in found]
 
 
-async def _read(codec: Codec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
+async def _read(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
     loop = asyncio.get_running_loop()
     mine: list[asyncio.Future[JsonObject]] = [loop.create_future() for _ in objects]
     for obj, pending in zip(objects, mine, strict=True):
@@ -69,18 +69,18 @@ async def _read(codec: Codec, objects: Sequence[JsonObject]) -> Sequence[JsonObj
 class DecodingWatch:
     """A watch whose objects are in the store's version.
 
-    Raises `UnreadableError` where one cannot be converted: no event may be passed over, so the next try is of the same.
+    Raises `UndecodableObjectError` where one cannot be converted: no event may be passed over, so the next try is of the same.
     """
 
-    def __init__(self, inner: Watch, codec: Codec) -> None:
+    def __init__(self, inner: StorageWatch, codec: StorageCodec) -> None:
         self._inner = inner
         self._codec = codec
-        self._change: Change | None = None
+        self._change: StorageChange | None = None
 
     def __aiter__(self) -> DecodingWatch:
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> StorageChange:
         if self._change is None:
             self._change = await anext(self._inner)
         change = self._change
@@ -88,25 +88,25 @@ class DecodingWatch:
         try:
             made = iter(await recall(self._codec, objects))
         except ApiError as error:
-            raise UnreadableError from error
+            raise UndecodableObjectError from error
         self._change = None
         value, previous = (None if obj is None else next(made) for obj in (change.value, change.previous))
         return replace(change, value=value, previous=previous)
 
-    def ready(self, limit: int) -> list[Change]:
+    def ready(self, limit: int) -> list[StorageChange]:
         """Nothing: a conversion may have to wait."""
         del limit
         return []
 
     @property
     def overflowed(self) -> bool:
-        """See `Watch`."""
+        """See `StorageWatch`."""
         return self._inner.overflowed
 
     def progress(self) -> int | None:
-        """See `Watch`."""
+        """See `StorageWatch`."""
         return None if self._change is not None else self._inner.progress()
 
     def close(self) -> None:
-        """See `Watch`."""
+        """See `StorageWatch`."""
         self._inner.close()

@@ -1,6 +1,6 @@
 """The generic store: one storage, one strategy, every verb.
 
-PUT, the patches and apply all come through `Store.update`: they differ only in the function from the stored object to
+PUT, the patches and apply all come through `GenericStore.update`: they differ only in the function from the stored object to
 the wanted one. A dry run goes the whole way and stops at the write.
 """
 
@@ -13,28 +13,28 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import deletion, metadata
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import (
-    Deleted,
-    DeleteOptions,
-    Listed,
+    DeleteRequestOptions,
+    DeleteResult,
     ListQuery,
+    ListResult,
     Selection,
     Transform,
     Validate,
     accept,
 )
-from opsdk.apiserver.registry.storage_codec import Codec, DecodingWatch, recall
+from opsdk.apiserver.registry.storage_codec import DecodingWatch, StorageCodec, recall
 from opsdk.apiserver.registry.strategy import StatusStrategy, Strategy
 from opsdk.apiserver.resources import ResourceInfo, shown_prefix
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import (
     KeyExistsError,
     KeyNotFoundError,
-    Page,
     PreconditionError,
     Remove,
     Storage,
+    StoragePage,
+    StorageWatch,
     Update,
-    Watch,
 )
 from opsdk.errors import Cause, NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -61,7 +61,7 @@ def remember(step: Update, removed: list[JsonObject]) -> Update:
     return remembering
 
 
-class Store:
+class GenericStore:
     """Objects of one resource; `codec` converts where they are kept in another version than this store's."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Store:
         strategy: Strategy,
         *,
         prefix: str = "",
-        codec: Codec | None = None,
+        codec: StorageCodec | None = None,
     ) -> None:
         self.storage = storage
         self.info = info
@@ -80,7 +80,7 @@ class Store:
         self.prefix = prefix or f"{info.group or 'core'}/{info.resource}/"
 
     def __repr__(self) -> str:
-        return f"<Store of {self.info.resource} under {self.prefix}>"
+        return f"<GenericStore of {self.info.resource} under {self.prefix}>"
 
     # -------------------------------------------------------------- keys
     def key(self, namespace: str, name: str) -> str:
@@ -114,7 +114,7 @@ class Store:
             raise api_errors.not_found(self.info, name) from None
         return await self._read(found)
 
-    async def list(self, context: Context, query: ListQuery) -> Listed:
+    async def list(self, context: Context, query: ListQuery) -> ListResult:
         """See `Lister`; raises `CompactedError` and `FutureRevisionError` of the storage as they are."""
         if self.codec is None:
             return self.list_now(context.namespace, query)
@@ -127,25 +127,25 @@ class Store:
             revision, start = page.revision, page.next_key
             kept = await recall(self.codec, [value for _, value in page.items])
             if query.selection.everything:
-                return Listed(kept, revision, _after(prefix, page), page.remaining)
+                return ListResult(kept, revision, _after(prefix, page), page.remaining)
             for index, value in enumerate(kept):
                 if self.matches(query.selection, value):
                     found.append(value)
                     if len(found) == query.limit:
-                        return Listed(found, revision, _rest(prefix, page, index))
+                        return ListResult(found, revision, _rest(prefix, page, index))
             if not start:
-                return Listed(found, revision)
+                return ListResult(found, revision)
 
-    def list_now(self, namespace: str, query: ListQuery) -> Listed:
+    def list_now(self, namespace: str, query: ListQuery) -> ListResult:
         """The same without waiting, as the objects are kept."""
         self.check_fields(query.selection)
         prefix = self.key_prefix(namespace)
         if query.selection.everything:
             page = self.storage.list(prefix, revision=query.revision, start=_start(prefix, query), limit=query.limit)
-            return Listed([v for _, v in page.items], page.revision, _after(prefix, page), page.remaining)
+            return ListResult([v for _, v in page.items], page.revision, _after(prefix, page), page.remaining)
         return self._filtered(prefix, query)
 
-    def _filtered(self, prefix: str, query: ListQuery) -> Listed:
+    def _filtered(self, prefix: str, query: ListQuery) -> ListResult:
         found: list[JsonObject] = []
         start, revision = _start(prefix, query), query.revision
         while True:
@@ -155,10 +155,10 @@ class Store:
                 if self.matches(query.selection, value):
                     found.append(value)
                     if len(found) == query.limit:
-                        return Listed(found, revision, _rest(prefix, page, index))
+                        return ListResult(found, revision, _rest(prefix, page, index))
             start = page.next_key
             if not start:
-                return Listed(found, revision)
+                return ListResult(found, revision)
 
     def check_fields(self, selection: Selection) -> None:
         """Refuse field selectors that the kind does not know."""
@@ -185,7 +185,7 @@ class Store:
 
         return selection.labels.matches(meta.get("labels") or {}) and selection.fields.matches(field)
 
-    def watch(self, context: Context, name: str, revision: int | None) -> Watch:
+    def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
         """See `Watcher`."""
         prefix = self.key(context.namespace, name) if name else self.key_prefix(context.namespace)
         inner = self.storage.watch(prefix, revision)
@@ -412,7 +412,9 @@ class Store:
         return api_errors.invalid(self.info.resource, self.info.group, name, [cause])
 
     # -------------------------------------------------------------- deleting
-    async def delete(self, context: Context, name: str, options: DeleteOptions, validate: Validate = accept) -> Deleted:
+    async def delete(
+        self, context: Context, name: str, options: DeleteRequestOptions, validate: Validate = accept
+    ) -> DeleteResult:
         """See `Deleter`."""
         gone = False
         before: JsonObject | None = None
@@ -438,7 +440,7 @@ class Store:
         try:
             stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)
         except _DryRunStop as stop:
-            return Deleted(stop.outcome, gone)
+            return DeleteResult(stop.outcome, gone)
         if not gone and deletion.finished(stored, self.strategy):
             # Marked and done in one request: watchers see both.
             self.storage.delete(self.key(context.namespace, name))
@@ -447,11 +449,11 @@ class Store:
             await self.strategy.after_delete(context, stored)
         elif before is not None and stored is not before:
             await self.strategy.after_update(context, stored, before)
-        return Deleted(stored if gone else await self._read(stored), gone)
+        return DeleteResult(stored if gone else await self._read(stored), gone)
 
     async def delete_collection(
-        self, context: Context, options: DeleteOptions, query: ListQuery, validate: Validate = accept
-    ) -> Listed:
+        self, context: Context, options: DeleteRequestOptions, query: ListQuery, validate: Validate = accept
+    ) -> ListResult:
         """See `CollectionDeleter`; answers with the objects as they were.
 
         Objects that vanish meanwhile are passed over.
@@ -466,7 +468,7 @@ class Store:
                 deleted.append(obj)
             except NotFoundError:
                 continue
-        return Listed(deleted, found.revision, found.next_key, found.remaining)
+        return ListResult(deleted, found.revision, found.next_key, found.remaining)
 
 
 def _start(prefix: str, query: ListQuery) -> str:
@@ -474,12 +476,12 @@ def _start(prefix: str, query: ListQuery) -> str:
     return f"{prefix}{query.start}" if query.start else ""
 
 
-def _after(prefix: str, page: Page) -> str:
+def _after(prefix: str, page: StoragePage) -> str:
     """Where the list goes on after this page, if it does: right behind its last key."""
     return f"{page.items[-1][0].removeprefix(prefix)}\0" if page.next_key else ""
 
 
-def _rest(prefix: str, page: Page, index: int) -> str:
+def _rest(prefix: str, page: StoragePage, index: int) -> str:
     """Where a list goes on that has enough, if anything follows: whether it matches is not looked at."""
     at_end = index == len(page.items) - 1 and not page.next_key
     return "" if at_end else f"{page.items[index][0].removeprefix(prefix)}\0"
@@ -488,10 +490,10 @@ def _rest(prefix: str, page: Page, index: int) -> str:
 class StatusStore:
     """The status of the objects of another store: get and update."""
 
-    def __init__(self, main: Store, strategy: Strategy | None = None, info: ResourceInfo | None = None) -> None:
+    def __init__(self, main: GenericStore, strategy: Strategy | None = None, info: ResourceInfo | None = None) -> None:
         self.main = main
         rules = strategy or StatusStrategy(main.strategy)
-        self._store = Store(main.storage, info or main.info, rules, prefix=main.prefix, codec=main.codec)
+        self._store = GenericStore(main.storage, info or main.info, rules, prefix=main.prefix, codec=main.codec)
 
     @property
     def strategy(self) -> Strategy:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import DeleteOptions
+from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.errors import ApiError, Cause
 from opsdk.structured_merge.value import JsonObject
 
@@ -110,7 +110,7 @@ class Strategy:
         """What becomes of dependents: as asked, or the default of the kind where nothing was asked."""
         return asked
 
-    def grace(self, obj: JsonObject, options: DeleteOptions) -> int:
+    def grace(self, obj: JsonObject, options: DeleteRequestOptions) -> int:
         """Seconds between the mark and the removal; 0 removes at once."""
         return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from opsdk.apiserver.serializer.raw import RawTree
+from opsdk.apiserver.serializer.raw import RawExtension
 
 
 def copy_tree(value: Any) -> Any:
@@ -16,5 +16,5 @@ def copy_tree(value: Any) -> Any:
     return value
 
 
-_PLAIN: Final = frozenset({str, int, float, bool, type(None), RawTree})
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), RawExtension})
 """Most of a tree; asking first saves most of the calls. Raw objects are never changed in place."""

@@ -39,7 +39,7 @@ class NumberProblemError(SyntaxProblemError):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedDocument:
     """A tree, and what there is to say against it: keys that stand in it twice.
 
     Attributes:
@@ -77,7 +77,7 @@ class _Pairs(list[tuple[str, Any]]):
     """An object with all its keys, also those that stand twice."""
 
 
-def parse_json(raw: bytes) -> Parsed:
+def parse_json(raw: bytes) -> ParsedDocument:
     """JSON, telling of keys that occur twice."""
     _check_depth(raw)
     repeated = False
@@ -98,7 +98,7 @@ def parse_json(raw: bytes) -> Parsed:
     complaints = tuple(_repeated(json.loads(text, object_pairs_hook=_Pairs))) if repeated else ()
     if b"\\u" in raw:
         tree = _without_surrogates(tree)
-    return Parsed(tree, complaints)
+    return ParsedDocument(tree, complaints)
 
 
 def _check_depth(raw: bytes) -> None:
@@ -158,7 +158,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------ YAML
-def parse_yaml(raw: bytes) -> Parsed:
+def parse_yaml(raw: bytes) -> ParsedDocument:
     """YAML as JSON: keys become strings, times stay strings; of several documents the first one counts."""
     text = _yaml_text(raw)
     if raw[:1] == b"{" and b"\t" not in raw and not _HALF_CHARACTER.search(raw):
@@ -178,7 +178,7 @@ def parse_yaml(raw: bytes) -> Parsed:
         while tree is None and loader.check_data():  # type: ignore[no-untyped-call]
             tree = loader.get_data()
         # Whole floats are integers in the JSON that is made of YAML.
-        return Parsed(whole_numbers(_Plain(_MOST_NODES + len(raw)).of(tree)), tuple(loader.repeated), yaml=True)
+        return ParsedDocument(whole_numbers(_Plain(_MOST_NODES + len(raw)).of(tree)), tuple(loader.repeated), yaml=True)
     except yaml.YAMLError as error:
         raise SyntaxProblemError(f"yaml: {yaml_words(error)}") from None
     except RecursionError:

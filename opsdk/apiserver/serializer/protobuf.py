@@ -1,6 +1,6 @@
 """Reads Kubernetes' protobuf bodies into JSON trees, by tables of messages. Pure.
 
-A body is four magic bytes and a ``runtime.Unknown``: the kind, and the bytes of the object. Go's typed clients send
+A body is four magic bytes and a ``runtime.RuntimeUnknown``: the kind, and the bytes of the object. Go's typed clients send
 their objects so; answers may be JSON.
 """
 
@@ -24,7 +24,7 @@ VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "bool"})
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ProtobufField:
     """One field of a message; the type of a map is those of its keys and values with a comma between.
 
     The fields of an `inline` message stand beside the others in JSON.
@@ -37,12 +37,12 @@ class Field:
     inline: bool = False
 
 
-Messages = Callable[[str], Mapping[int, Field] | None]
+Messages = Callable[[str], Mapping[int, ProtobufField] | None]
 """The fields of a message by number; None where there is no such message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class RuntimeUnknown:
     """The envelope."""
 
     api_version: str
@@ -106,7 +106,7 @@ def _number(value: Any, field: str) -> int:
     raise DecodeError(f"proto: wrong wireType = 2 for field {field}")
 
 
-def envelope(body: bytes) -> Unknown:
+def envelope(body: bytes) -> RuntimeUnknown:
     """The envelope of a body; `DecodeError` where it is none."""
     if not body.startswith(MAGIC):
         raise DecodeError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
@@ -121,7 +121,7 @@ def envelope(body: bytes) -> Unknown:
                     kind = _text(text, "Kind")
         elif number == 2:
             raw = _chunk(value, "Raw")
-    return Unknown(api_version, kind, raw)
+    return RuntimeUnknown(api_version, kind, raw)
 
 
 def _stamp(data: bytes, *, micro: bool) -> str | None:
@@ -177,7 +177,7 @@ _SPECIAL: Mapping[str, Callable[[bytes], Any]] = {
 }
 
 
-class Reader:
+class ProtobufReader:
     """Reads messages by a table.
 
     Args:
@@ -224,7 +224,7 @@ class Reader:
                     made[known.name] = value
         return made
 
-    def _values(self, raw: Any, wire: int, known: Field) -> Iterator[Any]:
+    def _values(self, raw: Any, wire: int, known: ProtobufField) -> Iterator[Any]:
         """One element, or several numbers packed into one field."""
         if wire != 2 or known.type not in VARINTS:
             yield self._value(raw, known.type, known.name)

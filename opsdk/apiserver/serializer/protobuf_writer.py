@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from opsdk.apiserver.serializer.protobuf import MAGIC, META, VARINTS, Field, Messages
+from opsdk.apiserver.serializer.protobuf import MAGIC, META, VARINTS, Messages, ProtobufField
 from opsdk.errors import EncodeError
 
 
@@ -44,7 +44,7 @@ def _text(number: int, value: str) -> bytes:
 
 
 def enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
-    """A body: the magic bytes and a ``runtime.Unknown``."""
+    """A body: the magic bytes and a ``runtime.RuntimeUnknown``."""
     meta = _text(1, api_version) + _text(2, kind)
     return MAGIC + chunk(1, meta) + chunk(2, raw) + chunk(3, b"") + chunk(4, b"")
 
@@ -92,7 +92,7 @@ Encode = Callable[[Any], bytes]
 """A value as a field, or as all the elements of one."""
 
 
-class Writer:
+class ProtobufWriter:
     """Writes messages by a table: the fields of a message by their numbers. How is worked out once for each message."""
 
     def __init__(self, messages: Messages) -> None:
@@ -127,7 +127,7 @@ class Writer:
         fields = {f.name: (number, self._field(number, f)) for number, f in table.items() if not f.inline}
         return _Message(fields, tuple((number, f.type) for number, f in table.items() if f.inline))
 
-    def _field(self, number: int, known: Field) -> Encode:
+    def _field(self, number: int, known: ProtobufField) -> Encode:
         if known.map:
             return self._map(number, known.type.partition(",")[2])
         one = self._one(number, known.type)

@@ -17,7 +17,7 @@ _DECODER = JSONDecoder()
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-class RawTree(dict[str, Any]):
+class RawExtension(dict[str, Any]):
     """An object that knows its text. Nobody changes it in place; copies may share it."""
 
     def __init__(self, value: JsonObject, text: str) -> None:
@@ -59,7 +59,7 @@ def keep_text(tree: JsonObject, key: str, body: bytes) -> None:
     if isinstance(value, dict):
         text = member(body.decode("utf-8", "replace"), key)
         if text is not None:
-            tree[key] = RawTree(value, text)
+            tree[key] = RawExtension(value, text)
 
 
 def forget_text(tree: JsonObject, key: str, before: JsonObject | None) -> None:
@@ -73,6 +73,6 @@ def forget_text(tree: JsonObject, key: str, before: JsonObject | None) -> None:
 
 def raw_text(value: Any) -> str:
     """The text that is compared."""
-    if isinstance(value, RawTree):
+    if isinstance(value, RawExtension):
         return value.text
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_HTML)

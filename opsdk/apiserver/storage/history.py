@@ -10,7 +10,7 @@ import bisect
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from opsdk.apiserver.storage.ports import Change, CompactedError, FutureRevisionError, Kind
+from opsdk.apiserver.storage.ports import ChangeType, CompactedError, FutureRevisionError, StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -20,7 +20,7 @@ class History:
     def __init__(self, *, floor: int = 0, limit: int = 10_000) -> None:
         self.floor = floor
         self._limit = limit
-        self._changes: deque[Change] = deque()
+        self._changes: deque[StorageChange] = deque()
 
     def __len__(self) -> int:
         return len(self._changes)
@@ -28,7 +28,7 @@ class History:
     def __repr__(self) -> str:
         return f"<History of {len(self._changes)} changes after {self.floor}>"
 
-    def append(self, change: Change) -> None:
+    def append(self, change: StorageChange) -> None:
         """Remember a change; revisions only grow."""
         self._changes.append(change)
         if len(self._changes) > self._limit:
@@ -47,7 +47,7 @@ class History:
         if revision > current:
             raise FutureRevisionError(revision, current)
 
-    def since(self, revision: int) -> Iterator[Change]:
+    def since(self, revision: int) -> Iterator[StorageChange]:
         """The changes after `revision`, oldest first."""
         start = bisect.bisect_right(self._changes, revision, key=lambda change: change.revision)
         for index in range(start, len(self._changes)):
@@ -66,11 +66,11 @@ class History:
         return past
 
 
-def put(key: str, revision: int, value: JsonObject, previous: JsonObject | None) -> Change:
+def put(key: str, revision: int, value: JsonObject, previous: JsonObject | None) -> StorageChange:
     """A creation or replacement."""
-    return Change(Kind.PUT, key, revision, value, previous)
+    return StorageChange(ChangeType.PUT, key, revision, value, previous)
 
 
-def removal(key: str, revision: int, last: JsonObject, previous: JsonObject) -> Change:
+def removal(key: str, revision: int, last: JsonObject, previous: JsonObject) -> StorageChange:
     """A removal; `last` is the state it is reported with."""
-    return Change(Kind.DELETE, key, revision, last, previous)
+    return StorageChange(ChangeType.DELETE, key, revision, last, previous)

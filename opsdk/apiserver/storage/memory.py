@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 
 from opsdk.apiserver.storage.history import History, put, removal
 from opsdk.apiserver.storage.ports import (
-    Change,
+    ChangeType,
     CompactedError,
     FutureRevisionError,
     KeyExistsError,
     KeyNotFoundError,
-    Kind,
-    Page,
-    Preconditions,
     Remove,
+    StorageChange,
+    StoragePage,
+    StoragePreconditions,
     Update,
 )
-from opsdk.apiserver.storage.snapshots import NOTHING, Held, Snapshot
+from opsdk.apiserver.storage.snapshots import NOTHING, Snapshot, SnapshotEntry
 from opsdk.apiserver.storage.watch import QueueWatch
 from opsdk.structured_merge.value import JsonObject
 
-Journal = Callable[[Sequence[Change], int], None]
+Journal = Callable[[Sequence[StorageChange], int], None]
 """Makes changes and the revision after them durable, all or none, before they are visible; raises if it cannot."""
 
 
@@ -44,7 +44,7 @@ class _Bucket:
         if self.shared:
             self.objects, self.keys, self.shared = dict(self.objects), list(self.keys), False
 
-    def hold(self, held: Held, *, floor: int, limit: int) -> None:
+    def hold(self, held: SnapshotEntry, *, floor: int, limit: int) -> None:
         """Have these objects from now on, and no past."""
         self.objects, self.keys, self.shared = held.objects, held.keys, True
         self.history = History(floor=floor, limit=limit)
@@ -109,7 +109,7 @@ class MemoryStorage:
         self._floor = 0
         self._journal = journal
         self._buckets: dict[str, _Bucket] = {}
-        self._listeners: list[Callable[[Change], None]] = []
+        self._listeners: list[Callable[[StorageChange], None]] = []
 
     def __repr__(self) -> str:
         count = sum(len(b.objects) for b in self._buckets.values())
@@ -144,7 +144,7 @@ class MemoryStorage:
         except KeyError:
             raise KeyNotFoundError(key) from None
 
-    def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> Page:
+    def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         """See `Storage.list`."""
         bucket = self._bucket(prefix)
         at = self._revision if revision is None else revision
@@ -157,7 +157,7 @@ class MemoryStorage:
         end = bisect.bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))
         last = min(end, first + limit) if limit else end
         items = [(key, objects[key]) for key in keys[first:last]]
-        return Page(items, at, keys[last] if last < end else "", max(end - last, 0))
+        return StoragePage(items, at, keys[last] if last < end else "", max(end - last, 0))
 
     # -------------------------------------------------------------- writes
     def create(self, key: str, value: JsonObject) -> JsonObject:
@@ -181,7 +181,7 @@ class MemoryStorage:
                 return current
             return self._put(key, wanted, current)
 
-    def delete(self, key: str, preconditions: Preconditions | None = None) -> JsonObject:
+    def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
         """See `Storage.delete`."""
         current = self.get(key)
         if preconditions is not None:
@@ -200,14 +200,14 @@ class MemoryStorage:
         self._commit(removal(key, revision, final, self._bucket(key).objects[key]))
         return final
 
-    def _commit(self, change: Change) -> None:
+    def _commit(self, change: StorageChange) -> None:
         if self._journal is not None:
             self._journal((change,), change.revision)
         bucket = self._bucket(change.key)
         bucket.own()
         self._revision = change.revision
         value = change.value
-        if change.kind is Kind.PUT and value is not None:
+        if change.kind is ChangeType.PUT and value is not None:
             if change.key not in bucket.objects:
                 bisect.insort(bucket.keys, change.key)
             bucket.objects[change.key] = value
@@ -259,7 +259,7 @@ class MemoryStorage:
         """See `Snapshots`."""
         for bucket in self._buckets.values():
             bucket.shared = True
-        held = {name: Held(bucket.objects, bucket.keys) for name, bucket in self._buckets.items()}
+        held = {name: SnapshotEntry(bucket.objects, bucket.keys) for name, bucket in self._buckets.items()}
         return Snapshot(self._revision, held)
 
     @classmethod
@@ -271,7 +271,7 @@ class MemoryStorage:
             made._bucket(f"{name}/").hold(held, floor=snapshot.revision, limit=made.history_limit)
         return made
 
-    def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[Change]:
+    def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
         """See `Snapshots`."""
         revision = snapshot.revision if reset else self._revision + 1
         names = {**self._buckets, **snapshot.buckets}
@@ -288,7 +288,7 @@ class MemoryStorage:
                 listener(change)
         return changes
 
-    def _difference(self, name: str, snapshot: Snapshot, revision: int) -> Iterator[Change]:
+    def _difference(self, name: str, snapshot: Snapshot, revision: int) -> Iterator[StorageChange]:
         """What leads from the present to the snapshot, in one bucket."""
         now, then = self._bucket(f"{name}/").objects, snapshot.buckets.get(name, NOTHING).objects
         if now is then:
@@ -307,11 +307,11 @@ class MemoryStorage:
             for watch in tuple(bucket.watches):
                 watch.fail(error(watch))
 
-    def subscribe(self, listener: Callable[[Change], None]) -> None:
+    def subscribe(self, listener: Callable[[StorageChange], None]) -> None:
         """See `Storage.subscribe`."""
         self._listeners.append(listener)
 
-    def unsubscribe(self, listener: Callable[[Change], None]) -> None:
+    def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:
         """See `Storage.unsubscribe`."""
         if listener in self._listeners:
             self._listeners.remove(listener)

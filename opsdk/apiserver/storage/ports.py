@@ -49,7 +49,7 @@ class FutureRevisionError(StorageError):
         super().__init__(f"revision {asked} is newer than {current}")
 
 
-class Kind(enum.Enum):
+class ChangeType(enum.Enum):
     """What happened to a key."""
 
     PUT = "put"
@@ -61,23 +61,23 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StorageChange:
     """One event: `value` is the new state (the last one, with the revision of the removal, for DELETE)."""
 
-    kind: Kind
+    kind: ChangeType
     key: str
     revision: int
     value: JsonObject | None = None
     previous: JsonObject | None = None
 
     @classmethod
-    def of(cls, key: str, value: JsonObject) -> Change:
+    def of(cls, key: str, value: JsonObject) -> StorageChange:
         """The change that a present object stands for."""
-        return cls(Kind.PUT, key, int(value["metadata"].get("resourceVersion", "0")), value)
+        return cls(ChangeType.PUT, key, int(value["metadata"].get("resourceVersion", "0")), value)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class StoragePage:
     """Part of a snapshot: `next_key` starts the next page ("" at the end), `remaining` counts what follows."""
 
     items: Sequence[tuple[str, JsonObject]]
@@ -87,7 +87,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preconditions:
+class StoragePreconditions:
     """What must hold of the stored object; None asks nothing."""
 
     uid: str | None = None
@@ -123,18 +123,18 @@ Update = Callable[[JsonObject | None], Awaitable["JsonObject | Remove"]]
 """Current value (None: absent) to the new one. May run again when someone else was faster."""
 
 
-class Watch(Protocol):
+class StorageWatch(Protocol):
     """A stream of changes; an async iterator that ends when it is closed or has fallen too far behind."""
 
-    def __aiter__(self) -> Watch:
+    def __aiter__(self) -> StorageWatch:
         """Itself."""
         ...
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> StorageChange:
         """The next change, in revision order."""
         ...
 
-    def ready(self, limit: int) -> list[Change]:
+    def ready(self, limit: int) -> list[StorageChange]:
         """What can be read without waiting, at most so many, in order; it counts as read."""
         ...
 
@@ -164,7 +164,7 @@ class Storage(Protocol):
         """The object; `KeyNotFoundError` where there is none."""
         ...
 
-    def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> Page:
+    def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         """Objects below `prefix` in key order, from key `start` on, as they were at `revision` (None: now).
 
         A `limit` of 0 means all. `CompactedError` and `FutureRevisionError` tell of revisions that cannot be had.
@@ -183,11 +183,11 @@ class Storage(Protocol):
         """
         ...
 
-    def delete(self, key: str, preconditions: Preconditions | None = None) -> JsonObject:
+    def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
         """Remove; returns the last state with the revision of the removal."""
         ...
 
-    def watch(self, prefix: str, revision: int | None = None) -> Watch:
+    def watch(self, prefix: str, revision: int | None = None) -> StorageWatch:
         """Changes below `prefix` after `revision` (None: from now on); `CompactedError` where those are forgotten.
 
         A revision that has not happened yet is waited for.
@@ -202,11 +202,11 @@ class Storage(Protocol):
         """Forget the history up to `revision`, included; the present state stays."""
         ...
 
-    def subscribe(self, listener: Callable[[Change], None]) -> None:
+    def subscribe(self, listener: Callable[[StorageChange], None]) -> None:
         """Call `listener` with every change of every bucket, in order; it must not block or raise."""
         ...
 
-    def unsubscribe(self, listener: Callable[[Change], None]) -> None:
+    def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:
         """Call it no more; fine if it is not called."""
         ...
 

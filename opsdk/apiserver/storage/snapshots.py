@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from opsdk.apiserver.storage.ports import Change
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SnapshotEntry:
     """The objects of one bucket and their keys in order; nobody changes them any more."""
 
     objects: dict[str, JsonObject] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
 
 
-NOTHING = Held()
+NOTHING = SnapshotEntry()
 """A bucket that was not there yet."""
 
 
@@ -27,7 +27,7 @@ class Snapshot:
     """Every object at `revision`, by bucket."""
 
     revision: int
-    buckets: Mapping[str, Held]
+    buckets: Mapping[str, SnapshotEntry]
 
     def __repr__(self) -> str:
         return f"<Snapshot of {sum(len(held.keys) for held in self.buckets.values())} objects at {self.revision}>"
@@ -41,7 +41,7 @@ class Snapshots(Protocol):
         """Everything as it is now; costs the same however much there is."""
         ...
 
-    def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[Change]:
+    def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
         """Have the objects of a snapshot again, as one write; returns what that changed.
 
         The revision goes on from the present one, or is that of the snapshot again with `reset`. Listeners hear of

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import Change, Kind
+from opsdk.apiserver.storage.ports import ChangeType, StorageChange
 from opsdk.errors import ConfigError
 
 _SCHEMA = """
@@ -38,14 +38,14 @@ class SqliteStorage(MemoryStorage):
             self.load(key, msgspec.json.decode(value), floor=revision)
         self._floor = revision
 
-    def _write(self, changes: Sequence[Change], revision: int) -> None:
+    def _write(self, changes: Sequence[StorageChange], revision: int) -> None:
         db = self._db
         if db is None:
             raise RuntimeError(f"{self._path} is closed and takes no writes")
         with db:
             db.execute("BEGIN IMMEDIATE")
             for change in changes:
-                if change.kind is Kind.PUT:
+                if change.kind is ChangeType.PUT:
                     raw = msgspec.json.encode(change.value)
                     db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?)", (change.key, raw))
                 else:

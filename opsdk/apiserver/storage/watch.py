@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from opsdk.apiserver.storage.ports import Change
+from opsdk.apiserver.storage.ports import StorageChange
 
 
 class QueueWatch:
@@ -15,7 +15,7 @@ class QueueWatch:
     def __init__(
         self,
         prefix: str,
-        backlog: Iterable[Change],
+        backlog: Iterable[StorageChange],
         *,
         limit: int,
         after: int,
@@ -24,7 +24,7 @@ class QueueWatch:
     ) -> None:
         self.prefix = prefix
         self.overflowed = False
-        self._queue: deque[Change] = deque(backlog)
+        self._queue: deque[StorageChange] = deque(backlog)
         # The backlog was there before the reader had a chance to be slow.
         self._limit = limit + len(self._queue)
         self.after = after
@@ -38,7 +38,7 @@ class QueueWatch:
         state = "overflowed" if self.overflowed else "closed" if self._closed else "open"
         return f"<QueueWatch of {self.prefix}: {state}, {len(self._queue)} waiting>"
 
-    def offer(self, change: Change) -> None:
+    def offer(self, change: StorageChange) -> None:
         """Called by the writer for each change below the prefix."""
         if change.revision <= self.after:
             return  # it asked for a revision that has not happened yet
@@ -50,7 +50,7 @@ class QueueWatch:
         self._queue.append(change)
         self._wake.set()
 
-    def ready(self, limit: int) -> list[Change]:
+    def ready(self, limit: int) -> list[StorageChange]:
         """See `Watch.ready`."""
         queue = self._queue
         return [queue.popleft() for _ in range(min(limit, len(queue)))]
@@ -76,7 +76,7 @@ class QueueWatch:
     def __aiter__(self) -> QueueWatch:
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> StorageChange:
         while not self._queue:
             if self._failure is not None:
                 failure, self._failure = self._failure, None

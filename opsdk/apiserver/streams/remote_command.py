@@ -17,7 +17,7 @@ from opsdk.http.server.websocket import WebSocket
 from opsdk.structured_merge.value import JsonObject
 
 
-class Line(Protocol):
+class RemoteCommandStream(Protocol):
     """The channels of one client.
 
     Attributes:
@@ -43,7 +43,7 @@ class Line(Protocol):
         ...
 
 
-class SocketLine:
+class WebSocketStream:
     """The channels of a WebSocket."""
 
     def __init__(self, socket: WebSocket, dialect: Dialect) -> None:
@@ -52,23 +52,23 @@ class SocketLine:
         self.status = dialect.status
 
     async def send(self, channel: int, data: bytes) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         await self._socket.send(self._dialect.write(channel, data))
 
     async def receive(self) -> Piece | None:
-        """See `Line`; messages that are none of this protocol are left out."""
+        """See `RemoteCommandStream`; messages that are none of this protocol are left out."""
         while (message := await self._socket.receive()) is not None:
             if (piece := self._dialect.read(message)) is not None:
                 return piece
         return None
 
     async def close(self) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         await self._socket.close()
 
 
 async def command(
-    line: Line, run: Callable[[Pipe], Awaitable[int | None]], *, stdin: bool, first: int | None = None
+    line: RemoteCommandStream, run: Callable[[Pipe], Awaitable[int | None]], *, stdin: bool, first: int | None = None
 ) -> None:
     """Run something for a client: returns when it has ended, or when the client has gone.
 
@@ -107,7 +107,7 @@ async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> Js
         return failure(f"error executing command in container: {error}")
 
 
-async def ports(line: Line, run: Callable[[int, Pipe], Awaitable[None]], numbers: Sequence[int]) -> None:
+async def ports(line: RemoteCommandStream, run: Callable[[int, Pipe], Awaitable[None]], numbers: Sequence[int]) -> None:
     """Connect a client to ports, one connection to each; returns when all have ended, or when the client has gone."""
     pipes = [Pipe(line.send, out=2 * i, errors=2 * i + 1) for i in range(len(numbers))]
 
@@ -141,7 +141,7 @@ async def forward(run: Callable[[int, Pipe], Awaitable[None]], number: int, pipe
 
 
 async def _until_done(
-    line: Line,
+    line: RemoteCommandStream,
     work: Coroutine[Any, Any, None],
     take: Callable[[Piece], Awaitable[None]],
     end: Callable[[], Awaitable[None]],

@@ -45,7 +45,7 @@ _DICTIONARY = (
 """What the compression of headers starts from, as the protocol says."""
 
 
-class Kind(IntEnum):
+class FrameType(IntEnum):
     """Of control frames."""
 
     SYN_STREAM = 1
@@ -59,7 +59,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class SynStream:
     """The client begins a stream; names of `headers` are in lower case."""
 
     stream: int
@@ -68,7 +68,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class Data:
     """Bytes of a stream; with `ends`, the last."""
 
     stream: int
@@ -77,28 +77,28 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
+class RstStream:
     """The client wants nothing more of a stream."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pinged:
+class Ping:
     """To be sent back as it is."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class GoAway:
     """The client will begin no more streams."""
 
 
-Event = Opened | Carried | Broken | Pinged | Left
+Event = SynStream | Data | RstStream | Ping | GoAway
 
 
-class Reader:
+class SpdyReader:
     """From bytes, cut anywhere, to what they say."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Reader:
             body = bytes(self._kept[_HEAD.size : _HEAD.size + size])
             del self._kept[: _HEAD.size + size]
             if not first & _CONTROL:
-                yield Carried(stream=first, data=body, ends=bool(flags & _FIN))
+                yield Data(stream=first, data=body, ends=bool(flags & _FIN))
             elif (event := self._control(first, flags, body)) is not None:
                 yield event
 
@@ -138,17 +138,17 @@ class Reader:
     def _read(self, kind: int, flags: int, body: bytes) -> Event | None:
         ends = bool(flags & _FIN)
         match kind:
-            case Kind.SYN_STREAM:
-                return Opened(stream=_number(body), headers=self._headers(body[10:]), ends=ends)
-            case Kind.HEADERS:
+            case FrameType.SYN_STREAM:
+                return SynStream(stream=_number(body), headers=self._headers(body[10:]), ends=ends)
+            case FrameType.HEADERS:
                 self._headers(body[4:])  # what follows is compressed with what came before
-                return Carried(stream=_number(body), ends=True) if ends else None
-            case Kind.RST_STREAM:
-                return Broken(stream=_number(body))
-            case Kind.PING:
-                return Pinged(number=_WORD.unpack_from(body)[0])
-            case Kind.GOAWAY:
-                return Left()
+                return Data(stream=_number(body), ends=True) if ends else None
+            case FrameType.RST_STREAM:
+                return RstStream(stream=_number(body))
+            case FrameType.PING:
+                return Ping(number=_WORD.unpack_from(body)[0])
+            case FrameType.GOAWAY:
+                return GoAway()
             case _:
                 return None
 
@@ -176,7 +176,7 @@ def _texts(plain: bytes) -> Iterator[str]:
         yield plain[at - size : at].decode()
 
 
-class Writer:
+class SpdyWriter:
     """The frames that go out, one connection's in their order."""
 
     def __init__(self) -> None:
@@ -184,11 +184,11 @@ class Writer:
 
     def open(self, stream: int, headers: Mapping[str, str], *, ends: bool = False) -> bytes:
         """Begin a stream, as a client does."""
-        return _control(Kind.SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + self._block(headers), ends=ends)
+        return _control(FrameType.SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + self._block(headers), ends=ends)
 
     def reply(self, stream: int) -> bytes:
         """Accept a stream."""
-        return _control(Kind.SYN_REPLY, _WORD.pack(stream) + self._block({}))
+        return _control(FrameType.SYN_REPLY, _WORD.pack(stream) + self._block({}))
 
     def _block(self, headers: Mapping[str, str]) -> bytes:
         texts = [text.encode() for pair in headers.items() for text in pair]
@@ -207,19 +207,19 @@ def carry(stream: int, data: bytes = b"", *, ends: bool = False) -> bytes:
 
 def refuse(stream: int) -> bytes:
     """Do not accept a stream."""
-    return _control(Kind.RST_STREAM, struct.pack(">II", stream, 3))
+    return _control(FrameType.RST_STREAM, struct.pack(">II", stream, 3))
 
 
 def pong(number: int) -> bytes:
     """Answer a ping."""
-    return _control(Kind.PING, _WORD.pack(number))
+    return _control(FrameType.PING, _WORD.pack(number))
 
 
 def leave(last: int) -> bytes:
     """Nothing more comes; `last` is the last stream that was taken."""
-    return _control(Kind.GOAWAY, struct.pack(">II", last, 0))
+    return _control(FrameType.GOAWAY, struct.pack(">II", last, 0))
 
 
-def _control(kind: Kind, body: bytes, *, ends: bool = False) -> bytes:
+def _control(kind: FrameType, body: bytes, *, ends: bool = False) -> bytes:
     flags = _FIN if ends else 0
     return _HEAD.pack(_CONTROL | _VERSION << 16 | kind, flags << 24 | len(body)) + body

@@ -33,14 +33,14 @@ def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: 
     return frozenset(name for name, wanted in asked.items() if wanted)
 
 
-class Connection:
+class SpdyConnection:
     """Streams over some bytes; answers pings. One reader, any number of writers."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]]) -> None:
         self._read = read
         self._write = write
-        self._reader = spdy.Reader()
-        self._writer = spdy.Writer()
+        self._reader = spdy.SpdyReader()
+        self._writer = spdy.SpdyWriter()
         self._events: deque[spdy.Event] = deque()
         self._open: set[int] = set()
         self._last = 0
@@ -51,7 +51,7 @@ class Connection:
         while True:
             while self._events:
                 event = self._events.popleft()
-                if isinstance(event, spdy.Pinged):
+                if isinstance(event, spdy.Ping):
                     await self._write(spdy.pong(event.number))
                 else:
                     return event
@@ -114,10 +114,10 @@ _CHANNELS = {
 }
 
 
-class SpdyLine:
-    """The channels of a command; see `Line`."""
+class SpdyStream:
+    """The channels of a command; see `RemoteCommandStream`."""
 
-    def __init__(self, connection: Connection, *, status: bool) -> None:
+    def __init__(self, connection: SpdyConnection, *, status: bool) -> None:
         self._connection = connection
         self._streams: dict[int, int] = {}
         self._early: deque[spdy.Event] = deque()
@@ -129,7 +129,7 @@ class SpdyLine:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 while missing and (event := await self._connection.receive()) is not None:
-                    if not isinstance(event, spdy.Opened):
+                    if not isinstance(event, spdy.SynStream):
                         self._early.append(event)
                         continue
                     kind = event.headers.get("streamtype", "")
@@ -141,20 +141,20 @@ class SpdyLine:
         return not missing
 
     async def send(self, channel: int, data: bytes) -> None:
-        """See `Line`; what the client did not ask for is dropped."""
+        """See `RemoteCommandStream`; what the client did not ask for is dropped."""
         if channel in self._streams:
             await self._connection.send(self._streams[channel], data)
 
     async def receive(self) -> Piece | None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         channels = {stream: channel for channel, stream in self._streams.items()}
         while (event := await self._next()) is not None:
             match event:
-                case spdy.Carried(stream=stream, data=data, ends=ends) if stream in channels:
+                case spdy.Data(stream=stream, data=data, ends=ends) if stream in channels:
                     return Piece(channel=channels[stream], data=data, ends=ends)
-                case spdy.Opened(stream=stream):
+                case spdy.SynStream(stream=stream):
                     await self._connection.refuse(stream)
-                case spdy.Broken(stream=stream):
+                case spdy.RstStream(stream=stream):
                     self._connection.forget(stream)
                 case _:
                     continue
@@ -164,7 +164,7 @@ class SpdyLine:
         return self._early.popleft() if self._early else await self._connection.receive()
 
     async def close(self) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         await self._connection.close()
 
 
@@ -181,7 +181,7 @@ class _Pair:
 class Forwarding:
     """Connections to the ports of a pod, as many as the client begins, until it leaves."""
 
-    def __init__(self, connection: Connection, run: Callable[[int, Pipe], Awaitable[None]]) -> None:
+    def __init__(self, connection: SpdyConnection, run: Callable[[int, Pipe], Awaitable[None]]) -> None:
         self._connection = connection
         self._run = run
         self._pairs: dict[str, _Pair] = {}
@@ -201,21 +201,21 @@ class Forwarding:
 
     async def _take(self, event: spdy.Event) -> None:
         match event:
-            case spdy.Opened():
+            case spdy.SynStream():
                 await self._begin(event)
-            case spdy.Carried(stream=stream, data=data, ends=ends) if stream in self._pipes:
+            case spdy.Data(stream=stream, data=data, ends=ends) if stream in self._pipes:
                 if data:
                     await self._pipes[stream].feed(data)
                 if ends:
                     await self._pipes[stream].end()
-            case spdy.Broken(stream=stream):
+            case spdy.RstStream(stream=stream):
                 self._connection.forget(stream)
                 if stream in self._tasks:
                     self._tasks[stream].cancel()
             case _:
                 return
 
-    async def _begin(self, event: spdy.Opened) -> None:
+    async def _begin(self, event: spdy.SynStream) -> None:
         kind, port = event.headers.get("streamtype", ""), event.headers.get("port", "")
         if kind not in ("data", "error") or not port.isdecimal() or not 1 <= int(port) <= LAST_PORT:
             await self._connection.refuse(event.stream)

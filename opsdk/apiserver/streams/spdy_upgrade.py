@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.apiserver.streams.remote_command import command
-from opsdk.apiserver.streams.spdy_streams import Connection, Forwarding, SpdyLine, stream_types
+from opsdk.apiserver.streams.spdy_streams import Forwarding, SpdyConnection, SpdyStream, stream_types
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, UpgradeResponse, text_response
 from opsdk.http.server.upgrade import UpgradedStream
@@ -40,8 +40,8 @@ def accept_command(
         return _refused(request, list(VERSIONS))
 
     async def begin(tunnel: UpgradedStream) -> None:
-        connection = Connection(tunnel.read, tunnel.write)
-        line = SpdyLine(connection, status=VERSIONS[version])
+        connection = SpdyConnection(tunnel.read, tunnel.write)
+        line = SpdyStream(connection, status=VERSIONS[version])
         if await line.open(stream_types(version, **said)):
             await command(line, run, stdin=said["stdin"])
         await connection.close()
@@ -56,7 +56,7 @@ def accept_ports(request: HttpRequest, run: Callable[[int, Pipe], Awaitable[None
         return _refused(request, [PORTS])
 
     async def begin(tunnel: UpgradedStream) -> None:
-        connection = Connection(tunnel.read, tunnel.write)
+        connection = SpdyConnection(tunnel.read, tunnel.write)
         await Forwarding(connection, run).serve()
         await connection.close()
 
@@ -72,7 +72,7 @@ async def tunnel_ports(socket: WebSocket, run: Callable[[int, Pipe], Awaitable[N
                 return message.encode() if isinstance(message, str) else message
         return b""
 
-    connection = Connection(read, socket.send)
+    connection = SpdyConnection(read, socket.send)
     await Forwarding(connection, run).serve()
     await connection.close()
     await socket.close()

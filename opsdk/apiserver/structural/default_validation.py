@@ -7,7 +7,7 @@ from typing import Any
 
 from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.embedded import change_embedded, check_types, check_values
-from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
 from opsdk.apiserver.structural.validation import Validator
@@ -64,12 +64,12 @@ def _check_part(schema: Schema, path: FieldPath, around: Callable[[Any], Any]) -
     for cause in found:
         yield invalid(path, default, f"must result in valid metadata: {cause.field}: {cause.message}")
     if not found:
-        yield from Validator(str(path)).validate(default, Node(schema, mixed=True), "").errors
+        yield from Validator(str(path)).validate(default, SchemaNode(schema, mixed=True), "").errors
 
 
 def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterator[FieldError]:
     default = schema["default"]
-    node = Node({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
+    node = SchemaNode({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
     objects: JsonObject = {}
     shown = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
     pruner = Pruner()
@@ -89,9 +89,9 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
         return
     yield from errors
     if not errors and has_rules(schema):
-        from opsdk.apiserver.structural.rules import RuleTree  # noqa: PLC0415 - schemas without rules need no CEL
+        from opsdk.apiserver.structural.rules import CompiledRules  # noqa: PLC0415 - schemas without rules need no CEL
 
-        yield from RuleTree(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
+        yield from CompiledRules(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
 
 
 def _noted(obj: JsonObject, place: str, objects: JsonObject) -> JsonObject:

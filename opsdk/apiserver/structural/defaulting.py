@@ -6,11 +6,11 @@ import copy
 from operator import is_
 from typing import Any
 
-from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.structured_merge.value import JsonObject
 
 
-def apply_defaults(value: Any, node: Node | None) -> Any:
+def apply_defaults(value: Any, node: SchemaNode | None) -> Any:
     """`value` with defaults, where a field is absent, or null without being nullable; it shares what stays."""
     if node is None or not node.fills:
         return value
@@ -22,7 +22,7 @@ def apply_defaults(value: Any, node: Node | None) -> Any:
     return value
 
 
-def _object(value: JsonObject, node: Node) -> JsonObject:
+def _object(value: JsonObject, node: SchemaNode) -> JsonObject:
     missing = {
         name: copy.deepcopy(below.default)
         for name, below in node.properties.items()
@@ -33,21 +33,21 @@ def _object(value: JsonObject, node: Node) -> JsonObject:
     return filled if all(map(is_, made.values(), filled.values())) else made
 
 
-def _entry(item: Any, node: Node | None) -> Any:
+def _entry(item: Any, node: SchemaNode | None) -> Any:
     return apply_defaults(_replaced(item, node), node)
 
 
-def _replaced(item: Any, node: Node | None) -> Any:
+def _replaced(item: Any, node: SchemaNode | None) -> Any:
     if node is not None and node.has_default and _unwanted_null(item, node):
         return copy.deepcopy(node.default)
     return item
 
 
-def _unwanted_null(item: Any, node: Node) -> bool:
+def _unwanted_null(item: Any, node: SchemaNode) -> bool:
     return item is None and not node.nullable
 
 
-def drop_nulls(value: Any, node: Node | None) -> Any:
+def drop_nulls(value: Any, node: SchemaNode | None) -> Any:
     """`value` without the nulls of fields that are not nullable: a null that no default replaced means absent.
 
     What stays is shared, so most often the result is `value` itself.

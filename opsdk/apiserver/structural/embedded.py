@@ -11,7 +11,7 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.serializer.documents import json_kind
-from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
@@ -19,7 +19,7 @@ Change = Callable[[JsonObject, str], JsonObject]
 """An object at a place, and what it becomes."""
 
 
-def change_embedded(value: Any, node: Node | None, change: Change, place: str = "") -> Any:
+def change_embedded(value: Any, node: SchemaNode | None, change: Change, place: str = "") -> Any:
     """`value` with other objects in it, from the innermost outwards; what stays is shared."""
     if node is None or not node.nests:
         return value
@@ -33,13 +33,13 @@ def change_embedded(value: Any, node: Node | None, change: Change, place: str = 
     return change(kept, place) if node.embedded and place else kept
 
 
-def _below(place: str, key: str, node: Node) -> str:
+def _below(place: str, key: str, node: SchemaNode) -> str:
     if key not in node.properties:
         return f"{place}[{key}]"
     return f"{place}.{key}" if place else key
 
 
-def check_embedded(value: Any, node: Node) -> list[Cause]:
+def check_embedded(value: Any, node: SchemaNode) -> list[Cause]:
     """What is wrong with the types and the metadata of objects in `value`."""
     found: list[Cause] = []
 

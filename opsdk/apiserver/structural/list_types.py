@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opsdk.apiserver.field_errors import FieldError, duplicate, invalid
-from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.structured_merge.go_format import go_json
 from opsdk.structured_merge.paths import FieldPath
 
 
-def check_lists(value: Any, node: Node | None, path: FieldPath) -> Iterator[FieldError]:
+def check_lists(value: Any, node: SchemaNode | None, path: FieldPath) -> Iterator[FieldError]:
     """An error for each element that occurs twice, at its second place; a third place is no news."""
     if node is None or not node.unique:
         return
@@ -25,7 +25,7 @@ def check_lists(value: Any, node: Node | None, path: FieldPath) -> Iterator[Fiel
             yield from check_lists(item, node.items, path.index(index))
 
 
-def _duplicates(items: list[Any], node: Node, path: FieldPath) -> Iterator[FieldError]:
+def _duplicates(items: list[Any], node: SchemaNode, path: FieldPath) -> Iterator[FieldError]:
     if node.list_type not in ("set", "map"):
         return
     seen: dict[str, int] = {}
@@ -40,7 +40,7 @@ def _duplicates(items: list[Any], node: Node, path: FieldPath) -> Iterator[Field
             yield duplicate(path.index(index), identity)
 
 
-def _identity(item: Any, node: Node) -> Any:
+def _identity(item: Any, node: SchemaNode) -> Any:
     if node.list_type == "set":
         return item
     return {key: item[key] for key in node.list_keys if item and key in item}

@@ -12,7 +12,7 @@ META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 """What every object has, whatever its schema says."""
 
 
-class Node:
+class SchemaNode:
     """One level of a schema.
 
     Attributes:
@@ -67,12 +67,14 @@ class Node:
         form: str = schema.get("format") or ""
         self.format = form if is_known(form, self.types[0] if len(self.types) == 1 else "") else ""
         self.nullable = bool(schema.get("nullable"))
-        self.properties = {name: Node(below, mixed=mixed) for name, below in (schema.get("properties") or {}).items()}
+        self.properties = {
+            name: SchemaNode(below, mixed=mixed) for name, below in (schema.get("properties") or {}).items()
+        }
         additional = schema.get("additionalProperties")
-        self.additional = Node(additional, mixed=mixed) if isinstance(additional, Mapping) else None
+        self.additional = SchemaNode(additional, mixed=mixed) if isinstance(additional, Mapping) else None
         self.open = additional is True
         items = schema.get("items")
-        self.items = Node(items, mixed=mixed) if isinstance(items, Mapping) else None
+        self.items = SchemaNode(items, mixed=mixed) if isinstance(items, Mapping) else None
         self.preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.required: tuple[str, ...] = tuple(schema.get("required") or ())
@@ -87,14 +89,14 @@ class Node:
         self.fills: bool = self.has_default or any(node.fills for node in below)
         self.nests: bool = self.embedded or any(node.nests for node in below)
         self.unique: bool = self.list_type in ("set", "map") or any(node.unique for node in below)
-        self.all_of = [Node(below) for below in schema.get("allOf") or ()]
-        self.any_of = [Node(below) for below in schema.get("anyOf") or ()]
-        self.one_of = [Node(below) for below in schema.get("oneOf") or ()]
-        self.not_ = Node(schema["not"]) if isinstance(schema.get("not"), Mapping) else None
+        self.all_of = [SchemaNode(below) for below in schema.get("allOf") or ()]
+        self.any_of = [SchemaNode(below) for below in schema.get("anyOf") or ()]
+        self.one_of = [SchemaNode(below) for below in schema.get("oneOf") or ()]
+        self.not_ = SchemaNode(schema["not"]) if isinstance(schema.get("not"), Mapping) else None
         self.logical = bool(self.all_of or self.any_of or self.one_of or self.not_)
         self.pattern: Pattern | None = compile_regex(schema["pattern"]) if schema.get("pattern") else None
 
-    def entry(self, name: str) -> Node | None:
+    def entry(self, name: str) -> SchemaNode | None:
         """The schema of an object's entry, if there is one."""
         return self.properties.get(name) or self.additional
 

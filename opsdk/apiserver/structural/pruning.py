@@ -5,12 +5,12 @@ from __future__ import annotations
 from operator import is_
 from typing import Any, Final
 
-from opsdk.apiserver.structural.node import META_FIELDS, Node
+from opsdk.apiserver.structural.node import META_FIELDS, SchemaNode
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.schema import OBJECT_META_SCHEMA
 from opsdk.structured_merge.value import JsonObject
 
-_METADATA: Final = Node(
+_METADATA: Final = SchemaNode(
     {
         **OBJECT_META_SCHEMA,
         "properties": {
@@ -39,7 +39,7 @@ class Pruner:
         """Nothing dropped yet."""
         self.unknown: list[str] = []
 
-    def prune(self, value: Any, node: Node | None, place: _Place | None = None, *, resource: bool) -> Any:
+    def prune(self, value: Any, node: SchemaNode | None, place: _Place | None = None, *, resource: bool) -> Any:
         """`value` without unknown fields; `resource` says that it is an object with metadata.
 
         The result shares with `value` what stays as it is, so most often it is `value` itself.
@@ -50,14 +50,16 @@ class Pruner:
             return self._list(value, node, place)
         return value
 
-    def _list(self, value: list[Any], node: Node | None, place: _Place | None) -> list[Any]:
+    def _list(self, value: list[Any], node: SchemaNode | None, place: _Place | None) -> list[Any]:
         items = node.items if node is not None else None
         if items is None and node is not None and node.preserve:
             return value
         kept = [self.prune(item, items, (place, at), resource=False) for at, item in enumerate(value)]
         return value if all(map(is_, kept, value)) else kept
 
-    def _object(self, value: JsonObject, node: Node | None, place: _Place | None, *, resource: bool) -> JsonObject:
+    def _object(
+        self, value: JsonObject, node: SchemaNode | None, place: _Place | None, *, resource: bool
+    ) -> JsonObject:
         kept: JsonObject = {}
         for name, item in value.items():
             if resource and name in META_FIELDS:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from opsdk.apiserver.expressions.environment import kubernetes_environment
-from opsdk.apiserver.expressions.schema_types import Declared
+from opsdk.apiserver.expressions.schema_types import SchemaDeclarations
 from opsdk.apiserver.field_errors import FieldErrorType
 from opsdk.cel.environment import Program
 from opsdk.cel.types import Type, TypeKind, optional_of
@@ -26,7 +26,7 @@ REASONS: Final = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class CompiledRule:
     """A rule as it is written, and its programs, compiled on first use.
 
     Attributes:
@@ -36,7 +36,7 @@ class Rule:
     """
 
     written: Mapping[str, Any]
-    declared: Declared
+    declared: SchemaDeclarations
     schema: Mapping[str, Any]
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Final
 from opsdk.apiserver.expressions.schema_types import cardinality, declare
 from opsdk.apiserver.field_errors import FieldError, forbidden, internal, invalid
 from opsdk.apiserver.structural.keyword_validation import check_vocabulary
-from opsdk.apiserver.structural.rule import Rule
+from opsdk.apiserver.structural.rule import CompiledRule
 from opsdk.apiserver.structural.rule_locations import RULES, has_rules
 from opsdk.apiserver.structural.schema_format import shown_rule
 from opsdk.cel.declarations import MOST
@@ -118,10 +118,12 @@ def _check_level(schema: Schema, place: _Place, total: _Total) -> Errors:
         return
     times = cardinality(declared.least_bytes) if place.times is None else place.times
     for index, one in enumerate(written):
-        yield from _check_rule(Rule(one, declared, schema), times, place, place.path.child(RULES).index(index), total)
+        yield from _check_rule(
+            CompiledRule(one, declared, schema), times, place, place.path.child(RULES).index(index), total
+        )
 
 
-def _check_rule(rule: Rule, times: int, place: _Place, at: FieldPath, total: _Total) -> Errors:
+def _check_rule(rule: CompiledRule, times: int, place: _Place, at: FieldPath, total: _Total) -> Errors:
     cost = min(rule.cost * times, MOST)
     if cost > RULE_LIMIT:
         yield forbidden(at.child("rule"), _too_much("estimated rule cost", cost, RULE_LIMIT))

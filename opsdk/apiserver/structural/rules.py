@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT, RUNTIME_BUDGET
-from opsdk.apiserver.expressions.schema_types import Declared, Schema, declare
+from opsdk.apiserver.expressions.schema_types import Schema, SchemaDeclarations, declare
 from opsdk.apiserver.expressions.schema_values import Convert, converter, misfit
 from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.list_types import element_key
-from opsdk.apiserver.structural.rule import Rule
+from opsdk.apiserver.structural.rule import CompiledRule
 from opsdk.apiserver.structural.rule_locations import RULES, has_rules
 from opsdk.cel.environment import EvaluationResult
 from opsdk.cel.values import Optional
@@ -28,7 +28,7 @@ _LONGEST_MESSAGE: Final = 5 * 1024
 
 
 @dataclass(slots=True)
-class Broken:
+class RuleViolation:
     """What evaluating found.
 
     Attributes:
@@ -110,7 +110,7 @@ class _Before:
 
 
 # ------------------------------------------------------------------ the tree of rules
-class RuleTree:
+class CompiledRules:
     """The rules of a schema and of all below it.
 
     Args:
@@ -123,7 +123,7 @@ class RuleTree:
         self._resource = resource
 
     @cached_property
-    def _declared(self) -> Declared | None:
+    def _declared(self) -> SchemaDeclarations | None:
         return declare(self._schema, "selfType", resource=self._resource)
 
     @cached_property
@@ -132,28 +132,28 @@ class RuleTree:
         return converter(self._schema, self._declared.type, resource=self._resource)
 
     @cached_property
-    def rules(self) -> Sequence[Rule]:
+    def rules(self) -> Sequence[CompiledRule]:
         """The rules of this level."""
         written = self._schema.get(RULES) or ()
         if not written or self._declared is None:
             return ()
-        return [Rule(one, self._declared, self._schema) for one in written]
+        return [CompiledRule(one, self._declared, self._schema) for one in written]
 
     @cached_property
-    def _items(self) -> RuleTree | None:
+    def _items(self) -> CompiledRules | None:
         return _tree(self._schema.get("items"))
 
     @cached_property
-    def _additional(self) -> RuleTree | None:
+    def _additional(self) -> CompiledRules | None:
         return _tree(self._schema.get("additionalProperties"))
 
     @cached_property
-    def _properties(self) -> Mapping[str, RuleTree]:
+    def _properties(self) -> Mapping[str, CompiledRules]:
         found = {name: _tree(below) for name, below in (self._schema.get("properties") or {}).items()}
         return {name: tree for name, tree in found.items() if tree is not None}
 
     # -------------------------------------------------------------- evaluating
-    def evaluate(self, value: Any, old: Any, path: FieldPath, *, ratchet: bool = True) -> Broken:
+    def evaluate(self, value: Any, old: Any, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
         """The rules that a value breaks; `old` is what it replaces, or None."""
         run = _Run()
         before = _Before(_Was(value, old, self._schema)) if old is not None and ratchet else _Before()
@@ -203,17 +203,17 @@ class RuleTree:
             return error
 
 
-def _tree(schema: Any) -> RuleTree | None:
+def _tree(schema: Any) -> CompiledRules | None:
     if not isinstance(schema, Mapping) or not has_rules(schema):
         return None
-    return RuleTree(schema, resource=bool(schema.get("x-kubernetes-embedded-resource")))
+    return CompiledRules(schema, resource=bool(schema.get("x-kubernetes-embedded-resource")))
 
 
 class _Run:
     """The budget of one object, and what was found so far."""
 
     def __init__(self) -> None:
-        self.broken = Broken()
+        self.broken = RuleViolation()
         self.budget = RUNTIME_BUDGET
 
 
@@ -224,7 +224,7 @@ _SPENT: Final = "validation failed due to running out of cost budget, no further
 class _Evaluation:
     """One rule on one value."""
 
-    rule: Rule
+    rule: CompiledRule
     value: Any
     path: FieldPath
     before: _Before

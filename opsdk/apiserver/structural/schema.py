@@ -10,7 +10,7 @@ from opsdk.apiserver.field_errors import NO_PATH, FieldError, invalid
 from opsdk.apiserver.structural.defaulting import apply_defaults, drop_nulls
 from opsdk.apiserver.structural.embedded import Change, change_embedded, check_embedded
 from opsdk.apiserver.structural.list_types import check_lists
-from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
 from opsdk.apiserver.structural.validation import BLOCKING, Validator
@@ -19,7 +19,7 @@ from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.typed import ABSENT
 
 if TYPE_CHECKING:
-    from opsdk.apiserver.structural.rules import RuleTree
+    from opsdk.apiserver.structural.rules import CompiledRules
 
 RULES_SKIPPED: Final = invalid(
     NO_PATH,
@@ -49,17 +49,17 @@ class StructuralSchema:
     """
 
     def __init__(self, schema: Mapping[str, Any], *, resource: bool = True) -> None:
-        self._root = Node(schema)
+        self._root = SchemaNode(schema)
         self._resource = resource
 
     @cached_property
-    def _rules(self) -> RuleTree | None:
+    def _rules(self) -> CompiledRules | None:
         """``x-kubernetes-validations``, if there are any."""
         if not has_rules(self._root.schema):
             return None
-        from opsdk.apiserver.structural.rules import RuleTree  # noqa: PLC0415 - schemas without rules need no CEL
+        from opsdk.apiserver.structural.rules import CompiledRules  # noqa: PLC0415 - schemas without rules need no CEL
 
-        return RuleTree(self._root.schema, resource=self._resource)
+        return CompiledRules(self._root.schema, resource=self._resource)
 
     def prune(self, tree: Any) -> tuple[Any, list[str]]:
         """`tree` without fields that the schema does not know, and their paths, sorted."""

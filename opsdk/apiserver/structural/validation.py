@@ -18,7 +18,7 @@ from opsdk.apiserver.field_errors import (
 )
 from opsdk.apiserver.strfmt import FORMATS
 from opsdk.apiserver.structural.list_types import element_key
-from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
 from opsdk.structured_merge.equality import deep_equal, written_alike
 from opsdk.structured_merge.go_format import go_json, go_quote
@@ -26,7 +26,7 @@ from opsdk.structured_merge.typed import ABSENT
 from opsdk.structured_merge.value import JsonObject
 
 
-class Result:
+class ValidationResult:
     """What a check found: the errors, and how many checks were made (the best of several alternatives has most)."""
 
     __slots__ = ("_told", "checks")
@@ -50,7 +50,7 @@ class Result:
         """Add an error; what is told already, by another alternative perhaps, is not told again."""
         self._told.setdefault((error.type, error.field, error.detail), error)
 
-    def merge(self, other: Result) -> None:
+    def merge(self, other: ValidationResult) -> None:
         """Add what another check found."""
         for error in other._told.values():
             self.add(error)
@@ -64,13 +64,13 @@ class Validator:
         """`base` is what field names are relative to, e.g. the path of a default inside a CRD."""
         self._base = base
 
-    def validate(self, value: Any, node: Node, name: str, old: Any = ABSENT) -> Result:
+    def validate(self, value: Any, node: SchemaNode, name: str, old: Any = ABSENT) -> ValidationResult:
         """Check `value`, which stands at `name`.
 
         `old` is what stood there before: as long as a value stays the same, it is not held against the writer, because
         the schema may have become stricter since it was written.
         """
-        result = Result()
+        result = ValidationResult()
         if old is not ABSENT and old is not None and written_alike(old, value) and _findable(value, node):
             return result
         self._type(value, node, name, result)
@@ -101,12 +101,12 @@ class Validator:
         name = name.removeprefix(".")
         return f"{self._base}.{name}" if self._base and name else self._base or name or NO_PATH
 
-    def _loose(self, result: Result, text: str) -> None:
+    def _loose(self, result: ValidationResult, text: str) -> None:
         """An error that the server reports without a place of its own."""
         result.add(invalid(self._base or NO_PATH, "", text))
 
     # -------------------------------------------------------------- the keywords, in the server's order
-    def _type(self, value: Any, node: Node, name: str, result: Result) -> None:
+    def _type(self, value: Any, node: SchemaNode, name: str, result: ValidationResult) -> None:
         wrong = _type_fault(value, node)
         if wrong is None:
             result.checks += bool(node.types or node.format)
@@ -115,7 +115,7 @@ class Validator:
             detail = f"{name} in body must be of type {expected}: {go_quote(actual)}"
             result.add(type_invalid(self._at(name), actual, detail))
 
-    def _logic(self, value: Any, node: Node, name: str, old: Any, result: Result) -> None:
+    def _logic(self, value: Any, node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
         result.checks += 1
         quoted = go_quote(name)
         if node.any_of:
@@ -143,10 +143,10 @@ class Validator:
         if node.not_ is not None and self.validate(value, node.not_, name).good:
             self._loose(result, f"{quoted} must not validate the schema (not)")
 
-    def _try(self, value: Any, nodes: Iterable[Node], name: str, old: Any) -> list[Result]:
+    def _try(self, value: Any, nodes: Iterable[SchemaNode], name: str, old: Any) -> list[ValidationResult]:
         return [self.validate(value, node, name, old) for node in nodes]
 
-    def _string(self, value: str, node: Node, name: str, result: Result) -> None:
+    def _string(self, value: str, node: SchemaNode, name: str, result: ValidationResult) -> None:
         longest, shortest = node.limit("maxLength"), node.limit("minLength")
         if longest is not None and len(value) > longest:
             result.add(too_long(self._at(name), longest))
@@ -157,14 +157,14 @@ class Validator:
             text = f"{name} in body should match '{node.limit('pattern')}'"
             result.add(invalid(self._at(name), value, text))
 
-    def _format(self, value: str, node: Node, name: str, result: Result) -> None:
+    def _format(self, value: str, node: SchemaNode, name: str, result: ValidationResult) -> None:
         check = FORMATS.get(node.format)
         result.checks += 2 * (check is not None)
         if check is not None and not check(value):
             text = f"{name} in body must be of type {node.format}: {go_quote(value)}"
             result.add(type_invalid(self._at(name), value, text))
 
-    def _number(self, value: float, node: Node, name: str, result: Result) -> None:
+    def _number(self, value: float, node: SchemaNode, name: str, result: ValidationResult) -> None:
         kind = node.types[0] if len(node.types) == 1 else ""
         rules = NumberRules(kind=kind, form=node.format, limit=node.limit)
         for error in rules.faults(value, name, self._at(name)):
@@ -174,7 +174,7 @@ class Validator:
                 result.add(error)
         result.checks += 1 + rules.count
 
-    def _list(self, value: list[Any], node: Node, name: str, old: Any, result: Result) -> None:
+    def _list(self, value: list[Any], node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
         if node.items is not None:
             before = _correlated(old, node)
             for index, item in enumerate(value):
@@ -187,12 +187,12 @@ class Validator:
             result.add(too_many(self._at(name), len(value), most))
         result.checks += 1
 
-    def _enum(self, value: Any, node: Node, name: str, result: Result) -> None:
+    def _enum(self, value: Any, node: SchemaNode, name: str, result: ValidationResult) -> None:
         if node.enum and not any(deep_equal(value, allowed) for allowed in node.enum):
             texts = [allowed if isinstance(allowed, str) else go_json(allowed) for allowed in node.enum]
             result.add(not_supported(self._at(name), value, texts))
 
-    def _object(self, value: JsonObject, node: Node, name: str, old: Any, result: Result) -> None:
+    def _object(self, value: JsonObject, node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
         least, most = node.limit("minProperties"), node.limit("maxProperties")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} properties"
@@ -210,11 +210,11 @@ class Validator:
                 result.add(required(self._at(f"{name}.{key}")))
 
 
-def _required(node: Node) -> tuple[str, ...]:
+def _required(node: SchemaNode) -> tuple[str, ...]:
     return (*node.required, "apiVersion", "kind") if node.embedded else node.required
 
 
-def _best(results: list[Result]) -> Result:
+def _best(results: list[ValidationResult]) -> ValidationResult:
     """The failure that came farthest; of several, the first."""
     return max(results, key=lambda result: result.checks)
 
@@ -224,7 +224,7 @@ _JSON_TYPES: Final = {bool: "boolean", str: "string", int: "integer", float: "nu
 _NUMERIC: Final = frozenset({"integer", "number"})
 
 
-def _type_fault(value: Any, node: Node) -> tuple[str, str] | None:
+def _type_fault(value: Any, node: SchemaNode) -> tuple[str, str] | None:
     """What was expected and what was found, if they do not agree."""
     if not (node.types or node.format):
         return None
@@ -253,7 +253,7 @@ _GO_FORMATS: Final = {"number": "float64", "integer": "int64"}
 
 
 # ------------------------------------------------------------------ what was there before
-def _correlated(old: Any, node: Node) -> Callable[[Any], Any]:
+def _correlated(old: Any, node: SchemaNode) -> Callable[[Any], Any]:
     """Finds the old element for a new one: by its keys, and not at all where elements have none."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda _: ABSENT
@@ -261,11 +261,11 @@ def _correlated(old: Any, node: Node) -> Callable[[Any], Any]:
     return lambda item: found.get(element_key(item, node.list_keys), ABSENT) if _has_keys(item, node) else ABSENT
 
 
-def _has_keys(item: Any, node: Node) -> bool:
+def _has_keys(item: Any, node: SchemaNode) -> bool:
     return isinstance(item, dict) and all(key in item for key in node.list_keys)
 
 
-def _findable(value: Any, node: Node | None) -> bool:
+def _findable(value: Any, node: SchemaNode | None) -> bool:
     """Whether all elements of maps in `value` have their keys: who has none cannot be known to be the same."""
     if node is None or not node.unique:
         return True

@@ -1,4 +1,4 @@
-"""`HookClient`: posts JSON to webhooks, over TLS or inside this process."""
+"""`WebhookClient`: posts JSON to webhooks, over TLS or inside this process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.serializer import documents
 from opsdk.apiserver.serializer.json_errors import first_fault
-from opsdk.apiserver.webhook_client.connection_pools import Lines, Place
-from opsdk.apiserver.webhook_client.endpoint import Target
+from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, Endpoint
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 from opsdk.apiserver.webhook_client.go_errors import failure, go_type, media_fault, not_an_object, refusal, unreadable
-from opsdk.apiserver.webhook_client.redirects import Hop, HopError, first_hop, next_hop, pause
+from opsdk.apiserver.webhook_client.redirects import Redirect, RedirectError, first_hop, next_hop, pause
 from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.client.request import ResponseStream
@@ -28,16 +28,16 @@ _MAX_YAML = 64 << 10
 """Bytes of an answer that is no JSON and yet read: YAML takes long."""
 
 Resolve = Callable[[str, str, int], tuple[str, int]]
-"""From a Service's namespace, name and port to an address and its port; `CallError` says why there is none."""
+"""From a Service's namespace, name and port to an address and its port; `WebhookCallError` says why there is none."""
 
 
-class CallError(Exception):
+class WebhookCallError(Exception):
     """A call that failed; the text is Go's."""
 
 
 def no_services(_: str, name: str, __: int) -> tuple[str, int]:
     """A `Resolve` that knows none."""
-    raise CallError(f'service "{name}" not found')
+    raise WebhookCallError(f'service "{name}" not found')
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _Answer:
         return self.headers.get(name, "")
 
 
-class HookClient(Closing):
+class WebhookClient(Closing):
     """Calls webhooks; keeps connections for the next call. Closed, it calls nobody.
 
     Args:
@@ -62,26 +62,26 @@ class HookClient(Closing):
     def __init__(self, *, apps: Mapping[str, App] | None = None, resolve: Resolve = no_services) -> None:
         self.apps: dict[str, App] = dict(apps or {})
         self._resolve = resolve
-        self._lines = Lines(self.apps)
+        self._lines = ConnectionPools(self.apps)
 
     def __repr__(self) -> str:
-        return f"<HookClient by {self._lines!r}>"
+        return f"<WebhookClient by {self._lines!r}>"
 
-    async def post(self, target: Target, tree: JsonObject, *, timeout: int) -> JsonObject:  # noqa: ASYNC109 - it is sent along
+    async def post(self, target: ClientConfigTarget, tree: JsonObject, *, timeout: int) -> JsonObject:  # noqa: ASYNC109 - it is sent along
         """The object that the webhook answers with; `timeout` is for all of it, in seconds."""
         hop = first_hop(target, timeout)
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._persist(hop, target, encode_json(tree))
         except TimeoutError:
-            raise CallError(f'Post "{hop.url}": context deadline exceeded') from None
-        except HopError as error:
-            raise CallError(f'Post "{error.url}": {error}') from None
+            raise WebhookCallError(f'Post "{hop.url}": context deadline exceeded') from None
+        except RedirectError as error:
+            raise WebhookCallError(f'Post "{error.url}": {error}') from None
         if not 200 <= answer.status <= 206:
-            raise CallError(refusal(answer.status, answer.header("content-type"), answer.body))
+            raise WebhookCallError(refusal(answer.status, answer.header("content-type"), answer.body))
         return _object(answer)
 
-    async def _persist(self, hop: Hop, target: Target, payload: bytes) -> _Answer:
+    async def _persist(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
         """Come again as often as the server asks for it."""
         tried = 0
         while True:
@@ -92,7 +92,7 @@ class HookClient(Closing):
             await asyncio.sleep(wait)
             tried += 1
 
-    async def _follow(self, hop: Hop, target: Target, payload: bytes) -> _Answer:
+    async def _follow(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
         """Go where answers send us."""
         while True:
             answer = await self._ask(hop, target, payload)
@@ -101,7 +101,7 @@ class HookClient(Closing):
                 return answer
             hop = after
 
-    async def _ask(self, hop: Hop, target: Target, payload: bytes) -> _Answer:
+    async def _ask(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
         headers = [("Host", hop.authority), ("Accept", "application/json, */*"), ("User-Agent", AGENT)]
         if hop.method == "GET":
             payload = b""
@@ -109,18 +109,18 @@ class HookClient(Closing):
             headers.append(("Content-Type", "application/json"))
         try:
             address, port = self._address(hop)
-            place = Place(authority=hop.authority, host=hop.host, address=address, port=port, ca=target.ca)
-        except CallError as error:
-            raise HopError(hop.url, str(error)) from None
+            place = Endpoint(authority=hop.authority, host=hop.host, address=address, port=port, ca=target.ca)
+        except WebhookCallError as error:
+            raise RedirectError(hop.url, str(error)) from None
         try:
             exchange = await self._lines.exchange(place, hop.method, hop.target, headers, payload, again=True)
             return _Answer(exchange.status, exchange.headers, await _read(exchange))
         except OpsdkError as error:
-            raise HopError(hop.url, failure(error.__cause__ or error, place.joined, hop.host)) from error
-        except CallError as error:
-            raise HopError(hop.url, str(error)) from None
+            raise RedirectError(hop.url, failure(error.__cause__ or error, place.joined, hop.host)) from error
+        except WebhookCallError as error:
+            raise RedirectError(hop.url, str(error)) from None
 
-    def _address(self, hop: Hop) -> tuple[str, int]:
+    def _address(self, hop: Redirect) -> tuple[str, int]:
         if hop.service is None or hop.authority in self.apps:
             return hop.host, hop.port
         return self._resolve(*hop.service, hop.port)
@@ -137,7 +137,7 @@ async def _read(exchange: ResponseStream) -> bytes:
             pieces.append(piece)
             size += len(piece)
             if size > MAX_ANSWER:
-                raise CallError(f"http: response body too large: limit is {MAX_ANSWER}")
+                raise WebhookCallError(f"http: response body too large: limit is {MAX_ANSWER}")
         return b"".join(pieces)
     finally:
         await exchange.aclose()
@@ -146,18 +146,18 @@ async def _read(exchange: ResponseStream) -> bytes:
 def _object(answer: _Answer) -> JsonObject:
     kind = answer.header("content-type")
     if not answer.body:
-        raise CallError(f"0-length response with status code: {answer.status} and content type: {kind}")
+        raise WebhookCallError(f"0-length response with status code: {answer.status} and content type: {kind}")
     if fault := media_fault(kind):
-        raise CallError(f"Internal error occurred: {fault}")
+        raise WebhookCallError(f"Internal error occurred: {fault}")
     found = _parsed(answer.body)
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise CallError(not_an_object(found))
+        raise WebhookCallError(not_an_object(found))
     for key, value in found.items():
         if key in ("kind", "apiVersion") and value is not None and not isinstance(value, str):
             why = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
-            raise CallError(unreadable(why))
+            raise WebhookCallError(unreadable(why))
     return found
 
 
@@ -165,11 +165,11 @@ def _parsed(raw: bytes) -> Any:
     try:
         return json.loads(raw)
     except RecursionError:
-        raise CallError("exceeded max depth") from None
+        raise WebhookCallError("exceeded max depth") from None
     except ValueError as error:
         if raw.lstrip().startswith(b"{") or len(raw) > _MAX_YAML:
-            raise CallError(unreadable(first_fault(raw) or str(error))) from None
+            raise WebhookCallError(unreadable(first_fault(raw) or str(error))) from None
     try:
         return documents.parse_yaml(raw).tree
     except (documents.SyntaxProblemError, RecursionError) as error:
-        raise CallError(f"error converting YAML to JSON: {error}") from None
+        raise WebhookCallError(f"error converting YAML to JSON: {error}") from None

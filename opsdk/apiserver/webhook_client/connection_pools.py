@@ -1,4 +1,4 @@
-"""`Lines`: connections to other servers, over TLS or inside this process, kept for the next call."""
+"""`ConnectionPools`: connections to other servers, over TLS or inside this process, kept for the next call."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from opsdk.aio.closing import Closing
-from opsdk.apiserver.webhook_client.endpoint import TargetError
-from opsdk.apiserver.webhook_client.in_process_upgrade import TwoWay, switch_inside
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
+from opsdk.apiserver.webhook_client.in_process_upgrade import BidirectionalStream, switch_inside
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import PEER_CERTIFICATE, App
 from opsdk.http.client.connection import ClientConnection, Connected, connect
@@ -30,7 +30,7 @@ DIAL_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientCertificate:
     """A client certificate with its key, both PEM."""
 
     cert: bytes
@@ -38,7 +38,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Endpoint:
     """Who is called, and where.
 
     Attributes:
@@ -61,7 +61,7 @@ class Place:
         return joined(self.address, self.port)
 
 
-class Lines(Closing):
+class ConnectionPools(Closing):
     """Keeps connections. Closed, it calls nobody.
 
     Args:
@@ -69,24 +69,24 @@ class Lines(Closing):
         identity: the certificate to show, asked for when it is first needed.
     """
 
-    def __init__(self, apps: dict[str, App], *, identity: Callable[[], Identity] | None = None) -> None:
+    def __init__(self, apps: dict[str, App], *, identity: Callable[[], ClientCertificate] | None = None) -> None:
         self._apps = apps
         self._identity = identity
         self._contexts: dict[tuple[bytes, bool], ssl.SSLContext] = {}
-        self._pools: OrderedDict[Place, ConnectionPool] = OrderedDict()
+        self._pools: OrderedDict[Endpoint, ConnectionPool] = OrderedDict()
         self._local: dict[str, tuple[App, AsgiBackend]] = {}
 
     def __repr__(self) -> str:
-        return f"<Lines with {len(self._pools)} pools>"
+        return f"<ConnectionPools with {len(self._pools)} pools>"
 
     def inside(self, authority: str) -> bool:
         """Whether an application of this process answers there."""
         return authority in self._apps
 
     async def exchange(
-        self, place: Place, method: str, target: str, headers: Pairs, body: bytes = b"", *, again: bool = False
+        self, place: Endpoint, method: str, target: str, headers: Pairs, body: bytes = b"", *, again: bool = False
     ) -> ResponseStream:
-        """Send one request, and wait for the head of the answer; `TargetError` where the CA cannot be read.
+        """Send one request, and wait for the head of the answer; `ClientConfigError` where the CA cannot be read.
 
         With `again` it is sent a second time where a kept connection turns out to be closed: the other side may do
         that just as it is used again.
@@ -100,7 +100,7 @@ class Lines(Closing):
                 raise
         return await backend.exchange(method, target, headers, body)
 
-    async def switch(self, place: Place, method: str, target: str, headers: Pairs) -> TwoWay:
+    async def switch(self, place: Endpoint, method: str, target: str, headers: Pairs) -> BidirectionalStream:
         """Send one request that asks for another protocol, on a connection of its own, and wait for the head."""
         app = self._apps.get(place.authority)
         if app is not None:
@@ -110,7 +110,7 @@ class Lines(Closing):
             lambda: _dial(place, context, partial(SwitchingConnection, place.joined)), method, target, headers
         )
 
-    def _to(self, place: Place) -> ConnectionBackend:
+    def _to(self, place: Endpoint) -> ConnectionBackend:
         app = self._apps.get(place.authority)
         if app is not None:
             return self._inside(place, app)
@@ -127,13 +127,13 @@ class Lines(Closing):
         self._pools.move_to_end(place)
         return pool
 
-    def _inside(self, place: Place, app: App) -> ConnectionBackend:
+    def _inside(self, place: Endpoint, app: App) -> ConnectionBackend:
         kept = self._local.get(place.authority)
         if kept is None or kept[0] is not app:
             kept = self._local[place.authority] = (app, self._serving(place, app, {}))
         return kept[1]
 
-    def _serving(self, place: Place, app: App, more: Mapping[str, Any]) -> AsgiBackend:
+    def _serving(self, place: Endpoint, app: App, more: Mapping[str, Any]) -> AsgiBackend:
         extensions = dict(more)
         if self._identity is not None:
             extensions[PEER_CERTIFICATE] = ssl.PEM_cert_to_DER_cert(self._identity().cert.decode("ascii"))
@@ -162,7 +162,7 @@ class Lines(Closing):
 class _Origin:
     scheme = "https"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Endpoint) -> None:
         self.host = place.host
         self.port = place.port
 
@@ -184,11 +184,11 @@ def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=ca.decode("ascii"))
     except (ssl.SSLError, UnicodeDecodeError, ValueError):
-        raise TargetError("unable to load root certificates: unable to parse bytes as PEM block") from None
+        raise ClientConfigError("unable to load root certificates: unable to parse bytes as PEM block") from None
     return context
 
 
-def show(context: ssl.SSLContext, identity: Identity) -> None:
+def show(context: ssl.SSLContext, identity: ClientCertificate) -> None:
     """Have the context show a client certificate."""
     # The standard library reads certificates from files only.
     with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
@@ -199,7 +199,7 @@ def show(context: ssl.SSLContext, identity: Identity) -> None:
         context.load_cert_chain(cert, key)
 
 
-async def _dial(place: Place, context: ssl.SSLContext, make: Callable[[], Connected]) -> Connected:
+async def _dial(place: Endpoint, context: ssl.SSLContext, make: Callable[[], Connected]) -> Connected:
     """The first address of a name that answers; the failure is that of the first."""
     async with asyncio.timeout(DIAL_TIMEOUT):
         found = await asyncio.get_running_loop().getaddrinfo(place.address, place.port, type=socket.SOCK_STREAM)

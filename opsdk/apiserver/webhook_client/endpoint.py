@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 from opsdk.structured_merge.value import JsonObject
 
 
-class TargetError(Exception):
+class ClientConfigError(Exception):
     """A ``clientConfig`` that cannot be used; the text is Go's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ClientConfigTarget:
     """A parsed ``clientConfig``.
 
     Attributes:
@@ -36,7 +36,7 @@ class Target:
         return f"{self.path}?timeout={timeout}s"
 
 
-def target_of(config: JsonObject) -> Target:
+def target_of(config: JsonObject) -> ClientConfigTarget:
     """Read a ``clientConfig`` that passed validation.
 
     >>> target_of({"service": {"name": "hooks", "namespace": "ops", "path": "/check"}}).target(10)
@@ -48,13 +48,15 @@ def target_of(config: JsonObject) -> Target:
         name, namespace, port = service["name"], service["namespace"], service.get("port") or 443
         host = f"{name}.{namespace}.svc"
         path = _path(service.get("path") or "")
-        return Target(authority=f"{host}:{port}", host=host, port=port, path=path, ca=ca, service=(namespace, name))
+        return ClientConfigTarget(
+            authority=f"{host}:{port}", host=host, port=port, path=path, ca=ca, service=(namespace, name)
+        )
     try:
         url = urlsplit(config.get("url") or "")
         host, port = url.hostname or "", url.port or 443
     except ValueError as error:
-        raise TargetError(f"Unparsable webhook URL: {error}") from None
-    return Target(authority=url.netloc, host=host, port=port, path=_path(url.path), ca=ca)
+        raise ClientConfigError(f"Unparsable webhook URL: {error}") from None
+    return ClientConfigTarget(authority=url.netloc, host=host, port=port, path=_path(url.path), ca=ca)
 
 
 def _path(path: str) -> str:
@@ -70,5 +72,5 @@ def _certificates(bundle: str) -> bytes:
     except (binascii.Error, ValueError):
         pem = b""
     if b"-----BEGIN CERTIFICATE-----" not in pem:
-        raise TargetError("unable to load root certificates: unable to parse bytes as PEM block")
+        raise ClientConfigError("unable to load root certificates: unable to parse bytes as PEM block")
     return pem

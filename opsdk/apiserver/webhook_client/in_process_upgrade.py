@@ -13,7 +13,7 @@ from opsdk.http.client.request import Pairs, ResponseStream
 from opsdk.http.server.upgrade import UpgradedStream
 
 
-class TwoWay(ResponseStream, Protocol):
+class BidirectionalStream(ResponseStream, Protocol):
     """The answer to a request that asks for another protocol; after a 101 both sides send what they like."""
 
     async def write(self, data: bytes) -> None:
@@ -36,16 +36,16 @@ class _Wire:
         self.back: _Wire | None = None
 
     def write(self, data: bytes) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         assert self.to is not None
         self.to.feed(data)
 
     async def drained(self) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         await self.flowing.wait()
 
     def hold(self, *, reading: bool) -> None:
-        """See `Line`: whoever sends to us waits, or goes on."""
+        """See `RemoteCommandStream`: whoever sends to us waits, or goes on."""
         assert self.back is not None
         if reading:
             self.back.flowing.set()
@@ -72,7 +72,7 @@ def tunnels() -> tuple[UpgradedStream, UpgradedStream]:
 
 
 class _Inside:
-    """See `TwoWay`: what an application answered, with the tunnel to it where it has switched."""
+    """See `BidirectionalStream`: what an application answered, with the tunnel to it where it has switched."""
 
     def __init__(self, backend: AsgiBackend, asking: asyncio.Task[ResponseStream]) -> None:
         self._backend = backend
@@ -109,7 +109,7 @@ class _Inside:
 
 async def switch_inside(
     serving: Callable[[Mapping[str, Any]], AsgiBackend], method: str, target: str, headers: Pairs
-) -> TwoWay:
+) -> BidirectionalStream:
     """See `opsdk.http.client.upgrade.switch`; `serving` makes the backend, with more extensions."""
     switched = asyncio.Event()
     made: _Inside

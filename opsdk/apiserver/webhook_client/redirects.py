@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
-from opsdk.apiserver.webhook_client.endpoint import Target
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 
 MAX_HOPS = 10
 """Requests of one call, before its redirects are taken for a loop."""
@@ -15,7 +15,7 @@ _AS_GET = frozenset({301, 302, 303})
 _AS_BEFORE = frozenset({307, 308})
 
 
-class HopError(Exception):
+class RedirectError(Exception):
     """A redirect that leads nowhere.
 
     Attributes:
@@ -28,7 +28,7 @@ class HopError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hop:
+class Redirect:
     """One request of a call.
 
     Attributes:
@@ -50,9 +50,9 @@ class Hop:
         return f"https://{self.authority}{self.target}"
 
 
-def first_hop(target: Target, timeout: int) -> Hop:
+def first_hop(target: ClientConfigTarget, timeout: int) -> Redirect:
     """What a ``clientConfig`` says; `timeout` is in seconds."""
-    return Hop(
+    return Redirect(
         method="POST",
         authority=target.authority,
         host=target.host,
@@ -62,25 +62,25 @@ def first_hop(target: Target, timeout: int) -> Hop:
     )
 
 
-def next_hop(hop: Hop, status: int, location: str) -> Hop | None:
+def next_hop(hop: Redirect, status: int, location: str) -> Redirect | None:
     """Where an answer sends the caller; None where it is the last one.
 
-    >>> hop = Hop(method="POST", authority="a:1", host="a", port=1, target="/x")
+    >>> hop = Redirect(method="POST", authority="a:1", host="a", port=1, target="/x")
     >>> next_hop(hop, 307, "/y").url
     'https://a:1/y'
     """
     if not location or status not in _AS_GET | _AS_BEFORE:
         return None
     if hop.count + 1 >= MAX_HOPS:
-        raise HopError(location, f"stopped after {MAX_HOPS} redirects")
+        raise RedirectError(location, f"stopped after {MAX_HOPS} redirects")
     try:
         url = urlsplit(urljoin(hop.url, location))
         host, port = url.hostname or "", url.port or 443
     except ValueError as error:
-        raise HopError(hop.url, f'failed to parse Location header "{location}": {error}') from None
+        raise RedirectError(hop.url, f'failed to parse Location header "{location}": {error}') from None
     if url.scheme != "https" or not host:
-        raise HopError(url.geturl(), "redirected to what is no https address")
-    return Hop(
+        raise RedirectError(url.geturl(), "redirected to what is no https address")
+    return Redirect(
         method=hop.method if status in _AS_BEFORE else "GET",
         authority=url.netloc,
         host=host,

@@ -440,34 +440,34 @@ class ServerConnection(asyncio.Protocol):
     # -------------------------------------------------------------- what exchanges ask
     @property
     def closing(self) -> bool:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         return self._transport is None or self._transport.is_closing()
 
     @property
     def full(self) -> bool:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         return self._room is not None
 
     def write(self, data: bytes) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     async def drained(self) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         while self._room is not None:
             await self._room.wait()
 
     def date(self) -> bytes:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         return self._service.date()
 
     def hold(self, *, reading: bool) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         self._read(on=reading and len(self._queue) < 2)
 
     def answered(self) -> None:
-        """See `Line`."""
+        """See `RemoteCommandStream`."""
         done = self._queue.popleft() if self._queue else None
         if not isinstance(done, ServerExchange):
             return

@@ -13,7 +13,7 @@ from bookshelf.server import make_server
 from opsdk import Client, Cluster, OpsdkError, Unstructured, load_config
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.object import to_tree
-from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, Trust
+from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, ClientAuthenticationConfig
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.storage.sqlite import SqliteStorage
@@ -40,7 +40,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with Cluster(load_config(kubeconfig=arguments.kubeconfig)) as front:
         said = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
-        trust = Trust.of(said.data)
+        trust = ClientAuthenticationConfig.of(said.data)
         storage = open_storage(arguments.data_dir)
         server = make_server(storage, trust, lambda review: ask(front.uncached, review))
         with tempfile.NamedTemporaryFile(suffix=".crt") as bundle:

@@ -16,7 +16,7 @@ from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured
 from opsdk.api.apiregistration.v1 import APIService
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.object import deep_copy
-from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, Trust
+from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, ClientAuthenticationConfig
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.errors import ForbiddenError, InvalidError
 
@@ -45,7 +45,9 @@ async def library() -> AsyncIterator[tuple[envtest.Environment, Client]]:
 
         await env.expose("default/bookshelf", app=forward)
         said = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
-        server = make_server(MemoryStorage(), Trust.of(said.data), lambda review: ask(front.uncached, review))
+        server = make_server(
+            MemoryStorage(), ClientAuthenticationConfig.of(said.data), lambda review: ask(front.uncached, review)
+        )
         await front.uncached.create(Unstructured.from_tree(API_SERVICE))
 
         async def available() -> None:

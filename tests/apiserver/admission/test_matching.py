@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.apiserver.admission.matching import Asked, Rule, exempt, selector_of
+from opsdk.apiserver.admission.matching import RequestAttributes, RuleWithOperations, exempt, selector_of
 from opsdk.structured_merge.value import JsonObject
 
 GROUPS, VERSIONS = ["", "apps", "batch"], ["v1", "v2"]
@@ -30,7 +30,7 @@ RULES = st.fixed_dictionaries(
     optional={"scope": st.sampled_from(["*", "Cluster", "Namespaced"])},
 )
 ASKED = st.builds(
-    lambda operation, group, version, resource, sub, namespace: Asked(
+    lambda operation, group, version, resource, sub, namespace: RequestAttributes(
         operation=operation,
         resource=GroupVersionResource(group, version, resource),
         subresource=sub,
@@ -45,7 +45,7 @@ ASKED = st.builds(
 )
 
 
-def expected(rule: JsonObject, asked: Asked) -> bool:
+def expected(rule: JsonObject, asked: RequestAttributes) -> bool:
     """One question after another, as the documentation puts them."""
     if not {"*", asked.operation} & set(rule["operations"]):
         return False
@@ -68,9 +68,9 @@ def expected(rule: JsonObject, asked: Asked) -> bool:
 
 
 @given(RULES, ASKED)
-def test_a_rule_matches_what_it_names_and_nothing_else(rule: JsonObject, asked: Asked) -> None:
+def test_a_rule_matches_what_it_names_and_nothing_else(rule: JsonObject, asked: RequestAttributes) -> None:
     """Operations, groups, versions, resources, subresources and scope must all fit."""
-    assert Rule.of(rule).matches(asked) == expected(rule, asked)
+    assert RuleWithOperations.of(rule).matches(asked) == expected(rule, asked)
 
 
 def test_only_configurations_of_admission_are_exempt() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.admission.object_cache import Kept
+from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.storage.memory import MemoryStorage
 
 PREFIX = "core/limitranges/"
@@ -18,7 +18,7 @@ KEYS = st.tuples(
 def test_kept_objects_are_those_of_the_storage(steps: list[tuple[bool, tuple[str, str, str], bool]]) -> None:
     """Whenever it is asked, and whatever was written before and after: each namespace's objects, by name."""
     storage = MemoryStorage()
-    kept = Kept(storage, PREFIX)
+    kept = ObjectCache(storage, PREFIX)
     model: dict[str, int] = {}
     for number, (put, (prefix, namespace, name), ask) in enumerate(steps):
         key = f"{prefix}{namespace}/{name}"

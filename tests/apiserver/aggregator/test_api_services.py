@@ -6,17 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.aggregator.api_services import LOCAL, PASSED, Remote, Verdict, available, judged, remote_of
+from opsdk.apiserver.aggregator.api_services import (
+    LOCAL,
+    PASSED,
+    Availability,
+    RemoteService,
+    available,
+    judged,
+    remote_of,
+)
 from opsdk.apiserver.aggregator.availability import Network, obstacle
-from opsdk.apiserver.aggregator.group_priorities import Ranks
+from opsdk.apiserver.aggregator.group_priorities import GroupPriorities
 from opsdk.apiserver.endpoints.discovery import ServedVersion
 from opsdk.structured_merge.value import JsonObject
 
-VERDICTS = [LOCAL, PASSED, Verdict("False", "A", "a"), Verdict("False", "B", "b"), Verdict("Unknown", "C", "c")]
+VERDICTS = [
+    LOCAL,
+    PASSED,
+    Availability("False", "A", "a"),
+    Availability("False", "B", "b"),
+    Availability("Unknown", "C", "c"),
+]
 
 
 @given(st.lists(st.sampled_from(VERDICTS), min_size=1))
-def test_the_condition_is_the_last_verdict_and_turns_when_its_status_does(verdicts: list[Verdict]) -> None:
+def test_the_condition_is_the_last_verdict_and_turns_when_its_status_does(verdicts: list[Availability]) -> None:
     """There is one such condition; its time is when its status last became another; other conditions stay."""
     other = {"type": "Other", "status": "True"}
     status: JsonObject = {"conditions": [other]}
@@ -41,7 +55,7 @@ def test_any_stored_object_can_be_read(bundle: str) -> None:
     assert remote_of({"metadata": {"name": "v1.g"}, "spec": {}}) is None
 
 
-REMOTE = Remote(name="v1.g", group="g", version="v1", namespace="n", service="s", port=443)
+REMOTE = RemoteService(name="v1.g", group="g", version="v1", namespace="n", service="s", port=443)
 
 
 def network(
@@ -79,7 +93,7 @@ NAMES = st.sampled_from(["v1.a", "v2.a", "v1.b", "v1.c"])
 @given(st.lists(st.tuples(NAMES, st.one_of(st.none(), st.tuples(st.integers(1, 9), st.integers(1, 9))))))
 def test_ranks_follow_every_write(writes: list[tuple[str, tuple[int, int] | None]]) -> None:
     """After any writes the order is that of what is there: by the highest number of a group, then by its name."""
-    ranks, there = Ranks(), dict[str, tuple[int, int]]()
+    ranks, there = GroupPriorities(), dict[str, tuple[int, int]]()
     for name, numbers in writes:
         version, _, group = name.partition(".")
         if numbers is None:

@@ -12,7 +12,13 @@ from opsdk.apiserver.auth.authentication import (
     TokenAuthenticator,
     UnionAuthenticator,
 )
-from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, Masters, Rules, UnionAuthorizer
+from opsdk.apiserver.auth.authorization import (
+    AuthorizerAttributes,
+    Decision,
+    PrivilegedGroup,
+    ResolvedRules,
+    UnionAuthorizer,
+)
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.errors import UnauthorizedError
 from opsdk.http.asgi_types import Message
@@ -110,8 +116,8 @@ class Says:
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         return self.decision
 
-    async def rules_for(self, user: User, namespace: str) -> Rules:
-        return Rules(rules=[{"verbs": [namespace]}], error="partly")
+    async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
+        return ResolvedRules(rules=[{"verbs": [namespace]}], error="partly")
 
 
 async def test_the_first_yes_or_firm_no_counts() -> None:
@@ -123,6 +129,6 @@ async def test_the_first_yes_or_firm_no_counts() -> None:
     assert await UnionAuthorizer([Says(no), Says(firm), Says(yes)]).authorize(ask) == firm
     nobody = await UnionAuthorizer([Says(no), Says(Decision(allowed=False, reason="two"))]).authorize(ask)
     assert nobody == Decision(allowed=False, reason="one\ntwo", error="e")
-    union = UnionAuthorizer([Masters(), Says(firm)])
+    union = UnionAuthorizer([PrivilegedGroup(), Says(firm)])
     assert (await union.authorize(AuthorizerAttributes(user=BOB, verb="get"))).allowed
-    assert await union.rules_for(BOB, "n") == Rules(rules=[{"verbs": ["n"]}], error="partly")
+    assert await union.rules_for(BOB, "n") == ResolvedRules(rules=[{"verbs": ["n"]}], error="partly")

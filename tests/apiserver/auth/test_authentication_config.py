@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from envtest.certificates import Authority
-from opsdk.apiserver.auth.authentication_config import Trust
+from opsdk.apiserver.auth.authentication_config import ClientAuthenticationConfig
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator, signed_by
 from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
 from opsdk.apiserver.auth.user import User
@@ -28,7 +28,7 @@ DATA = {
 
 def test_everything_is_read() -> None:
     """Authorities, names, and headers in lower case."""
-    trust = Trust.of(DATA)
+    trust = ClientAuthenticationConfig.of(DATA)
     assert (trust.clients, trust.proxies, trust.names) == (b"C", b"P", ("front-proxy-client",))
     assert trust.headers.user == ("x-remote-user", "x-other-user")
     assert trust.bundle == b"C\nP"
@@ -41,7 +41,7 @@ def test_everything_is_read() -> None:
 def test_what_cannot_be_used_is_told(change: dict[str, str]) -> None:
     """The error names the key."""
     with pytest.raises(ConfigError, match=next(iter(change))):
-        Trust.of({**DATA, **change})
+        ClientAuthenticationConfig.of({**DATA, **change})
 
 
 def request(certificate: bytes | None, **headers: str) -> HttpRequest:
@@ -61,7 +61,7 @@ async def test_only_the_proxys_own_authority_vouches() -> None:
     def client(authority: Authority, name: str) -> bytes:
         return ssl.PEM_cert_to_DER_cert(authority.client(name).cert.decode())
 
-    proxy = FrontProxyAuthenticator(ours.pair.cert, headers=Trust.of(DATA).headers)
+    proxy = FrontProxyAuthenticator(ours.pair.cert, headers=ClientAuthenticationConfig.of(DATA).headers)
     good = client(ours, "front-proxy-client")
     assert signed_by(good, ours.pair.cert)
     assert not signed_by(good, other.pair.cert)

@@ -6,50 +6,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.authorization import AllowAuthenticated, AuthorizerAttributes, Decision
-from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer, Use, UserUsage, minimal_rules
-from opsdk.apiserver.auth.rbac import Rule
+from opsdk.apiserver.auth.observed_rules import ObservedUse, ObservingAuthorizer, UserRules, minimal_rules
+from opsdk.apiserver.auth.rbac import PolicyRule
 from opsdk.apiserver.auth.user import User
 
 USER = User(name="u")
 resource_uses = st.builds(
-    Use,
+    ObservedUse,
     user=st.just("u"),
     verb=st.sampled_from(["get", "list", "create"]),
     group=st.sampled_from(["", "apps"]),
     resource=st.sampled_from(["pods", "pods/log", "deployments"]),
 )
 path_uses = st.builds(
-    Use, user=st.just("u"), verb=st.sampled_from(["get", "post"]), path=st.sampled_from(["/x", "/y/z"])
+    ObservedUse, user=st.just("u"), verb=st.sampled_from(["get", "post"]), path=st.sampled_from(["/x", "/y/z"])
 )
 uses = st.one_of(resource_uses, path_uses)
 
 
 @given(st.frozensets(uses), uses)
-def test_minimal_rules_allow_exactly_what_was_done(done: frozenset[Use], other: Use) -> None:
+def test_minimal_rules_allow_exactly_what_was_done(done: frozenset[ObservedUse], other: ObservedUse) -> None:
     """Nothing that was done is missing, and nothing else is allowed."""
     rules = [r.wire() for r in minimal_rules(done)]
-    assert UserUsage(user="u", allowed=done).exceeds(rules) == []
-    asked = UserUsage(user="u", allowed=frozenset({other}))
+    assert UserRules(user="u", allowed=done).exceeds(rules) == []
+    asked = UserRules(user="u", allowed=frozenset({other}))
     assert (asked.exceeds(rules) == []) == (other in done)
 
 
 @given(st.frozensets(resource_uses, min_size=1), st.data())
-def test_a_missing_verb_is_named(done: frozenset[Use], data: st.DataObject) -> None:
+def test_a_missing_verb_is_named(done: frozenset[ObservedUse], data: st.DataObject) -> None:
     """Where the rules lack one thing that was done, exactly that is told."""
     lost = data.draw(st.sampled_from(sorted(done)))
     rules = [r.wire() for r in minimal_rules(done - {lost})]
-    assert UserUsage(user="u", allowed=done).exceeds(rules) == [lost]
+    assert UserRules(user="u", allowed=done).exceeds(rules) == [lost]
 
 
 def test_resources_with_the_same_verbs_stand_together() -> None:
     """One rule for one group and one set of verbs; paths apart."""
     done = [
-        Use(user="u", verb=verb, resource=resource) for verb in ("list", "get") for resource in ("pods", "configmaps")
+        ObservedUse(user="u", verb=verb, resource=resource)
+        for verb in ("list", "get")
+        for resource in ("pods", "configmaps")
     ]
-    found = minimal_rules([*done, Use(user="u", verb="get", path="/x")])
+    found = minimal_rules([*done, ObservedUse(user="u", verb="get", path="/x")])
     assert set(found) == {
-        Rule(verbs=("get", "list"), groups=("",), resources=("configmaps", "pods")),
-        Rule(verbs=("get",), paths=("/x",)),
+        PolicyRule(verbs=("get", "list"), groups=("",), resources=("configmaps", "pods")),
+        PolicyRule(verbs=("get",), paths=("/x",)),
     }
 
 
@@ -66,7 +68,7 @@ async def test_questions_are_kept_once_each_with_their_answers() -> None:
     observer = ObservingAuthorizer(strict)
     ask = AuthorizerAttributes(user=USER, verb="get", resource="pods", namespace="n")
     await observer.authorize(ask)
-    assert observer.of("u").denied == {Use(user="u", verb="get", resource="pods", namespace="n")}
+    assert observer.of("u").denied == {ObservedUse(user="u", verb="get", resource="pods", namespace="n")}
     strict.allowed = True
     for _ in range(3):
         await observer.authorize(ask)
@@ -101,11 +103,11 @@ def test_manifests_bind_service_accounts_and_users() -> None:
     name = "system:serviceaccount:ns:robot"
     done = frozenset(
         {
-            Use(user=name, verb="get", resource="pods", namespace="a"),
-            Use(user=name, verb="list", resource="nodes"),
+            ObservedUse(user=name, verb="get", resource="pods", namespace="a"),
+            ObservedUse(user=name, verb="list", resource="nodes"),
         }
     )
-    found = UserUsage(user=name, allowed=done).manifests("robot")
+    found = UserRules(user=name, allowed=done).manifests("robot")
     assert [(o["kind"], o["metadata"].get("namespace")) for o in found] == [
         ("ClusterRole", None),
         ("ClusterRoleBinding", None),
@@ -117,7 +119,7 @@ def test_manifests_bind_service_accounts_and_users() -> None:
 
 def test_a_use_reads_well() -> None:
     """As failing tests print it."""
-    assert str(Use(user="u", verb="get", group="apps", resource="deployments/scale", namespace="n")) == (
+    assert str(ObservedUse(user="u", verb="get", group="apps", resource="deployments/scale", namespace="n")) == (
         "get deployments/scale.apps in n"
     )
-    assert str(Use(user="u", verb="get", path="/x")) == "get /x"
+    assert str(ObservedUse(user="u", verb="get", path="/x")) == "get /x"

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
-from opsdk.apiserver.auth.rbac import Binding, Rule, Subject, compact, escalation, missing
-from opsdk.apiserver.auth.rule_resolver import Policy
+from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, Subject, compact, escalation, missing
+from opsdk.apiserver.auth.rule_resolver import RbacPolicy
 from opsdk.apiserver.auth.user import User
 
 VERBS = ("get", "list", "*")
@@ -27,13 +27,13 @@ def some(words: Sequence[str], *, least: int = 0) -> st.SearchStrategy[tuple[str
 
 
 resource_rules = st.builds(
-    Rule,
+    PolicyRule,
     verbs=some(VERBS, least=1),
     groups=some(GROUPS, least=1),
     resources=some(RESOURCES, least=1),
     names=some(NAMES),
 )
-path_rules = st.builds(Rule, verbs=some(VERBS, least=1), paths=some(PATHS, least=1))
+path_rules = st.builds(PolicyRule, verbs=some(VERBS, least=1), paths=some(PATHS, least=1))
 rules = st.one_of(resource_rules, path_rules)
 users = st.builds(
     User,
@@ -62,7 +62,7 @@ asked = st.one_of(
 
 
 # ------------------------------------------------------------------ the model
-def plainly_allows(rule: Rule, asked: AuthorizerAttributes) -> bool:
+def plainly_allows(rule: PolicyRule, asked: AuthorizerAttributes) -> bool:
     """One rule, word by word."""
     if not asked.resource_request:
         return any(
@@ -80,7 +80,7 @@ def plainly_allows(rule: Rule, asked: AuthorizerAttributes) -> bool:
     )
 
 
-def plainly_means(subject: Subject, binding: Binding, user: User) -> bool:
+def plainly_means(subject: Subject, binding: RbacBinding, user: User) -> bool:
     """Whether a subject is the user."""
     match subject.kind:
         case "User":
@@ -92,7 +92,7 @@ def plainly_means(subject: Subject, binding: Binding, user: User) -> bool:
             return bool(home) and user.name == f"system:serviceaccount:{home}:{subject.name}"
 
 
-World = tuple[dict[tuple[str, str], tuple[Rule, ...]], dict[tuple[str, str], Binding]]
+World = tuple[dict[tuple[str, str], tuple[PolicyRule, ...]], dict[tuple[str, str], RbacBinding]]
 
 
 def plainly_decides(world: World, asked: AuthorizerAttributes) -> bool:
@@ -111,13 +111,13 @@ def plainly_decides(world: World, asked: AuthorizerAttributes) -> bool:
 
 # ------------------------------------------------------------------ laws of rules
 @given(rules, asked)
-def test_a_rule_allows_what_its_words_say(rule: Rule, asked: AuthorizerAttributes) -> None:
+def test_a_rule_allows_what_its_words_say(rule: PolicyRule, asked: AuthorizerAttributes) -> None:
     """Wildcards, subresources, names and path prefixes mean what they mean word by word."""
     assert rule.allows(asked) == plainly_allows(rule, asked)
 
 
 @given(rules)
-def test_a_rule_covers_itself_and_its_parts(rule: Rule) -> None:
+def test_a_rule_covers_itself_and_its_parts(rule: PolicyRule) -> None:
     """Covering is reflexive, and a rule is the union of its parts."""
     assert rule.covers(rule)
     assert all(rule.covers(part) for part in rule.parts())
@@ -126,14 +126,14 @@ def test_a_rule_covers_itself_and_its_parts(rule: Rule) -> None:
 
 
 @given(rules, rules, rules)
-def test_covering_is_transitive(one: Rule, two: Rule, three: Rule) -> None:
+def test_covering_is_transitive(one: PolicyRule, two: PolicyRule, three: PolicyRule) -> None:
     """What covers a rule covers all that this one covers."""
     if one.covers(two) and two.covers(three):
         assert one.covers(three)
 
 
 @given(rules, rules, asked)
-def test_who_covers_allows_no_less(one: Rule, two: Rule, asked: AuthorizerAttributes) -> None:
+def test_who_covers_allows_no_less(one: PolicyRule, two: PolicyRule, asked: AuthorizerAttributes) -> None:
     """A covering rule allows every request that the covered one allows: nobody escalates by being covered."""
     if one.covers(two) and two.allows(asked):
         assert one.allows(asked)
@@ -141,7 +141,7 @@ def test_who_covers_allows_no_less(one: Rule, two: Rule, asked: AuthorizerAttrib
 
 @given(st.lists(rules, max_size=4), st.lists(rules, max_size=4), asked)
 def test_what_is_granted_without_complaint_is_held(
-    owned: list[Rule], wanted: list[Rule], asked: AuthorizerAttributes
+    owned: list[PolicyRule], wanted: list[PolicyRule], asked: AuthorizerAttributes
 ) -> None:
     """Where nothing is missing, the granted rules allow no request that the owner's do not; more rules miss no more."""
     lacking = missing(owned, wanted)
@@ -151,7 +151,7 @@ def test_what_is_granted_without_complaint_is_held(
 
 
 @given(st.lists(rules, max_size=5), asked)
-def test_compacting_changes_no_meaning(given_rules: list[Rule], asked: AuthorizerAttributes) -> None:
+def test_compacting_changes_no_meaning(given_rules: list[PolicyRule], asked: AuthorizerAttributes) -> None:
     """Joined rules allow exactly what the single ones did."""
     parts = [part for rule in given_rules for part in rule.parts()]
     joined = compact(parts)
@@ -160,19 +160,19 @@ def test_compacting_changes_no_meaning(given_rules: list[Rule], asked: Authorize
 
 
 @given(rules)
-def test_the_wire_form_keeps_everything(rule: Rule) -> None:
+def test_the_wire_form_keeps_everything(rule: PolicyRule) -> None:
     """A rule written and read again is the same rule."""
-    assert Rule.of(rule.wire()) == rule
+    assert PolicyRule.of(rule.wire()) == rule
 
 
 def test_an_escalation_names_what_is_missing() -> None:
     """The text lists the user, its groups, and the rules joined and sorted."""
     user = User(name="alice", groups=("devs", "system:authenticated"))
-    owned = [Rule(verbs=("get",), groups=("",), resources=("configmaps",))]
+    owned = [PolicyRule(verbs=("get",), groups=("",), resources=("configmaps",))]
     wanted = [
-        Rule(verbs=("list", "get"), groups=("",), resources=("secrets",)),
-        Rule(verbs=("get", "delete"), groups=("",), resources=("configmaps",)),
-        Rule(verbs=("get",), groups=("",), resources=("pods",), names=("p",)),
+        PolicyRule(verbs=("list", "get"), groups=("",), resources=("secrets",)),
+        PolicyRule(verbs=("get", "delete"), groups=("",), resources=("configmaps",)),
+        PolicyRule(verbs=("get",), groups=("",), resources=("pods",), names=("p",)),
     ]
     text = escalation(user, owned, wanted, ["oops"])
     assert text == (
@@ -192,7 +192,7 @@ subjects = st.one_of(
 )
 places = st.sampled_from(["", "n", "m"])
 bindings = st.builds(
-    Binding,
+    RbacBinding,
     name=st.sampled_from(["one", "two"]),
     namespace=places,
     role_kind=st.sampled_from(["Role", "ClusterRole"]),
@@ -212,14 +212,14 @@ steps = st.one_of(
 @given(st.lists(st.one_of(steps, asked.map(lambda a: ("ask", a))), max_size=25))
 def test_the_index_decides_as_looking_at_everything_does(history: list[tuple[object, ...]]) -> None:
     """Whatever is written in whatever order, decisions are those of the naive evaluator, and yes has a reason."""
-    policy = Policy()
+    policy = RbacPolicy()
     world: World = ({}, {})
     for step in history:
         match step:
             case ("role", str(place), str(name), tuple(found)):
                 policy.put_role(place, name, found)
                 world[0][place, name] = found
-            case ("bind", Binding() as binding):
+            case ("bind", RbacBinding() as binding):
                 policy.put_binding(binding)
                 world[1][binding.namespace, binding.name] = binding
             case ("drop role", str(place), str(name)):
@@ -236,15 +236,15 @@ def test_the_index_decides_as_looking_at_everything_does(history: list[tuple[obj
 
 def test_reasons_name_the_binding_and_the_missing_role() -> None:
     """A yes says by which binding of which role to whom; a no says which roles could not be had, each once."""
-    policy = Policy()
+    policy = RbacPolicy()
     user = User(name="u", groups=("g",))
     ask = AuthorizerAttributes(user=user, verb="get", resource="pods", namespace="n")
     group = Subject(kind="Group", name="g")
-    policy.put_binding(Binding(name="b", namespace="n", role_kind="ClusterRole", role="gone", subjects=(group,)))
-    policy.put_binding(Binding(name="c", namespace="n", role_kind="Role", role="r", subjects=(group,)))
+    policy.put_binding(RbacBinding(name="b", namespace="n", role_kind="ClusterRole", role="gone", subjects=(group,)))
+    policy.put_binding(RbacBinding(name="c", namespace="n", role_kind="Role", role="r", subjects=(group,)))
     gone = 'clusterrole.rbac.authorization.k8s.io "gone" not found'
     assert policy.decide(ask).reason == f'RBAC: [{gone}, role.rbac.authorization.k8s.io "r" not found]'
-    policy.put_role("n", "r", [Rule(verbs=("get",), groups=("",), resources=("pods",))])
+    policy.put_role("n", "r", [PolicyRule(verbs=("get",), groups=("",), resources=("pods",))])
     assert policy.decide(ask).reason == 'RBAC: allowed by RoleBinding "c/n" of Role "r" to Group "g"'
     assert policy.decide(replace(ask, verb="list")).reason == f"RBAC: {gone}"
     assert policy.rules_for(user, "n")[1] == [gone]

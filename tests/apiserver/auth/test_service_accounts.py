@@ -15,7 +15,7 @@ from opsdk.apiserver.auth.jwt import SigningKey, decode_part, unverified
 from opsdk.apiserver.auth.service_accounts import (
     ISSUER,
     LEEWAY,
-    Bound,
+    BoundObject,
     ServiceAccountTokens,
     check_times,
     claims_of,
@@ -35,7 +35,7 @@ NODE = {"metadata": {"name": "n", "uid": "n1"}}
 SECRET = {"metadata": {"name": "s", "namespace": "ns", "uid": "s1"}}
 
 
-def claims(bound: Bound = Bound(), *, seconds: int = 600, now: int = 1000) -> JsonObject:  # noqa: B008 - frozen
+def claims(bound: BoundObject = BoundObject(), *, seconds: int = 600, now: int = 1000) -> JsonObject:  # noqa: B008 - frozen
     """What a token of the account says."""
     return claims_of(ACCOUNT, bound, audiences=[ISSUER], now=now, seconds=seconds, token_id="j")
 
@@ -153,7 +153,7 @@ def test_a_token_is_for_its_audiences() -> None:
 
 def test_the_user_is_the_account_with_its_groups() -> None:
     """Name, uid, groups, and in extra what the token is bound to."""
-    user = user_of(claims(Bound(pod=POD, node=NODE)), World().find)
+    user = user_of(claims(BoundObject(pod=POD, node=NODE)), World().find)
     assert (user.name, user.uid) == ("system:serviceaccount:ns:robot", "u1")
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns")
     prefix = "authentication.kubernetes.io/"
@@ -169,13 +169,13 @@ def test_the_user_is_the_account_with_its_groups() -> None:
 @pytest.mark.parametrize(
     ("bound", "key"),
     [
-        (Bound(), ("serviceaccounts", "ns", "robot")),
-        (Bound(pod=POD), ("pods", "ns", "p")),
-        (Bound(secret=SECRET), ("secrets", "ns", "s")),
-        (Bound(node=NODE), ("nodes", "", "n")),
+        (BoundObject(), ("serviceaccounts", "ns", "robot")),
+        (BoundObject(pod=POD), ("pods", "ns", "p")),
+        (BoundObject(secret=SECRET), ("secrets", "ns", "s")),
+        (BoundObject(node=NODE), ("nodes", "", "n")),
     ],
 )
-def test_a_token_ends_with_what_it_is_bound_to(bound: Bound, key: tuple[str, str, str]) -> None:
+def test_a_token_ends_with_what_it_is_bound_to(bound: BoundObject, key: tuple[str, str, str]) -> None:
     """Gone, or another object of the same name: refused either way; a node beside a pod does not count."""
     world = World()
     user_of(claims(bound), world.find)
@@ -192,7 +192,7 @@ def test_a_pods_node_may_go() -> None:
     """A token of a pod outlives the node that the pod ran on."""
     world = World()
     del world.objects["nodes", "", "n"]
-    assert user_of(claims(Bound(pod=POD, node=NODE)), world.find)
+    assert user_of(claims(BoundObject(pod=POD, node=NODE)), world.find)
 
 
 async def test_tokens_of_others_are_left_to_others() -> None:

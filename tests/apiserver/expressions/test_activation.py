@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.expressions.activation import Activation, Compiled, OutOfBudgetError, PolicyCompiler, judge
+from opsdk.apiserver.expressions.activation import (
+    Activation,
+    CompiledExpression,
+    OutOfBudgetError,
+    PolicyCompiler,
+    judge,
+)
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue
-from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.cel.types import BOOL, INT, NULL, STRING, TIMESTAMP, Type, list_of
 from opsdk.errors import CelEvaluationError
 
@@ -32,7 +38,7 @@ class Counting:
 def activation(compiler: PolicyCompiler, authorizer: Counting | None = None, **values: Any) -> Activation:
     """With a generous budget, unless `values` has another."""
     budget = values.pop("budget", 10_000_000)
-    asking = Asking(authorizer or Counting())
+    asking = AuthorizerChecks(authorizer or Counting())
     values["authorizer"] = AuthorizerValue.of(asking.ask, User(name="bob"))
     return Activation(asking, values, compiler.variables, budget=budget)
 
@@ -191,4 +197,4 @@ async def test_a_variable_that_means_itself_does_not_hang() -> None:
 
 def test_an_expression_that_compiles_has_no_fault() -> None:
     """The program or the text of what is wrong."""
-    assert Compiled("x", "why").fault == "why"
+    assert CompiledExpression("x", "why").fault == "why"

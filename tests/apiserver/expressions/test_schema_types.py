@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.expressions.escaping import escape
-from opsdk.apiserver.expressions.schema_types import MAX_REQUEST, Declared, declare
+from opsdk.apiserver.expressions.schema_types import MAX_REQUEST, SchemaDeclarations, declare
 from opsdk.apiserver.expressions.schema_values import converter
 from opsdk.cel.declarations import Range
 from opsdk.cel.values import Timestamp, contains, equal
@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 
 
-def declared(schema: JsonObject) -> Declared:
+def declared(schema: JsonObject) -> SchemaDeclarations:
     """The type of a schema that has one."""
     found = declare(schema, "selfType")
     assert found is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.errors import ApiError, BadRequestError, ConflictError
 from opsdk.structured_merge.fieldpath import FieldSet
-from opsdk.structured_merge.schema import Shape, shape_of_schema
+from opsdk.structured_merge.schema import Schema, shape_of_schema
 from opsdk.structured_merge.value import JsonObject
 from tests.structured_merge.schemas import SCHEMAS, WIDGET_SCHEMA, WORK
 
@@ -19,7 +19,7 @@ T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:0
 assert "Work" in SCHEMAS
 
 
-def manager(shape: Shape = WORK, **options: Any) -> FieldManager:
+def manager(shape: Schema = WORK, **options: Any) -> FieldManager:
     """A field manager of v1."""
     return FieldManager(shape=shape, api_version=options.pop("api_version", "v1"), **options)
 

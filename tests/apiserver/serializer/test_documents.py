@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.endpoints.negotiation import YAML, Accepted
+from opsdk.apiserver.endpoints.negotiation import YAML, AcceptedMediaType
 from opsdk.apiserver.endpoints.response import encode
-from opsdk.apiserver.serializer.documents import MAX_DEPTH, Parsed, SyntaxProblemError, parse_json, parse_yaml
+from opsdk.apiserver.serializer.documents import MAX_DEPTH, ParsedDocument, SyntaxProblemError, parse_json, parse_yaml
 
 KEYS = st.text("abcxyz", min_size=1, max_size=3)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8"))
@@ -22,13 +22,13 @@ TREES = st.recursive(
 @given(TREES)
 def test_json_is_read_as_it_was_written(tree: object) -> None:
     """Trees survive, with nothing to complain about."""
-    assert parse_json(json.dumps(tree).encode()) == Parsed(tree)
+    assert parse_json(json.dumps(tree).encode()) == ParsedDocument(tree)
 
 
 @given(TREES)
 def test_yaml_is_read_as_it_was_written(tree: object) -> None:
     """The same for YAML, as the server writes it."""
-    assert parse_yaml(encode({"tree": tree}, Accepted(YAML))).tree == {"tree": tree}
+    assert parse_yaml(encode({"tree": tree}, AcceptedMediaType(YAML))).tree == {"tree": tree}
 
 
 @given(st.binary(max_size=60))

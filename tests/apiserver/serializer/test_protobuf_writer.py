@@ -13,8 +13,8 @@ from server_client import Caller
 from envtest.environment import Environment
 from envtest.tables.load import rows
 from envtest.tables.messages import READER, fields_of, message_for, write_protobuf
-from opsdk.apiserver.serializer.protobuf import Field, envelope
-from opsdk.apiserver.serializer.protobuf_writer import Writer, watch_frame
+from opsdk.apiserver.serializer.protobuf import ProtobufField, envelope
+from opsdk.apiserver.serializer.protobuf_writer import ProtobufWriter, watch_frame
 from opsdk.errors import EncodeError
 from opsdk.structured_merge.value import JsonObject
 
@@ -102,17 +102,17 @@ def test_any_value_comes_back(texts: dict[str, str], numbers: list[int], number:
     """Whatever the values are."""
     import base64
 
-    from opsdk.apiserver.serializer.protobuf import Reader
+    from opsdk.apiserver.serializer.protobuf import ProtobufReader
 
     fields = {
-        1: Field("texts", "string,string", map=True),
-        2: Field("numbers", "int32", repeated=True),
-        3: Field("number", "double"),
-        70_000: Field("raw", "bytes"),
+        1: ProtobufField("texts", "string,string", map=True),
+        2: ProtobufField("numbers", "int32", repeated=True),
+        3: ProtobufField("number", "double"),
+        70_000: ProtobufField("raw", "bytes"),
     }
     known = {"m": fields}
     tree = {"texts": texts, "numbers": numbers, "number": number, "raw": base64.b64encode(raw).decode()}
-    back = Reader(known.get, lambda *_: False).read(Writer(known.get).write(tree, "m"), "m")
+    back = ProtobufReader(known.get, lambda *_: False).read(ProtobufWriter(known.get).write(tree, "m"), "m")
     assert {"texts": {}, "numbers": [], **back} == tree
 
 

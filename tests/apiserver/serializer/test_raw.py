@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from envtest.environment import Environment
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.serializer.raw import RawTree, member, raw_text
+from opsdk.apiserver.serializer.raw import RawExtension, member, raw_text
 from opsdk.structured_merge.value import JsonObject
 from tests.support.server_client import MERGE, Caller
 
@@ -41,7 +41,7 @@ def test_of_repeated_members_the_last_counts() -> None:
 
 def test_copies_keep_the_text() -> None:
     """What is stored is copied, and must not lose it."""
-    tree = {"data": RawTree({"a": 1}, '{"a": 1}')}
+    tree = {"data": RawExtension({"a": 1}, '{"a": 1}')}
     assert raw_text(copy_tree(tree)["data"]) == '{"a": 1}'
     assert raw_text({"a": "<"}) == '{"a":"\\u003c"}'
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import (
-    Change,
+    ChangeType,
     CompactedError,
     FutureRevisionError,
     KeyExistsError,
     KeyNotFoundError,
-    Kind,
     PreconditionError,
-    Preconditions,
     Remove,
+    StorageChange,
+    StoragePreconditions,
 )
 from opsdk.apiserver.storage.sqlite import SqliteStorage
 from opsdk.structured_merge.value import JsonObject
@@ -56,7 +56,7 @@ async def update(storage: MemoryStorage, name: str, **data: object) -> JsonObjec
     return await storage.guaranteed_update(f"{P}{name}", step)
 
 
-async def collect(watch: object, count: int) -> list[Change]:
+async def collect(watch: object, count: int) -> list[StorageChange]:
     """The next changes."""
     return [await anext(watch) for _ in range(count)]
 
@@ -110,7 +110,7 @@ async def test_an_update_may_remove(storage: MemoryStorage) -> None:
 
     await storage.guaranteed_update(f"{P}a", step)
     [change] = await collect(watch, 1)
-    assert (change.kind, change.value["data"]) == (Kind.DELETE, {"x": 1})
+    assert (change.kind, change.value["data"]) == (ChangeType.DELETE, {"x": 1})
     assert change.value["metadata"]["resourceVersion"] == str(storage.current_rv)
     with pytest.raises(KeyNotFoundError):
         storage.get(f"{P}a")
@@ -119,10 +119,10 @@ async def test_an_update_may_remove(storage: MemoryStorage) -> None:
 def test_preconditions_protect_from_deleting_another_object(storage: MemoryStorage) -> None:
     """A wrong uid or version refuses the deletion."""
     made = put(storage, "a")
-    for wrong in (Preconditions(uid="other"), Preconditions(resource_version="9999")):
+    for wrong in (StoragePreconditions(uid="other"), StoragePreconditions(resource_version="9999")):
         with pytest.raises(PreconditionError):
             storage.delete(f"{P}a", wrong)
-    right = Preconditions(uid="uid-a", resource_version=made["metadata"]["resourceVersion"])
+    right = StoragePreconditions(uid="uid-a", resource_version=made["metadata"]["resourceVersion"])
     assert storage.delete(f"{P}a", right)["metadata"]["name"] == "a"
 
 

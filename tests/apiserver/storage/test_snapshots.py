@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import Change, CompactedError, Kind
+from opsdk.apiserver.storage.ports import ChangeType, CompactedError, StorageChange
 from opsdk.apiserver.storage.snapshots import Snapshots
 from opsdk.apiserver.storage.sqlite import SqliteStorage
 
@@ -48,9 +48,9 @@ def test_a_restored_storage_is_what_it_was(steps: list[tuple[str, str, int]]) ->
         storage, model = MemoryStorage(), dict[str, int]()
         taken, told = [], dict[str, int]()
 
-        def hear(change: Change) -> None:
+        def hear(change: StorageChange) -> None:
             assert change.value is not None
-            if change.kind is Kind.PUT:
+            if change.kind is ChangeType.PUT:
                 told[change.key] = change.value["x"]
             else:
                 del told[change.key]

@@ -7,35 +7,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.streams import spdy
-from opsdk.apiserver.streams.spdy import Broken, Carried, Event, Left, Opened, Pinged, Reader, Writer
+from opsdk.apiserver.streams.spdy import Data, Event, GoAway, Ping, RstStream, SpdyReader, SpdyWriter, SynStream
 from opsdk.errors import BadRequestError
 
 NUMBERS = st.integers(1, 2**31 - 1)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 HEADERS = st.dictionaries(TEXTS.map(str.lower), TEXTS, max_size=4)
 EVENTS = st.one_of(
-    st.builds(Opened, stream=NUMBERS, headers=HEADERS, ends=st.booleans()),
-    st.builds(Carried, stream=NUMBERS, data=st.binary(max_size=50), ends=st.booleans()),
-    st.builds(Broken, stream=NUMBERS),
-    st.builds(Pinged, number=NUMBERS),
+    st.builds(SynStream, stream=NUMBERS, headers=HEADERS, ends=st.booleans()),
+    st.builds(Data, stream=NUMBERS, data=st.binary(max_size=50), ends=st.booleans()),
+    st.builds(RstStream, stream=NUMBERS),
+    st.builds(Ping, number=NUMBERS),
 )
 
 
 def written(events: list[Event]) -> bytes:
     """What a client would send."""
-    writer = Writer()
+    writer = SpdyWriter()
 
     def frame(event: Event) -> bytes:
         match event:
-            case Opened():
+            case SynStream():
                 return writer.open(event.stream, event.headers, ends=event.ends)
-            case Carried():
+            case Data():
                 return spdy.carry(event.stream, event.data, ends=event.ends)
-            case Broken():
+            case RstStream():
                 return spdy.refuse(event.stream)
-            case Pinged():
+            case Ping():
                 return spdy.pong(event.number)
-            case Left():
+            case GoAway():
                 return spdy.leave(0)
 
     return b"".join(map(frame, events))
@@ -46,7 +46,7 @@ def test_frames_are_read_as_they_were_written_however_they_are_cut(events: list[
     """Bytes come in pieces of any size."""
     raw = written(events)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=5)))
-    reader, found = Reader(), list[Event]()
+    reader, found = SpdyReader(), list[Event]()
     for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True):
         found += reader.feed(raw[start:end])
     assert found == events
@@ -56,7 +56,7 @@ def test_frames_are_read_as_they_were_written_however_they_are_cut(events: list[
 def test_anything_is_read_or_refused(raw: bytes) -> None:
     """Whatever comes, there is an answer, and no other error."""
     try:
-        list(Reader().feed(raw))
+        list(SpdyReader().feed(raw))
     except BadRequestError:
         return
 
@@ -72,10 +72,10 @@ def test_bytes_that_changed_on_the_way_are_read_or_refused(events: list[Event], 
 def test_long_data_goes_in_frames_that_clients_take() -> None:
     """Only the last frame ends the stream."""
     data = bytes(range(256)) * 400
-    events = list(Reader().feed(spdy.carry(5, data, ends=True)))
-    assert all(isinstance(event, Carried) for event in events)
-    assert b"".join(event.data for event in events if isinstance(event, Carried)) == data
-    assert [event.ends for event in events if isinstance(event, Carried)] == [False, False, False, True]
+    events = list(SpdyReader().feed(spdy.carry(5, data, ends=True)))
+    assert all(isinstance(event, Data) for event in events)
+    assert b"".join(event.data for event in events if isinstance(event, Data)) == data
+    assert [event.ends for event in events if isinstance(event, Data)] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_long_data_goes_in_frames_that_clients_take() -> None:
 def test_what_is_no_frame_is_refused(raw: bytes) -> None:
     """There is no way to find the next frame."""
     with pytest.raises(BadRequestError):
-        list(Reader().feed(raw))
+        list(SpdyReader().feed(raw))
 
 
 def test_headers_that_unpack_to_too_much_are_refused() -> None:
     """A small frame cannot take much memory."""
     with pytest.raises(BadRequestError, match="too long"):
-        list(Reader().feed(Writer().open(1, {"a": "x" * 1_000_000})))
+        list(SpdyReader().feed(SpdyWriter().open(1, {"a": "x" * 1_000_000})))
 
 
 def test_control_frames_that_say_nothing_here_are_left_out() -> None:
     """Settings and windows."""
-    assert list(Reader().feed(b"\x80\x03\x00\x04\x00\x00\x00\x04\0\0\0\0" + spdy.pong(7))) == [Pinged(number=7)]
+    assert list(SpdyReader().feed(b"\x80\x03\x00\x04\x00\x00\x00\x04\0\0\0\0" + spdy.pong(7))) == [Ping(number=7)]

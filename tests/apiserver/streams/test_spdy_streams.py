@@ -12,7 +12,7 @@ import pytest
 from opsdk.apiserver.streams import spdy
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.apiserver.streams.remote_command import command
-from opsdk.apiserver.streams.spdy_streams import Connection, Forwarding, SpdyLine, stream_types
+from opsdk.apiserver.streams.spdy_streams import Forwarding, SpdyConnection, SpdyStream, stream_types
 from opsdk.errors import ConnectionLostError
 
 
@@ -21,10 +21,10 @@ class Client:
 
     def __init__(self) -> None:
         self.sent: asyncio.Queue[bytes] = asyncio.Queue()
-        self._writer = spdy.Writer()
+        self._writer = spdy.SpdyWriter()
         self.frames: list[bytes] = []
         self.gone = False
-        self.connection = Connection(self.sent.get, self._take)
+        self.connection = SpdyConnection(self.sent.get, self._take)
 
     async def _take(self, data: bytes) -> None:
         if self.gone:
@@ -80,7 +80,7 @@ async def echo(pipe: Pipe) -> int:
 async def test_a_command_has_a_stream_for_each_channel() -> None:
     """Input is read to its end; output, errors and the Status come on their streams, which end."""
     client = Client()
-    line = SpdyLine(client.connection, status=True)
+    line = SpdyStream(client.connection, status=True)
     wanted = stream_types("v4.channel.k8s.io", stdin=True, stdout=True, stderr=True, tty=False)
     for stream, kind in ((1, "error"), (3, "stdin"), (5, "stdout")):
         client.open(stream, streamtype=kind)
@@ -101,7 +101,7 @@ async def test_a_command_has_a_stream_for_each_channel() -> None:
 async def test_old_versions_are_told_in_words() -> None:
     """There is no Status before v4."""
     client = Client()
-    line = SpdyLine(client.connection, status=False)
+    line = SpdyStream(client.connection, status=False)
     client.open(1, streamtype="error")
     client.open(3, streamtype="stdout")
     assert await line.open({"error", "stdout"})
@@ -113,7 +113,7 @@ async def test_a_client_that_begins_too_few_streams_is_left_after_a_while() -> N
     """Nothing waits forever."""
     client = Client()
     client.open(1, streamtype="error")
-    assert not await SpdyLine(client.connection, status=True).open({"error", "stdout"})
+    assert not await SpdyStream(client.connection, status=True).open({"error", "stdout"})
 
 
 async def test_a_command_is_cancelled_when_its_client_goes() -> None:
@@ -130,7 +130,7 @@ async def test_a_command_is_cancelled_when_its_client_goes() -> None:
     client.open(1, streamtype="error")
     client.leave()
     client.gone = False
-    line = SpdyLine(client.connection, status=True)
+    line = SpdyStream(client.connection, status=True)
     assert await line.open({"error"})
     await command(line, forever, stdin=False)
     assert cancelled.is_set()

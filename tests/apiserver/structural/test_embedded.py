@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opsdk.apiserver.structural.embedded import change_embedded, check_embedded, check_types, check_values
-from opsdk.apiserver.structural.node import Node
+from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.structured_merge.value import JsonObject
 
 OBJECT: JsonObject = {
@@ -13,7 +13,7 @@ OBJECT: JsonObject = {
     "x-kubernetes-embedded-resource": True,
     "x-kubernetes-preserve-unknown-fields": True,
 }
-NODE = Node(
+NODE = SchemaNode(
     {
         "type": "object",
         "properties": {

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.webhook_client import client as module
-from opsdk.apiserver.webhook_client.client import CallError, HookClient
-from opsdk.apiserver.webhook_client.endpoint import TargetError, target_of
+from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigError, target_of
 from opsdk.apiserver.webhook_client.go_errors import media_fault, refusal
 
 pytestmark = pytest.mark.realtime
@@ -30,7 +30,7 @@ async def test_one_kept_connection_serves_many_calls(tmp_path: Path) -> None:
     """The request is a POST of JSON with the timeout in its query; the connection is used again."""
     ca = make_ca()
     tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
-    async with Server(always(OK), tls) as server, HookClient() as client:
+    async with Server(always(OK), tls) as server, WebhookClient() as client:
         target = target_of({"url": f"{server.host}/check/", "caBundle": bundle(ca)})
         for _ in range(3):
             assert await client.post(target, {"a": 1}, timeout=7) == {"ok": True}
@@ -44,7 +44,7 @@ async def test_one_kept_connection_serves_many_calls(tmp_path: Path) -> None:
 async def test_a_bundle_may_hold_the_servers_own_certificate(tmp_path: Path) -> None:
     """It is trusted for being there, whoever signed it."""
     pair = make_ca().issue("hook", "127.0.0.1")
-    async with Server(always(OK), pair.server_context(tmp_path)) as server, HookClient() as client:
+    async with Server(always(OK), pair.server_context(tmp_path)) as server, WebhookClient() as client:
         target = target_of({"url": server.host, "caBundle": bundle(pair)})
         assert await client.post(target, {}, timeout=5) == {"ok": True}
         await client.aclose()
@@ -54,7 +54,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_no_failure(tmp_path: Pa
     """A kept connection that the server ends is replaced by a fresh one."""
     ca = make_ca()
     tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
-    async with Server(in_turn(OK, None, OK), tls) as server, HookClient() as client:
+    async with Server(in_turn(OK, None, OK), tls) as server, WebhookClient() as client:
         target = target_of({"url": server.host, "caBundle": bundle(ca)})
         await client.post(target, {}, timeout=5)
         assert await client.post(target, {}, timeout=5) == {"ok": True}
@@ -68,9 +68,9 @@ async def test_failures_read_as_those_of_go(tmp_path: Path) -> None:
 
     async def said(server_ca: Pair, name: str, data: bytes | None, *, trusted: Pair) -> str:
         context = server_ca.issue("hook", name).server_context(tmp_path)
-        async with Server(in_turn(data), context) as server, HookClient() as client:
+        async with Server(in_turn(data), context) as server, WebhookClient() as client:
             target = target_of({"url": f"https://127.0.0.1:{server.port}/x", "caBundle": bundle(trusted)})
-            with pytest.raises(CallError) as caught:
+            with pytest.raises(WebhookCallError) as caught:
                 await client.post(target, {}, timeout=5)
             await client.aclose()
             return str(caught.value).replace(str(server.port), "PORT")
@@ -81,10 +81,10 @@ async def test_failures_read_as_those_of_go(tmp_path: Path) -> None:
     wrong = await said(ca, "10.9.8.7", OK, trusted=ca)
     assert wrong.startswith(f"{lead}tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1")
     assert await said(ca, "127.0.0.1", None, trusted=ca) in {f"{lead}EOF", f"{lead}read: connection reset by peer"}
-    async with HookClient() as client:
-        with pytest.raises(CallError, match=r"dial tcp 127\.0\.0\.1:1: connect: connection refused"):
+    async with WebhookClient() as client:
+        with pytest.raises(WebhookCallError, match=r"dial tcp 127\.0\.0\.1:1: connect: connection refused"):
             await client.post(target_of({"url": "https://127.0.0.1:1/x"}), {}, timeout=5)
-        with pytest.raises(CallError, match='service "s" not found'):
+        with pytest.raises(WebhookCallError, match='service "s" not found'):
             await client.post(target_of({"service": {"name": "s", "namespace": "n"}}), {}, timeout=5)
 
 
@@ -97,9 +97,9 @@ async def test_a_server_without_tls_is_told_apart() -> None:
         await writer.drain()
         writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server, HookClient() as client:
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server, WebhookClient() as client:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(CallError, match="http: server gave HTTP response to HTTPS client"):
+        with pytest.raises(WebhookCallError, match="http: server gave HTTP response to HTTPS client"):
             await client.post(target_of({"url": f"https://127.0.0.1:{port}"}), {}, timeout=5)
 
 
@@ -108,8 +108,8 @@ async def test_an_answer_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(module, "MAX_ANSWER", 1000)
     ca = make_ca()
     tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
-    async with Server(always(answer(200, b"x" * 100_000)), tls) as server, HookClient() as client:
-        with pytest.raises(CallError, match="response body too large"):
+    async with Server(always(answer(200, b"x" * 100_000)), tls) as server, WebhookClient() as client:
+        with pytest.raises(WebhookCallError, match="response body too large"):
             await client.post(target_of({"url": server.host, "caBundle": bundle(ca)}), {}, timeout=5)
         await client.aclose()
 
@@ -121,7 +121,7 @@ async def test_a_service_is_called_where_it_resolves_to_by_its_own_name(tmp_path
     places: list[int] = []
     async with (
         Server(always(OK), tls) as server,
-        HookClient(resolve=lambda _, __, ___: ("127.0.0.1", places[0])) as client,
+        WebhookClient(resolve=lambda _, __, ___: ("127.0.0.1", places[0])) as client,
     ):
         places.append(server.port)
         config = {"service": {"name": "s", "namespace": "n", "path": "/p"}, "caBundle": bundle(ca)}
@@ -133,7 +133,7 @@ async def test_a_service_is_called_where_it_resolves_to_by_its_own_name(tmp_path
 @pytest.mark.parametrize("text", ["###", base64.b64encode(b"no certificate").decode()])
 def test_a_bundle_that_holds_nothing_is_no_target(text: str) -> None:
     """It is said before anybody is called."""
-    with pytest.raises(TargetError, match="unable to parse bytes as PEM block"):
+    with pytest.raises(ClientConfigError, match="unable to parse bytes as PEM block"):
         target_of({"url": "https://a", "caBundle": text})
 
 

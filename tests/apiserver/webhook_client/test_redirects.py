@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opsdk.apiserver.webhook_client.client import CallError, HookClient
+from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
 from opsdk.apiserver.webhook_client.endpoint import target_of
 from opsdk.apiserver.webhook_client.redirects import MAX_HOPS, MAX_RETRIES
 from opsdk.http.server.application import asgi
@@ -36,7 +36,7 @@ class Hooks:
 
     async def call(self, seconds: int = 10) -> Any:
         """What comes of it."""
-        async with HookClient(apps={"hook.example": self.app, "other.example": self.app}) as client:
+        async with WebhookClient(apps={"hook.example": self.app, "other.example": self.app}) as client:
             return await client.post(TARGET, {"a": 1}, timeout=seconds)
 
 
@@ -61,7 +61,7 @@ async def test_older_redirects_forget_the_question(status: int) -> None:
 async def test_loops_end() -> None:
     """After ten requests."""
     hooks = Hooks(start=(307, "location", "/start"))
-    with pytest.raises(CallError, match=r'^Post "/start": stopped after 10 redirects$'):
+    with pytest.raises(WebhookCallError, match=r'^Post "/start": stopped after 10 redirects$'):
         await hooks.call()
     assert len(hooks.asked) == MAX_HOPS
 
@@ -76,7 +76,7 @@ async def test_loops_end() -> None:
 )
 async def test_redirects_to_nowhere_are_told(location: str, why: str) -> None:
     """With what was wrong."""
-    with pytest.raises(CallError) as refused:
+    with pytest.raises(WebhookCallError) as refused:
         await Hooks(start=(307, "location", location)).call()
     assert str(refused.value).startswith(why)
 
@@ -86,13 +86,13 @@ async def test_a_server_may_ask_to_come_again(status: int) -> None:
     """So many times, after so many seconds; its last answer counts."""
     hooks = Hooks(start=(status, "retry-after", "2"))
     began = asyncio.get_running_loop().time()
-    with pytest.raises(CallError, match="server"):
+    with pytest.raises(WebhookCallError, match="server"):
         await hooks.call(60)
     assert len(hooks.asked) == 1 + MAX_RETRIES
     assert asyncio.get_running_loop().time() - began == 2 * MAX_RETRIES
     hooks.asked.clear()
     hooks.pages["start"] = (status, "retry-after", "soon")
-    with pytest.raises(CallError):
+    with pytest.raises(WebhookCallError):
         await hooks.call()
     assert len(hooks.asked) == 1
 
@@ -102,7 +102,7 @@ async def test_coming_again_has_an_end() -> None:
     hooks = Hooks(start=(429, "retry-after", "4"))
     began = asyncio.get_running_loop().time()
     why = r'^Post "https://hook.example/start\?timeout=10s": context deadline exceeded$'
-    with pytest.raises(CallError, match=why):
+    with pytest.raises(WebhookCallError, match=why):
         await hooks.call()
     assert asyncio.get_running_loop().time() - began == 10
     assert len(hooks.asked) == 3

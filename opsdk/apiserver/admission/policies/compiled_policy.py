@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from opsdk.apiserver.expressions.activation import Compiled, PolicyCompiler
+from opsdk.apiserver.expressions.activation import CompiledExpression, PolicyCompiler
 from opsdk.apiserver.expressions.mutation import JSON_PATCH, OBJECT
 from opsdk.cel.types import BOOL, NULL, STRING, list_of
 from opsdk.structured_merge.value import JsonObject
@@ -20,9 +20,9 @@ CONFIGURATION: Final = (OBJECT,)
 class Validation:
     """What must be true, and what is said where it is not."""
 
-    expression: Compiled
+    expression: CompiledExpression
     message: str = ""
-    message_expression: Compiled | None = None
+    message_expression: CompiledExpression | None = None
     reason: str = ""
 
 
@@ -30,11 +30,11 @@ class Validation:
 class Mutation:
     """What changes the object."""
 
-    expression: Compiled
+    expression: CompiledExpression
     patch: bool
 
 
-class Programs:
+class CompiledPolicy:
     """Everything that a policy evaluates.
 
     Attributes:
@@ -50,14 +50,14 @@ class Programs:
         self.variables = compiler.variables
         self.conditions = [compiler.compile(tree["expression"], (BOOL,)) for tree in spec.get("matchConditions") or ()]
         self.validations = [_validation(compiler, tree) for tree in spec.get("validations") or ()]
-        self.annotations: Sequence[tuple[str, Compiled]] = [
+        self.annotations: Sequence[tuple[str, CompiledExpression]] = [
             (tree["key"], compiler.compile(tree["valueExpression"], ANNOTATION))
             for tree in spec.get("auditAnnotations") or ()
         ]
         self.mutations = [_mutation(compiler, tree) for tree in spec.get("mutations") or ()]
 
     def __repr__(self) -> str:
-        return f"<Programs: {len(self.validations)} validations, {len(self.mutations)} mutations>"
+        return f"<CompiledPolicy: {len(self.validations)} validations, {len(self.mutations)} mutations>"
 
 
 def _validation(compiler: PolicyCompiler, tree: JsonObject) -> Validation:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.admission.policies.policy_source import Policy
+from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy
 from opsdk.apiserver.expressions.activation import Activation, judge
 from opsdk.apiserver.expressions.admission import MATCH_BUDGET
-from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.structured_merge.value import JsonObject
 
 
-async def conditions_hold(policy: Policy, asking: Asking, values: JsonObject) -> bool | str:
+async def conditions_hold(policy: AdmissionPolicy, asking: AuthorizerChecks, values: JsonObject) -> bool | str:
     """Whether all conditions hold, or what went wrong where that is not to be ignored.
 
     One that is false decides, whatever goes wrong in the others.

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import selects_object
 from opsdk.apiserver.admission.policies.params import ConfigurationError, Params, collect, source_of
-from opsdk.apiserver.admission.policies.policy_source import Binding, Bound, Criteria, Policy
-from opsdk.apiserver.admission.versioned_attributes import Equivalents, Namespaces, Views
+from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, MatchCriteria, PolicyBinding, PolicyHook
+from opsdk.apiserver.admission.versioned_attributes import Equivalents, Namespaces, VersionedAttributesAccessor
 from opsdk.apiserver.auth.authorization import Authorizer
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class PolicyDependencies:
     """What policies need of the server."""
 
     equivalents: Equivalents
@@ -27,13 +27,13 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class PolicyInvocation:
     """A policy that a review concerns, by which binding, with which parameters, in which version."""
 
-    policy: Policy
-    binding: Binding
+    policy: AdmissionPolicy
+    binding: PolicyBinding
     params: JsonObject | None
-    served: Installed
+    served: InstalledResource
 
     @property
     def key(self) -> str:
@@ -43,26 +43,26 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PolicyFailure:
     """Something that went wrong with a policy or one of its bindings."""
 
-    policy: Policy
-    binding: Binding | None
+    policy: AdmissionPolicy
+    binding: PolicyBinding | None
     message: str
     reason: str = ""
 
 
 @dataclass(slots=True)
-class Choice:
+class MatchedPolicies:
     """What a review concerns, and what could not be found out."""
 
-    chosen: list[Chosen] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    chosen: list[PolicyInvocation] = field(default_factory=list)
+    failures: list[PolicyFailure] = field(default_factory=list)
 
 
-async def choose(review: Attributes, bound: Sequence[Bound], ports: Ports) -> Choice:
+async def choose(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> MatchedPolicies:
     """Match all policies with the review as it is now; failures are those of policies that do not ignore them."""
-    views, choice = Views(review, ports.equivalents, ports.namespace), Choice()
+    views, choice = VersionedAttributesAccessor(review, ports.equivalents, ports.namespace), MatchedPolicies()
     for one in bound:
         try:
             served = matched(views, review, one.policy.criteria)
@@ -80,16 +80,18 @@ async def choose(review: Attributes, bound: Sequence[Bound], ports: Ports) -> Ch
             except (ConfigurationError, ApiError) as error:
                 _fail(choice, one.policy, binding, f"failed to configure binding: {error}")
                 continue
-            choice.chosen.extend(Chosen(one.policy, binding, params, served) for params in found)
+            choice.chosen.extend(PolicyInvocation(one.policy, binding, params, served) for params in found)
     return choice
 
 
-def _fail(choice: Choice, policy: Policy, binding: Binding | None, message: str) -> None:
+def _fail(choice: MatchedPolicies, policy: AdmissionPolicy, binding: PolicyBinding | None, message: str) -> None:
     if not policy.ignore_failures:
-        choice.failures.append(Failure(policy, binding, message))
+        choice.failures.append(PolicyFailure(policy, binding, message))
 
 
-def matched(views: Views, review: Attributes, criteria: Criteria) -> Installed | None:
+def matched(
+    views: VersionedAttributesAccessor, review: Attributes, criteria: MatchCriteria
+) -> InstalledResource | None:
     """The version by which the criteria mean the review; None where they do not.
 
     Raises:
@@ -108,7 +110,7 @@ def matched(views: Views, review: Attributes, criteria: Criteria) -> Installed |
     return served if views.selects_namespace(criteria.namespaces) else None
 
 
-def namespace_of(review: Attributes, ports: Ports) -> JsonObject | None:
+def namespace_of(review: Attributes, ports: PolicyDependencies) -> JsonObject | None:
     """The namespace that the request is in; a namespace itself is in none."""
     of_namespace = review.kind.kind == "Namespace" and review.kind.version == "v1" and not review.kind.group
     return ports.namespace(review.namespace) if review.namespace and not of_namespace else None

@@ -9,21 +9,27 @@ from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.cel_inputs import inputs
 from opsdk.apiserver.admission.policies.compiled_policy import Mutation
 from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
-from opsdk.apiserver.admission.policies.matcher import Chosen, Failure, Ports, choose, namespace_of
+from opsdk.apiserver.admission.policies.matcher import (
+    PolicyDependencies,
+    PolicyFailure,
+    PolicyInvocation,
+    choose,
+    namespace_of,
+)
 from opsdk.apiserver.admission.policies.patches import apply_configuration, apply_operations
-from opsdk.apiserver.admission.policies.policy_source import Bound
-from opsdk.apiserver.admission.reinvocation import Rounds
-from opsdk.apiserver.admission.versioned_attributes import Views
+from opsdk.apiserver.admission.policies.policy_source import PolicyHook
+from opsdk.apiserver.admission.reinvocation import Reinvocation
+from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAccessor
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
-from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
-from opsdk.apiserver.resources import Model
+from opsdk.apiserver.resources import ResourceModel
 from opsdk.errors import ApiError, Cause, CelEvaluationError, DecodeError, PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
 
-async def mutate(review: Attributes, bound: Sequence[Bound], ports: Ports) -> None:
+async def mutate(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
     """Change the object.
 
     Raises:
@@ -40,37 +46,37 @@ async def mutate(review: Attributes, bound: Sequence[Bound], ports: Ports) -> No
 class _Mutator:
     """One round of one review."""
 
-    def __init__(self, review: Attributes, ports: Ports) -> None:
+    def __init__(self, review: Attributes, ports: PolicyDependencies) -> None:
         self._review = review
-        self._views = Views(review, ports.equivalents, ports.namespace)
-        self._asking = Asking(ports.authorizer)
+        self._views = VersionedAttributesAccessor(review, ports.equivalents, ports.namespace)
+        self._asking = AuthorizerChecks(ports.authorizer)
         self._namespace = namespace_of(review, ports)
-        self._failures: list[Failure] = []
+        self._failures: list[PolicyFailure] = []
 
-    async def run(self, chosen: Sequence[Chosen]) -> list[Failure]:
+    async def run(self, chosen: Sequence[PolicyInvocation]) -> list[PolicyFailure]:
         """What went wrong and is not to be ignored."""
-        rounds = Rounds.of(self._review, "MutatingAdmissionPolicy")
+        rounds = Reinvocation.of(self._review, "MutatingAdmissionPolicy")
         for one in chosen:
             if await self._conditions(one) and not (self._review.again and one.key not in rounds.again):
                 await self._invoke(one, rounds)
         rounds.last = self._review.obj
         return self._failures
 
-    def _fail(self, one: Chosen, message: str) -> None:
+    def _fail(self, one: PolicyInvocation, message: str) -> None:
         if not one.policy.ignore_failures:
-            self._failures.append(Failure(one.policy, one.binding, message, "Invalid"))
+            self._failures.append(PolicyFailure(one.policy, one.binding, message, "Invalid"))
 
-    async def _inputs(self, one: Chosen) -> JsonObject:
+    async def _inputs(self, one: PolicyInvocation) -> JsonObject:
         seen = await self._views.seen(one.served)
         return inputs(self._review, seen, self._asking, params=one.params, namespace=self._namespace)
 
-    async def _conditions(self, one: Chosen) -> bool:
+    async def _conditions(self, one: PolicyInvocation) -> bool:
         holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))
         if isinstance(holds, str):
             self._fail(one, holds)
         return holds is True
 
-    async def _invoke(self, one: Chosen, rounds: Rounds) -> None:
+    async def _invoke(self, one: PolicyInvocation, rounds: Reinvocation) -> None:
         before = self._review.obj
         for mutation in one.policy.programs.mutations:
             if self._review.obj is None:
@@ -85,7 +91,7 @@ class _Mutator:
             rounds.changed()  # a policy is asked again after its own changes, too, unlike a webhook
             self._review.reinvoke = True
 
-    async def _change(self, one: Chosen, mutation: Mutation) -> None:
+    async def _change(self, one: PolicyInvocation, mutation: Mutation) -> None:
         values = await self._inputs(one)
         before: JsonObject = values["object"]
         activation = Activation(self._asking, values, one.policy.programs.variables, budget=RUNTIME_BUDGET)
@@ -104,7 +110,7 @@ class _Mutator:
         await self._views.put(after, one.served)
 
 
-def _checked(model: Model, after: JsonObject) -> JsonObject:
+def _checked(model: ResourceModel, after: JsonObject) -> JsonObject:
     """A patched object that still is what it was; a patch that breaks it is the policy's fault, and told as such."""
     try:
         found = model.decode(after)
@@ -115,7 +121,7 @@ def _checked(model: Model, after: JsonObject) -> JsonObject:
     return after
 
 
-def _refusal(review: Attributes, failures: Sequence[Failure]) -> ApiError:
+def _refusal(review: Attributes, failures: Sequence[PolicyFailure]) -> ApiError:
     """All that went wrong; the first gives its message."""
     texts = [_text(failure) for failure in failures]
     causes = tuple(Cause(message=text) for text in texts)
@@ -123,6 +129,6 @@ def _refusal(review: Attributes, failures: Sequence[Failure]) -> ApiError:
     return ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
 
 
-def _text(failure: Failure) -> str:
+def _text(failure: PolicyFailure) -> str:
     by = f" with binding '{failure.binding.name}'" if failure.binding is not None else ""
     return f"policy '{failure.policy.name}'{by} denied request: {failure.message}"

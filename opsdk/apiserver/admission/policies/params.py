@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from opsdk.apimachinery.selectors import Selector
-from opsdk.apiserver.admission.policies.policy_source import Binding, ParamRef, Policy
+from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, ParamRef, PolicyBinding
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -39,7 +39,7 @@ class ConfigurationError(Exception):
     """A policy or a binding cannot be followed; the failure policy decides what that means."""
 
 
-def source_of(policy: Policy, find: Params) -> ParamSource | None:
+def source_of(policy: AdmissionPolicy, find: Params) -> ParamSource | None:
     """Where the parameters of a policy are kept; None where it takes none.
 
     Raises:
@@ -55,7 +55,7 @@ def source_of(policy: Policy, find: Params) -> ParamSource | None:
     return found
 
 
-async def collect(source: ParamSource | None, binding: Binding, namespace: str) -> Sequence[JsonObject | None]:
+async def collect(source: ParamSource | None, binding: PolicyBinding, namespace: str) -> Sequence[JsonObject | None]:
     """The parameters, each to be judged by alone; `namespace` is that of the request.
 
     Raises:

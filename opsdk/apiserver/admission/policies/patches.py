@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from opsdk.apiserver.admission.webhooks.admission_review import patched
-from opsdk.apiserver.expressions.mutation import Made, as_json, as_tree, check_names
+from opsdk.apiserver.expressions.mutation import ConstructedObject, as_json, as_tree, check_names
 from opsdk.errors import PatchError
-from opsdk.structured_merge.schema import Shape, Topology
+from opsdk.structured_merge.schema import Schema, Topology
 from opsdk.structured_merge.typed import check_typed, merge
 from opsdk.structured_merge.value import JsonObject
 
 
 # ------------------------------------------------------------------ apply configurations
-def apply_configuration(obj: JsonObject, value: Any, shape: Shape) -> JsonObject:
+def apply_configuration(obj: JsonObject, value: Any, shape: Schema) -> JsonObject:
     """`obj` with what an ``Object{...}`` sets, merged as a server-side apply does; nothing is removed.
 
     Raises:
@@ -36,7 +36,7 @@ def apply_configuration(obj: JsonObject, value: Any, shape: Shape) -> JsonObject
     return merged
 
 
-def atomics(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
+def atomics(value: Any, shape: Schema, path: str = "") -> Iterator[str]:
     """Where what is only ever replaced as a whole stands in a value: a part of it would remove the rest."""
     if isinstance(value, dict):
         if shape.topology is Topology.MAP_ATOMIC:
@@ -68,7 +68,7 @@ def apply_operations(obj: JsonObject, value: Any) -> JsonObject:
         raise PatchError(f"JSON Patch: {error}") from None
 
 
-def _operation(made: Made) -> JsonObject:
+def _operation(made: ConstructedObject) -> JsonObject:
     fields = made.fields
     operation: JsonObject = {"op": fields.get("op", ""), "path": fields.get("path", "")}
     if fields.get("from"):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import policy_exempt
-from opsdk.apiserver.admission.policies.matcher import Ports
-from opsdk.apiserver.admission.policies.policy_source import Configured
+from opsdk.apiserver.admission.policies.matcher import PolicyDependencies
+from opsdk.apiserver.admission.policies.policy_source import PolicySource
 
 
 class MutatingPolicies:
     """``MutatingAdmissionPolicy``."""
 
-    def __init__(self, policies: Configured, ports: Ports) -> None:
+    def __init__(self, policies: PolicySource, ports: PolicyDependencies) -> None:
         self._policies = policies
         self._ports = ports
 
     async def mutate(self, review: Attributes) -> None:
-        """See `Admission`."""
+        """See `AdmissionInterface`."""
         bound = self._policies.bound()
         if not bound or review.operation == "DELETE" or policy_exempt(review.resource):
             return
@@ -31,7 +31,7 @@ class MutatingPolicies:
 class ValidatingPolicies:
     """``ValidatingAdmissionPolicy``."""
 
-    def __init__(self, policies: Configured, ports: Ports) -> None:
+    def __init__(self, policies: PolicySource, ports: PolicyDependencies) -> None:
         self._policies = policies
         self._ports = ports
 
@@ -39,7 +39,7 @@ class ValidatingPolicies:
         """Nothing."""
 
     async def validate(self, review: Attributes) -> None:
-        """See `Admission`."""
+        """See `AdmissionInterface`."""
         bound = self._policies.bound()
         if not bound or policy_exempt(review.resource):
             return

@@ -8,17 +8,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from opsdk.apimachinery.selectors import Selector
-from opsdk.apiserver.admission.matching import Rule, rules_of, selector_of
-from opsdk.apiserver.storage.ports import Change, Storage
+from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
+from opsdk.apiserver.storage.ports import Storage, StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 if TYPE_CHECKING:
     # CEL takes long to load, and most servers never see a policy.
-    from opsdk.apiserver.admission.policies.compiled_policy import Programs
+    from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Criteria:
+class MatchCriteria:
     """``matchConstraints`` of a policy, or ``matchResources`` of a binding.
 
     Attributes:
@@ -26,8 +26,8 @@ class Criteria:
         excluded: what is not meant whatever `rules` say.
     """
 
-    rules: tuple[Rule, ...] = ()
-    excluded: tuple[Rule, ...] = ()
+    rules: tuple[RuleWithOperations, ...] = ()
+    excluded: tuple[RuleWithOperations, ...] = ()
     namespaces: Selector = field(default_factory=Selector)
     objects: Selector = field(default_factory=Selector)
     equivalent: bool = True
@@ -74,12 +74,12 @@ class ParamRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class PolicyBinding:
     """A binding; `actions` only of validating ones."""
 
     name: str
     policy: str
-    criteria: Criteria
+    criteria: MatchCriteria
     params: ParamRef | None = None
     actions: tuple[str, ...] = ()
 
@@ -90,19 +90,19 @@ class Binding:
         return cls(
             name=obj["metadata"]["name"],
             policy=spec.get("policyName") or "",
-            criteria=Criteria.of(spec.get("matchResources")),
+            criteria=MatchCriteria.of(spec.get("matchResources")),
             params=ParamRef.of(spec.get("paramRef")),
             actions=tuple(spec.get("validationActions") or ()),
         )
 
 
-class Policy:
+class AdmissionPolicy:
     """A policy that passed validation. Its expressions are compiled when a request first concerns it."""
 
     def __init__(self, obj: JsonObject) -> None:
         self.name: str = obj["metadata"]["name"]
         self.spec: JsonObject = obj.get("spec") or {}
-        self.criteria = Criteria.of(self.spec.get("matchConstraints"))
+        self.criteria = MatchCriteria.of(self.spec.get("matchConstraints"))
         self.ignore_failures = self.spec.get("failurePolicy") == "Ignore"
         self.reinvoke = self.spec.get("reinvocationPolicy") == "IfNeeded"
         kind = self.spec.get("paramKind")
@@ -111,25 +111,25 @@ class Policy:
         )
 
     def __repr__(self) -> str:
-        return f"<Policy {self.name}>"
+        return f"<AdmissionPolicy {self.name}>"
 
     @cached_property
-    def programs(self) -> Programs:
+    def programs(self) -> CompiledPolicy:
         """Its expressions."""
-        from opsdk.apiserver.admission.policies.compiled_policy import Programs  # noqa: PLC0415
+        from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy  # noqa: PLC0415
 
-        return Programs(self.spec)
+        return CompiledPolicy(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class PolicyHook:
     """A policy with its bindings."""
 
-    policy: Policy
-    bindings: tuple[Binding, ...]
+    policy: AdmissionPolicy
+    bindings: tuple[PolicyBinding, ...]
 
 
-class Configured:
+class PolicySource:
     """The policies of one kind, each with its bindings. Read anew when one of them changed, else at hand.
 
     A policy is compiled once for each of its generations.
@@ -147,14 +147,14 @@ class Configured:
     ) -> None:
         self._prefixes = prefixes
         self._load = load
-        self._bound: tuple[Bound, ...] | None = None
-        self._known: dict[tuple[str, int], Policy] = {}
+        self._bound: tuple[PolicyHook, ...] | None = None
+        self._known: dict[tuple[str, int], AdmissionPolicy] = {}
         storage.subscribe(self._changed)
 
     def __repr__(self) -> str:
-        return f"<Configured policies under {self._prefixes[0]}>"
+        return f"<PolicySource policies under {self._prefixes[0]}>"
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: StorageChange) -> None:
         if change.key.startswith(self._prefixes):
             self._bound = None
             before, after = change.previous or {}, change.value or {}
@@ -163,21 +163,21 @@ class Configured:
                 for obj in filter(None, (before, after)):
                     self._known.pop(_version(obj), None)
 
-    def bound(self) -> tuple[Bound, ...]:
+    def bound(self) -> tuple[PolicyHook, ...]:
         """By the names of the policies; those that nothing binds are left out."""
         if self._bound is None:
             self._bound = tuple(self._read())
         return self._bound
 
-    def _read(self) -> list[Bound]:
+    def _read(self) -> list[PolicyHook]:
         policies, trees = self._load()
-        bindings: dict[str, list[Binding]] = {}
+        bindings: dict[str, list[PolicyBinding]] = {}
         for obj in sorted(trees, key=_name):
-            binding = Binding.of(obj)
+            binding = PolicyBinding.of(obj)
             bindings.setdefault(binding.policy, []).append(binding)
         known = {_version(obj): obj for obj in sorted(policies, key=_name) if _name(obj) in bindings}
-        self._known = {version: self._known.get(version) or Policy(obj) for version, obj in known.items()}
-        return [Bound(policy, tuple(bindings[policy.name])) for policy in self._known.values()]
+        self._known = {version: self._known.get(version) or AdmissionPolicy(obj) for version, obj in known.items()}
+        return [PolicyHook(policy, tuple(bindings[policy.name])) for policy in self._known.values()]
 
 
 def _name(obj: JsonObject) -> str:

@@ -9,13 +9,13 @@ from typing import Any, Final
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.cel_inputs import inputs, without_authorizer
-from opsdk.apiserver.admission.policies.compiled_policy import Programs, Validation
+from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy, Validation
 from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
-from opsdk.apiserver.admission.policies.matcher import Chosen, Ports, choose, namespace_of
-from opsdk.apiserver.admission.policies.policy_source import Binding, Bound, Policy
-from opsdk.apiserver.admission.versioned_attributes import Views
+from opsdk.apiserver.admission.policies.matcher import PolicyDependencies, PolicyInvocation, choose, namespace_of
+from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, PolicyBinding, PolicyHook
+from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAccessor
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
-from opsdk.apiserver.expressions.authorizer_checks import Asking
+from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
 from opsdk.errors import ApiError, Cause, CelEvaluationError
 from opsdk.structured_merge.go_format import go_json
@@ -30,7 +30,7 @@ _FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """What an expression decided; no `message` where all is well."""
 
     message: str = ""
@@ -38,7 +38,7 @@ class Decision:
 
 
 @dataclass(slots=True)
-class Verdict:
+class PolicyEvaluation:
     """What a policy decided for one binding and one set of parameters.
 
     Attributes:
@@ -47,39 +47,39 @@ class Verdict:
         annotations: for the audit log.
     """
 
-    decisions: list[Decision] = field(default_factory=list)
-    refusals: list[Decision] = field(default_factory=list)
+    decisions: list[PolicyDecision] = field(default_factory=list)
+    refusals: list[PolicyDecision] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
 
 
 class _Judge:
     """Evaluates one policy for one binding and one set of parameters."""
 
-    def __init__(self, policy: Policy, asking: Asking, values: JsonObject) -> None:
+    def __init__(self, policy: AdmissionPolicy, asking: AuthorizerChecks, values: JsonObject) -> None:
         self._policy = policy
-        self._programs: Programs = policy.programs
+        self._programs: CompiledPolicy = policy.programs
         self._asking = asking
         self._values = values
         self._plain = without_authorizer(values)
 
-    def _failed(self, message: str) -> Decision:
-        return Decision() if self._policy.ignore_failures else Decision(message)
+    def _failed(self, message: str) -> PolicyDecision:
+        return PolicyDecision() if self._policy.ignore_failures else PolicyDecision(message)
 
-    async def judge(self) -> Verdict:
+    async def judge(self) -> PolicyEvaluation:
         """Conditions, validations with their messages, annotations."""
         holds = await conditions_hold(self._policy, self._asking, self._values)
         if isinstance(holds, str):
-            return Verdict([Decision(holds)])
+            return PolicyEvaluation([PolicyDecision(holds)])
         if not holds:
-            return Verdict()
+            return PolicyEvaluation()
         try:
             found, left = await self._evaluate()
             messages = await self._messages(left)
             together = zip(self._programs.validations, found, messages, strict=True)
-            verdict = Verdict([self._decide(*one) for one in together])
+            verdict = PolicyEvaluation([self._decide(*one) for one in together])
             await self._annotate(verdict)
         except OutOfBudgetError as error:
-            return Verdict([self._failed(str(error))])
+            return PolicyEvaluation([self._failed(str(error))])
         return verdict
 
     async def _evaluate(self) -> tuple[list[Any], int]:
@@ -103,20 +103,20 @@ class _Judge:
                 return [error] * len(self._programs.validations)
         return said
 
-    def _decide(self, validation: Validation, value: Any, said: Any) -> Decision:
+    def _decide(self, validation: Validation, value: Any, said: Any) -> PolicyDecision:
         if isinstance(value, CelEvaluationError):
             return self._failed(str(value))
         if isinstance(said, OutOfBudgetError):
             return self._failed(f"failed messageExpression: {said}")
         if value is True:
-            return Decision()
+            return PolicyDecision()
         message = said.strip() if isinstance(said, str) else ""
         if len(message.encode()) > _LONGEST_MESSAGE or "\n" in message:
             message = ""
         otherwise = validation.message or f"failed expression: {validation.expression.text.strip()}"
-        return Decision(message or otherwise, validation.reason or "Invalid")
+        return PolicyDecision(message or otherwise, validation.reason or "Invalid")
 
-    async def _annotate(self, verdict: Verdict) -> None:
+    async def _annotate(self, verdict: PolicyEvaluation) -> None:
         annotations = self._programs.annotations
         if not annotations:
             return
@@ -125,7 +125,7 @@ class _Judge:
             value = await _value(activation, compiled)
             if isinstance(value, CelEvaluationError):
                 if not self._policy.ignore_failures:
-                    verdict.refusals.append(Decision(str(value)))
+                    verdict.refusals.append(PolicyDecision(str(value)))
             elif isinstance(value, str) and value.strip():
                 verdict.annotations[key] = value.strip()[:_LONGEST_ANNOTATION]
 
@@ -141,9 +141,9 @@ async def _value(activation: Activation, compiled: Any) -> Any:
 # ------------------------------------------------------------------ what becomes of it
 @dataclass(frozen=True, slots=True)
 class _Denied:
-    policy: Policy
-    binding: Binding | None
-    decision: Decision
+    policy: AdmissionPolicy
+    binding: PolicyBinding | None
+    decision: PolicyDecision
 
     @property
     def place(self) -> tuple[str, str]:
@@ -156,22 +156,27 @@ class _Denied:
         return f"ValidatingAdmissionPolicy '{self.policy.name}'{by} denied request: {self.decision.message}"
 
 
-async def validate(review: Attributes, bound: Sequence[Bound], ports: Ports) -> None:
+async def validate(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
     """Refuse, or warn.
 
     Raises:
         ApiError: the first refusal.
     """
     choice = await choose(review, bound, ports)
-    denied = [_Denied(failure.policy, failure.binding, Decision(failure.message)) for failure in choice.failures]
+    denied = [_Denied(failure.policy, failure.binding, PolicyDecision(failure.message)) for failure in choice.failures]
     if choice.chosen:
         denied += await _judge_all(review, choice.chosen, ports)
     if denied:
         raise _refusal(review, min(denied, key=lambda one: one.place))
 
 
-async def _judge_all(review: Attributes, chosen: Sequence[Chosen], ports: Ports) -> list[_Denied]:
-    views, asking = Views(review, ports.equivalents, ports.namespace), Asking(ports.authorizer)
+async def _judge_all(
+    review: Attributes, chosen: Sequence[PolicyInvocation], ports: PolicyDependencies
+) -> list[_Denied]:
+    views, asking = (
+        VersionedAttributesAccessor(review, ports.equivalents, ports.namespace),
+        AuthorizerChecks(ports.authorizer),
+    )
     namespace = namespace_of(review, ports)
     denied: list[_Denied] = []
     annotations: dict[str, list[str]] = {}
@@ -192,7 +197,7 @@ async def _judge_all(review: Attributes, chosen: Sequence[Chosen], ports: Ports)
     return denied
 
 
-def _act(review: Attributes, chosen: Chosen, decision: Decision, index: int) -> list[_Denied]:
+def _act(review: Attributes, chosen: PolicyInvocation, decision: PolicyDecision, index: int) -> list[_Denied]:
     policy, binding = chosen.policy, chosen.binding
     if "Audit" in binding.actions:
         review.call.annotate(_FAILURE, _recorded(chosen, decision, index))
@@ -202,7 +207,7 @@ def _act(review: Attributes, chosen: Chosen, decision: Decision, index: int) -> 
     return [_Denied(policy, binding, decision)] if "Deny" in binding.actions else []
 
 
-def _recorded(chosen: Chosen, decision: Decision, index: int) -> str:
+def _recorded(chosen: PolicyInvocation, decision: PolicyDecision, index: int) -> str:
     failure = {
         "message": decision.message,
         "policy": chosen.policy.name,

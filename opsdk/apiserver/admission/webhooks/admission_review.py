@@ -11,7 +11,7 @@ from typing import Any
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.versioned_attributes import Invocation
+from opsdk.apiserver.admission.versioned_attributes import VersionedAttributes
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.serializer import documents
 from opsdk.apiserver.webhook_client.go_errors import go_type
@@ -24,12 +24,12 @@ GROUP = "admission.k8s.io"
 KNOWN_VERSIONS = ("v1", "v1beta1")
 
 
-class AnswerError(Exception):
+class AdmissionReviewError(Exception):
     """An answer that no webhook may give; the text is the server's."""
 
 
 # ------------------------------------------------------------------ the question
-def question(review: Attributes, seen: Invocation, *, uid: str, version: str) -> JsonObject:
+def question(review: Attributes, seen: VersionedAttributes, *, uid: str, version: str) -> JsonObject:
     """The AdmissionReview that is sent."""
     request: JsonObject = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}
     sub = {"subResource": review.subresource} if review.subresource else {}
@@ -63,7 +63,7 @@ def user_info(user: User) -> JsonObject:
 
 # ------------------------------------------------------------------ the answer
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class WebhookResponse:
     """What a webhook decided."""
 
     allowed: bool
@@ -85,7 +85,7 @@ _FIELDS = {
 
 
 def read_answer(answer: JsonObject, version: str) -> JsonObject | None:
-    """The ``response`` part, its types checked; `AnswerError` where it is of another version or another shape."""
+    """The ``response`` part, its types checked; `AdmissionReviewError` where it is of another version or another shape."""
     response = answer.get("response")
     try:
         check_review(answer, GROUP, version, "AdmissionReview")
@@ -93,21 +93,23 @@ def read_answer(answer: JsonObject, version: str) -> JsonObject | None:
         for key, (kind_of, name) in _FIELDS.items():
             check_field((response or {}).get(key), kind_of, f"AdmissionResponse.response.{key}", name)
     except ReviewError as error:
-        raise AnswerError(str(error)) from None
+        raise AdmissionReviewError(str(error)) from None
     if not isinstance(response, dict):
         return None
     _decoded(response.get("patch") or "")
     return response
 
 
-def verdict(answer: JsonObject, response: JsonObject | None, *, uid: str, version: str, mutating: bool) -> Verdict:
-    """What the answer decides; `AnswerError` where it breaks the rules."""
+def verdict(
+    answer: JsonObject, response: JsonObject | None, *, uid: str, version: str, mutating: bool
+) -> WebhookResponse:
+    """What the answer decides; `AdmissionReviewError` where it breaks the rules."""
     if response is None:
-        raise AnswerError("webhook response was absent")
+        raise AdmissionReviewError("webhook response was absent")
     patch, kind = _decoded(response.get("patch") or ""), response.get("patchType")
     if version == "v1":
         _check_v1(answer, response, uid, has_patch=bool(patch), kind=kind, mutating=mutating)
-    return Verdict(
+    return WebhookResponse(
         allowed=bool(response.get("allowed")),
         patch=patch if mutating else b"",
         patch_type=str(kind or ("JSONPatch" if patch else "")),
@@ -120,22 +122,22 @@ def _check_v1(
     answer: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: Any, mutating: bool
 ) -> None:
     if (response.get("uid") or "") != uid:
-        raise AnswerError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+        raise AdmissionReviewError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     wanted, got = f"{GROUP}/v1, Kind=AdmissionReview", _kind_text(answer)
     if got != wanted:
-        raise AnswerError(f"expected webhook response of {wanted}, got {got}")
+        raise AdmissionReviewError(f"expected webhook response of {wanted}, got {got}")
     if not mutating:
         if has_patch:
-            raise AnswerError("validating webhook may not return response.patch")
+            raise AdmissionReviewError("validating webhook may not return response.patch")
         if kind is not None:
-            raise AnswerError("validating webhook may not return response.patchType")
+            raise AdmissionReviewError("validating webhook may not return response.patchType")
         return
     if has_patch and kind is None:
-        raise AnswerError("webhook returned response.patch but not response.patchType")
+        raise AdmissionReviewError("webhook returned response.patch but not response.patchType")
     if not has_patch and kind is not None:
-        raise AnswerError("webhook returned response.patchType but not response.patch")
+        raise AdmissionReviewError("webhook returned response.patchType but not response.patch")
     if kind == "":
-        raise AnswerError('webhook returned invalid response.patchType of ""')
+        raise AdmissionReviewError('webhook returned invalid response.patchType of ""')
 
 
 def _kind_text(answer: JsonObject) -> str:
@@ -147,7 +149,7 @@ def _decoded(patch: str) -> bytes:
     try:
         return base64.b64decode(patch, validate=True)
     except (binascii.Error, ValueError):
-        raise AnswerError("illegal base64 data at input byte 0") from None
+        raise AdmissionReviewError("illegal base64 data at input byte 0") from None
 
 
 # ------------------------------------------------------------------ refusals

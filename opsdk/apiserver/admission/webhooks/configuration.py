@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from opsdk.apimachinery.selectors import Selector
-from opsdk.apiserver.admission.matching import Rule, rules_of, selector_of
-from opsdk.apiserver.storage.ports import Change, Storage
-from opsdk.apiserver.webhook_client.endpoint import Target, target_of
+from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
+from opsdk.apiserver.storage.ports import Storage, StorageChange
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget, target_of
 from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class WebhookAccessor:
     """One webhook of a configuration.
 
     Attributes:
@@ -26,7 +26,7 @@ class Hook:
     name: str
     uid: str
     client_config: JsonObject
-    rules: tuple[Rule, ...]
+    rules: tuple[RuleWithOperations, ...]
     namespaces: Selector = field(default_factory=Selector)
     objects: Selector = field(default_factory=Selector)
     ignore_failures: bool = False
@@ -56,23 +56,23 @@ class Hook:
             conditions=tuple(tree.get("matchConditions") or ()),
         )
 
-    def target(self) -> Target:
-        """Where it is called; `TargetError` where the configuration is of no use."""
+    def target(self) -> ClientConfigTarget:
+        """Where it is called; `ClientConfigError` where the configuration is of no use."""
         return target_of(self.client_config)
 
 
-def hooks_of(configurations: Iterable[JsonObject]) -> tuple[Hook, ...]:
+def hooks_of(configurations: Iterable[JsonObject]) -> tuple[WebhookAccessor, ...]:
     """All webhooks, by the names of their configurations, then as listed."""
-    found: list[Hook] = []
+    found: list[WebhookAccessor] = []
     for obj in sorted(configurations, key=lambda obj: str(obj["metadata"]["name"])):
         name, seen = obj["metadata"]["name"], dict[str, int]()
         for tree in obj.get("webhooks") or ():
             number = seen[tree["name"]] = seen.get(tree["name"], -1) + 1
-            found.append(Hook.of(tree, f"{name}/{tree['name']}/{number}"))
+            found.append(WebhookAccessor.of(tree, f"{name}/{tree['name']}/{number}"))
     return tuple(found)
 
 
-class Configured:
+class WebhookSource:
     """The webhooks of one kind of configuration. Read anew when a configuration changed, else at hand.
 
     Args:
@@ -82,17 +82,17 @@ class Configured:
     def __init__(self, storage: Storage, prefix: str, load: Callable[[], Sequence[JsonObject]]) -> None:
         self._prefix = prefix
         self._load = load
-        self._hooks: tuple[Hook, ...] | None = None
+        self._hooks: tuple[WebhookAccessor, ...] | None = None
         storage.subscribe(self._changed)
 
     def __repr__(self) -> str:
-        return f"<Configured webhooks under {self._prefix}>"
+        return f"<WebhookSource webhooks under {self._prefix}>"
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: StorageChange) -> None:
         if change.key.startswith(self._prefix):
             self._hooks = None
 
-    def hooks(self) -> tuple[Hook, ...]:
+    def hooks(self) -> tuple[WebhookAccessor, ...]:
         """In the order in which they are called."""
         if self._hooks is None:
             self._hooks = hooks_of(self._load())

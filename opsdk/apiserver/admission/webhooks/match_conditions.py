@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.versioned_attributes import Invocation
+from opsdk.apiserver.admission.versioned_attributes import VersionedAttributes
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.structured_merge.value import JsonObject
 
 
-class Conditions:
+class MatchConditions:
     """An `Evaluate` that asks this authorizer."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def __call__(
-        self, review: Attributes, seen: Invocation, conditions: Sequence[JsonObject]
+        self, review: Attributes, seen: VersionedAttributes, conditions: Sequence[JsonObject]
     ) -> Sequence[bool | str]:
         """See `opsdk.apiserver.admission.webhooks.plugins.Evaluate`."""
         # CEL takes long to load, and most servers never see a condition.
         from opsdk.apiserver.admission.cel_inputs import inputs  # noqa: PLC0415
-        from opsdk.apiserver.expressions.activation import Activation, Compiled, judge  # noqa: PLC0415
+        from opsdk.apiserver.expressions.activation import Activation, CompiledExpression, judge  # noqa: PLC0415
         from opsdk.apiserver.expressions.admission import MATCH_BUDGET, compile_condition  # noqa: PLC0415
-        from opsdk.apiserver.expressions.authorizer_checks import Asking  # noqa: PLC0415
+        from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks  # noqa: PLC0415
 
-        asking = Asking(self._authorizer)
+        asking = AuthorizerChecks(self._authorizer)
         activation = Activation(asking, inputs(review, seen, asking), budget=MATCH_BUDGET)
         texts = [str(condition.get("expression") or "").strip() for condition in conditions]
-        return await judge(activation, [Compiled(text, compile_condition(text)) for text in texts])
+        return await judge(activation, [CompiledExpression(text, compile_condition(text)) for text in texts])

@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import exempt, selects_object
-from opsdk.apiserver.admission.reinvocation import Rounds
-from opsdk.apiserver.admission.versioned_attributes import Equivalents, Invocation, Namespaces, Views
+from opsdk.apiserver.admission.reinvocation import Reinvocation
+from opsdk.apiserver.admission.versioned_attributes import (
+    Equivalents,
+    Namespaces,
+    VersionedAttributes,
+    VersionedAttributesAccessor,
+)
 from opsdk.apiserver.admission.webhooks.admission_review import (
     KNOWN_VERSIONS,
-    AnswerError,
-    Verdict,
+    AdmissionReviewError,
+    WebhookResponse,
     parse_patch,
     patched,
     question,
@@ -23,23 +28,23 @@ from opsdk.apiserver.admission.webhooks.admission_review import (
     rejection,
     verdict,
 )
-from opsdk.apiserver.admission.webhooks.configuration import Hook
-from opsdk.apiserver.resources import Installed
-from opsdk.apiserver.webhook_client.client import CallError, HookClient
-from opsdk.apiserver.webhook_client.endpoint import TargetError
+from opsdk.apiserver.admission.webhooks.configuration import WebhookAccessor
+from opsdk.apiserver.resources import InstalledResource
+from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
+from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.errors import ApiError, DecodeError, PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
-Evaluate = Callable[[Attributes, Invocation, Sequence[JsonObject]], Awaitable[Sequence[bool | str]]]
+Evaluate = Callable[[Attributes, VersionedAttributes, Sequence[JsonObject]], Awaitable[Sequence[bool | str]]]
 """What each match condition says of an invocation: true, false, or what went wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class WebhookDependencies:
     """What both plugins need of the server."""
 
-    client: HookClient
+    client: WebhookClient
     equivalents: Equivalents
     namespace: Namespaces
     evaluate: Evaluate | None = None
@@ -53,20 +58,20 @@ class _FailedError(Exception):
 class _Chosen:
     """A webhook that a review concerns, and the version in which it wants to see it."""
 
-    hook: Hook
-    served: Installed
-    seen: Invocation
+    hook: WebhookAccessor
+    served: InstalledResource
+    seen: VersionedAttributes
 
 
 class _Chooser:
     """Which webhooks a review concerns, and how each of them sees it."""
 
-    def __init__(self, ports: Ports, review: Attributes) -> None:
+    def __init__(self, ports: WebhookDependencies, review: Attributes) -> None:
         self._ports = ports
         self._review = review
-        self._views = Views(review, ports.equivalents, ports.namespace)
+        self._views = VersionedAttributesAccessor(review, ports.equivalents, ports.namespace)
 
-    async def choose(self, hook: Hook) -> _Chosen | None:
+    async def choose(self, hook: WebhookAccessor) -> _Chosen | None:
         """None where the webhook is not concerned; an `ApiError` where that cannot be said."""
         if not selects_object(hook.objects, self._review):
             return None
@@ -78,7 +83,7 @@ class _Chooser:
             return None
         return _Chosen(hook, served, seen)
 
-    async def _conditions(self, hook: Hook, seen: Invocation) -> bool:
+    async def _conditions(self, hook: WebhookAccessor, seen: VersionedAttributes) -> bool:
         """Whether all hold. One that is false decides, whatever goes wrong in the others."""
         evaluate, review = self._ports.evaluate, self._review
         if evaluate is None:
@@ -96,11 +101,11 @@ class _Chooser:
 class _Caller:
     """Asks one webhook."""
 
-    def __init__(self, ports: Ports, *, mutating: bool) -> None:
+    def __init__(self, ports: WebhookDependencies, *, mutating: bool) -> None:
         self._client = ports.client
         self._mutating = mutating
 
-    async def ask(self, review: Attributes, chosen: _Chosen) -> Verdict:
+    async def ask(self, review: Attributes, chosen: _Chosen) -> WebhookResponse:
         """What it decided. Its refusal is an `ApiError`; `_FailedError` where it could not be asked."""
         hook = chosen.hook
         if review.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
@@ -112,7 +117,7 @@ class _Caller:
             raise rejection(hook.name, found.status)
         return found
 
-    async def _asked(self, review: Attributes, chosen: _Chosen) -> Verdict:
+    async def _asked(self, review: Attributes, chosen: _Chosen) -> WebhookResponse:
         hook = chosen.hook
         version = next((v for v in hook.versions if v in KNOWN_VERSIONS), "")
         if not version:
@@ -125,21 +130,21 @@ class _Caller:
             answer = await self._client.post(
                 target, question(review, chosen.seen, uid=uid, version=version), timeout=hook.timeout
             )
-        except TargetError as error:
+        except ClientConfigError as error:
             raise _failed(hook, f"could not get REST client: {error}") from None
-        except CallError as error:
+        except WebhookCallError as error:
             raise _failed(hook, f"failed to call webhook: {error}") from None
         try:
             response = read_answer(answer, version)
-        except AnswerError as error:
+        except AdmissionReviewError as error:
             raise _failed(hook, f"failed to call webhook: {error}") from None
         try:
             return verdict(answer, response, uid=uid, version=version, mutating=self._mutating)
-        except AnswerError as error:
+        except AdmissionReviewError as error:
             raise _failed(hook, f"received invalid webhook response: {error}") from None
 
 
-def _failed(hook: Hook, why: str) -> _FailedError:
+def _failed(hook: WebhookAccessor, why: str) -> _FailedError:
     return _FailedError(f'failed calling webhook "{hook.name}": {why}')
 
 
@@ -151,17 +156,17 @@ class MutatingWebhooks:
         hooks: the webhooks in the order in which they are called, as they are configured now.
     """
 
-    def __init__(self, hooks: Callable[[], Sequence[Hook]], ports: Ports) -> None:
+    def __init__(self, hooks: Callable[[], Sequence[WebhookAccessor]], ports: WebhookDependencies) -> None:
         self._hooks = hooks
         self._ports = ports
         self._caller = _Caller(ports, mutating=True)
 
     async def mutate(self, review: Attributes) -> None:
-        """See `Admission`."""
+        """See `AdmissionInterface`."""
         hooks = self._hooks()
         if not hooks or exempt(review.resource):
             return
-        rounds = Rounds.of(review, "MutatingAdmissionWebhook")
+        rounds = Reinvocation.of(review, "MutatingAdmissionWebhook")
         chooser = _Chooser(self._ports, review)
         for hook in hooks:
             if review.again and hook.uid not in rounds.again:
@@ -174,7 +179,7 @@ class MutatingWebhooks:
     async def validate(self, review: Attributes) -> None:
         """Nothing."""
 
-    async def _invoke(self, review: Attributes, chosen: _Chosen, rounds: Rounds) -> None:
+    async def _invoke(self, review: Attributes, chosen: _Chosen, rounds: Reinvocation) -> None:
         hook = chosen.hook
         try:
             found = await self._caller.ask(review, chosen)
@@ -187,7 +192,7 @@ class MutatingWebhooks:
         if hook.reinvoke:
             rounds.invoked.add(hook.uid)
 
-    async def _patch(self, review: Attributes, chosen: _Chosen, found: Verdict) -> bool:
+    async def _patch(self, review: Attributes, chosen: _Chosen, found: WebhookResponse) -> bool:
         """Change the object as the webhook asks; whether that made a difference."""
         name, before = chosen.hook.name, chosen.seen.obj
         try:
@@ -225,7 +230,7 @@ class ValidatingWebhooks:
         hooks: as they are configured now.
     """
 
-    def __init__(self, hooks: Callable[[], Sequence[Hook]], ports: Ports) -> None:
+    def __init__(self, hooks: Callable[[], Sequence[WebhookAccessor]], ports: WebhookDependencies) -> None:
         self._hooks = hooks
         self._ports = ports
         self._caller = _Caller(ports, mutating=False)
@@ -234,7 +239,7 @@ class ValidatingWebhooks:
         """Nothing."""
 
     async def validate(self, review: Attributes) -> None:
-        """See `Admission`; all are waited for, so that none goes on after the answer."""
+        """See `AdmissionInterface`; all are waited for, so that none goes on after the answer."""
         hooks = self._hooks()
         if not hooks or exempt(review.resource):
             return

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints.authorization import check_create
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.managed_fields import decode_entries, entries_of, keep_times, with_entries
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.value import JsonObject
 
@@ -21,7 +21,13 @@ class RequestAdmission:
     """
 
     def __init__(
-        self, admission: Admission, call: Call, served: Installed, options: JsonObject, *, dry_run: bool
+        self,
+        admission: AdmissionInterface,
+        call: Call,
+        served: InstalledResource,
+        options: JsonObject,
+        *,
+        dry_run: bool,
     ) -> None:
         self._admission = admission
         self._call = call

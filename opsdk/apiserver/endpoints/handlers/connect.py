@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
-from opsdk.apiserver.registry.rest import Connected
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.registry.rest import ConnectHandler
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.server.response import HttpResponse
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
+async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Hand the request over, once admission has nothing against it."""
     rest = "/".join(call.info.parts[3:])
-    if isinstance(served.storage, Connected):
+    if isinstance(served.storage, ConnectHandler):
         options = served.storage.connect_options(_path(call, rest), call.http)
         await RequestAdmission(admission, call, served, {}, dry_run=False).connect(options["kind"], options)
     response: HttpResponse = await served.storage.connect(call.context(), call.info.name, rest, call.http)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import managed_fields
 from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
 from opsdk.apiserver.endpoints.call import Call
@@ -11,12 +11,12 @@ from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.registry import metadata
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
+async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Create it; 201 with the stored object."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "CreateOptions")
@@ -45,7 +45,7 @@ def warn_of_owners(call: Call, obj: JsonObject) -> None:
         call.warn(warning)
 
 
-def check_namespace(call: Call, served: Installed, obj: JsonObject) -> None:
+def check_namespace(call: Call, served: InstalledResource, obj: JsonObject) -> None:
     """The body's namespace is that of the path; an empty one is filled in."""
     meta = obj.setdefault("metadata", {})
     if not served.info.namespaced:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import body
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
@@ -17,10 +17,10 @@ from opsdk.apiserver.endpoints.options import check_list, dry_run_problems, list
 from opsdk.apiserver.endpoints.request_info import is_true
 from opsdk.apiserver.endpoints.response import accepted_for, body_response, list_response, object_response, wants_pretty
 from opsdk.apiserver.endpoints.status import success
-from opsdk.apiserver.registry.rest import DeleteOptions
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.registry.rest import DeleteRequestOptions
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
-from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, Preconditions
+from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
@@ -32,7 +32,7 @@ _UNKNOWN = (
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
+async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Delete it: a Status, or the object where it is only marked or its kind says so."""
     accepted = accepted_for(call, served)
     options, tree, dry_run = await delete_options(call, served)
@@ -47,7 +47,7 @@ async def handle(call: Call, served: Installed, admission: Admission) -> HttpRes
     return body_response(told, accepted, pretty=wants_pretty(call))
 
 
-async def handle_collection(call: Call, served: Installed, admission: Admission) -> HttpResponse:
+async def handle_collection(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Delete the selected ones; answers with the list of what was deleted."""
     accepted = accepted_for(call, served)
     selected = list_options(call.http.query)
@@ -64,28 +64,28 @@ async def handle_collection(call: Call, served: Installed, admission: Admission)
     return list_response(call, served, listed.items, list_meta(listed), accepted)
 
 
-async def delete_options(call: Call, served: Installed) -> tuple[DeleteOptions, JsonObject, bool]:
+async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteRequestOptions, JsonObject, bool]:
     """The options from the body, else from the query, also as an object, and whether it is a dry run."""
     raw = await call.http.body(body.LIMIT)
     found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
     causes = _problems(found)
     if causes:
-        raise api_errors.invalid_options("DeleteOptions", tuple(causes))
+        raise api_errors.invalid_options("DeleteRequestOptions", tuple(causes))
     asked = found.get("preconditions") or {}
     orphan = found.get("orphanDependents")
     propagation = found.get("propagationPolicy") or ""
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
-    options = DeleteOptions(
+    options = DeleteRequestOptions(
         grace=found.get("gracePeriodSeconds"),
         propagation=propagation,
-        preconditions=Preconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
+        preconditions=StoragePreconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
     )
-    tree = {**found, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    tree = {**found, "kind": "DeleteRequestOptions", "apiVersion": "meta.k8s.io/v1"}
     return options, tree, bool(found.get("dryRun"))
 
 
-def _from_body(call: Call, served: Installed, raw: bytes) -> JsonObject:
+def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
     media = body.media_type(call)
     if media == PROTOBUF:
         return body.read_protobuf(served, raw)
@@ -100,9 +100,9 @@ def _from_body(call: Call, served: Installed, raw: bytes) -> JsonObject:
     version, kind = body.type_named(found)
     if version == "v1" and kind in _WITHOUT_VERSION:
         raise api_errors.bad_request(f"converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion")
-    if kind not in ("", "DeleteOptions"):
+    if kind not in ("", "DeleteRequestOptions"):
         raise api_errors.bad_request(_UNKNOWN.format(kind=kind, version=version))
-    _check_types(found, _TYPES, "DeleteOptions", "")
+    _check_types(found, _TYPES, "DeleteRequestOptions", "")
     return dict(found)
 
 
@@ -143,7 +143,7 @@ def _check_types(found: Any, types: Mapping[str, str], struct: str, path: str) -
                 if not isinstance(part, str):
                     raise _wrong_type(part, at, "string")
         if key == "preconditions":
-            _check_types(value, _PRECONDITION_TYPES, "Preconditions", "preconditions.")
+            _check_types(value, _PRECONDITION_TYPES, "StoragePreconditions", "preconditions.")
 
 
 def _wrong_type(value: object, at: str, wanted: str) -> ApiError:

@@ -6,13 +6,13 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.options import resource_version
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.server.response import HttpResponse
 
 _PATIENCE = 3.0
 
 
-async def handle(call: Call, served: Installed) -> HttpResponse:
+async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     """Answer with the object."""
     accepted = accepted_for(call, served)
     await wait_for_revision(call, served, call.http.query.get("resourceVersion"))
@@ -20,7 +20,7 @@ async def handle(call: Call, served: Installed) -> HttpResponse:
     return object_response(call, served, obj, accepted)
 
 
-async def wait_for_revision(call: Call, served: Installed, text: str) -> None:
+async def wait_for_revision(call: Call, served: InstalledResource, text: str) -> None:
     """A client may ask for a revision that it has seen elsewhere; one that never comes is a timeout."""
     if not text or text == "0":
         return

@@ -5,10 +5,16 @@ from __future__ import annotations
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
-from opsdk.apiserver.endpoints.options import Continue, ListOptions, check_list, list_options, resource_version
+from opsdk.apiserver.endpoints.options import (
+    ContinueToken,
+    ListQueryOptions,
+    check_list,
+    list_options,
+    resource_version,
+)
 from opsdk.apiserver.endpoints.response import accepted_for, list_response
-from opsdk.apiserver.registry.rest import Listed, ListQuery
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.registry.rest import ListQuery, ListResult
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError
 from opsdk.errors import ApiError, Details, GoneError
 from opsdk.http.server.response import HttpResponse
@@ -30,7 +36,7 @@ class ExpiredListError(GoneError):
         self.token = token
 
 
-async def handle(call: Call, served: Installed) -> HttpResponse:
+async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     """Answer with the list."""
     accepted = accepted_for(call, served)
     options = list_options(call.http.query)
@@ -39,7 +45,7 @@ async def handle(call: Call, served: Installed) -> HttpResponse:
     return list_response(call, served, listed.items, list_meta(listed), accepted)
 
 
-async def fetch(call: Call, served: Installed, options: ListOptions) -> Listed:
+async def fetch(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListResult:
     """The listed objects, as stored."""
     query = await list_query(call, served, options)
     try:
@@ -48,20 +54,20 @@ async def fetch(call: Call, served: Installed, options: ListOptions) -> Listed:
         raise out_of_reach(error, options, query) from None
 
 
-def out_of_reach(error: CompactedError | FutureRevisionError, options: ListOptions, query: ListQuery) -> ApiError:
+def out_of_reach(error: CompactedError | FutureRevisionError, options: ListQueryOptions, query: ListQuery) -> ApiError:
     """The answer where the snapshot that is asked for is not there any more, or not yet."""
     if isinstance(error, FutureRevisionError):
         return api_errors.too_large_resource_version(error.asked, error.current)
     if options.token:
-        return ExpiredListError(Continue(-1, query.start).encode())
+        return ExpiredListError(ContinueToken(-1, query.start).encode())
     return api_errors.expired("The resourceVersion for the provided list is too old.")
 
 
-def list_meta(listed: Listed) -> JsonObject:
+def list_meta(listed: ListResult) -> JsonObject:
     """The metadata of a list."""
     meta: JsonObject = {"resourceVersion": str(listed.revision)}
     if listed.next_key:
-        meta["continue"] = Continue(listed.revision, listed.next_key).encode()
+        meta["continue"] = ContinueToken(listed.revision, listed.next_key).encode()
         if listed.remaining:
             meta["remainingItemCount"] = listed.remaining
     return meta
@@ -74,10 +80,10 @@ def _revision(text: str) -> int:
         raise api_errors.bad_request(f"invalid resource version: {error.message}") from None
 
 
-async def list_query(call: Call, served: Installed, options: ListOptions) -> ListQuery:
+async def list_query(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListQuery:
     """Which snapshot, from where, how many."""
     if options.token:
-        at = Continue.decode(options.token)
+        at = ContinueToken.decode(options.token)
         if options.version and options.version != "0":
             raise api_errors.bad_request("specifying resource version is not allowed when using continue")
         if options.version == "0":

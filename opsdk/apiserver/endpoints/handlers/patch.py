@@ -16,17 +16,17 @@ from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
 from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import body, managed_fields
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.endpoints.handlers.update import check_name, finish
-from opsdk.apiserver.endpoints.options import WriteOptions, write_options
+from opsdk.apiserver.endpoints.options import WriteQueryOptions, write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.fieldmanager.field_manager import describe_object
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.serializer.documents import Parsed, SyntaxProblemError, json_kind, parse_json, parse_yaml
+from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json, parse_yaml
 from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
@@ -42,7 +42,7 @@ _MAP = "map[string]interface {}"
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class PatchRequest:
     """A patch, and how it is refused where it does not fit.
 
     Attributes:
@@ -69,12 +69,12 @@ class Patch:
         return api_errors.invalid("", "", "", [api_errors.invalid_value("patch", shown, why)])
 
 
-def patch_types(served: Installed) -> tuple[str, ...]:
+def patch_types(served: InstalledResource) -> tuple[str, ...]:
     """The content types that a resource takes; custom ones have no strategic merge."""
     return (JSON_PATCH, MERGE_PATCH, APPLY) if served.custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY)
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
+async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Patch it; 200, or 201 where apply created it."""
     accepted = accepted_for(call, served)
     # Unlike with other verbs, the type is compared as it stands.
@@ -91,14 +91,14 @@ async def handle(call: Call, served: Installed, admission: Admission) -> HttpRes
     return object_response(call, served, stored, accepted, status=201 if created else 200)
 
 
-def _unsupported(served: Installed) -> ApiError:
+def _unsupported(served: InstalledResource) -> ApiError:
     """Requests for built-in types do not get as far as a handler that could say more."""
     if not served.custom:
         return UnsupportedMediaTypeError("415: Unsupported Media Type")
     return body.unsupported_media(", ".join(patch_types(served)))
 
 
-def _options(call: Call, *, apply: bool) -> WriteOptions:
+def _options(call: Call, *, apply: bool) -> WriteQueryOptions:
     query = call.http.query
     wrong = []
     if apply and not query.get("fieldManager"):
@@ -108,7 +108,7 @@ def _options(call: Call, *, apply: bool) -> WriteOptions:
     return write_options(query, "PatchOptions", wrong=wrong)
 
 
-def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> Parsed:
+def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> ParsedDocument:
     try:
         parsed = parse_json(raw)
     except SyntaxProblemError as error:
@@ -122,7 +122,7 @@ def _check_type(value: Any, wanted: type, prefix: str, go_type: str) -> None:
         raise api_errors.bad_request(f"{prefix} {json_kind(value)} into Go value of type {go_type}")
 
 
-def _reader(media: str, served: Installed, raw: bytes) -> Patch:
+def _reader(media: str, served: InstalledResource, raw: bytes) -> PatchRequest:
     """The patch as a function on trees."""
     if media == JSON_PATCH:
         parsed = _parse(raw, go_type="[]handlers.jsonPatchOp")
@@ -135,20 +135,24 @@ def _reader(media: str, served: Installed, raw: bytes) -> Patch:
                 f" got {len(operations)}"
             )
         changes = [operation or {} for operation in operations]
-        return Patch(lambda doc: apply_json_patch(doc, changes), complaints=parsed.complaints)
+        return PatchRequest(lambda doc: apply_json_patch(doc, changes), complaints=parsed.complaints)
     if media == MERGE_PATCH:
         parsed = _parse(raw, go_type=_MAP)
         if parsed.tree is None:
             raise api_errors.bad_request("Invalid JSON Patch")
-        return Patch(lambda doc: apply_merge_patch(doc, parsed.tree), complaints=parsed.complaints)
+        return PatchRequest(lambda doc: apply_merge_patch(doc, parsed.tree), complaints=parsed.complaints)
     parsed = _parse(raw, go_type=_MAP, prefix="")
     patch = parsed.tree or {}
     merge = partial(apply_strategic, patch=patch, shape=served.model.shape)
-    return Patch(merge, document=patch, complaints=parsed.complaints)
+    return PatchRequest(merge, document=patch, complaints=parsed.complaints)
 
 
 async def _patch(
-    call: Call, served: Installed, gate: RequestAdmission, options: WriteOptions, read: Callable[[], Patch]
+    call: Call,
+    served: InstalledResource,
+    gate: RequestAdmission,
+    options: WriteQueryOptions,
+    read: Callable[[], PatchRequest],
 ) -> tuple[JsonObject, bool]:
     async def transform(current: JsonObject | None) -> JsonObject:
         if current is None:
@@ -165,7 +169,7 @@ async def _patch(
     return await _update(call, served, gate, options, transform)
 
 
-def _run(patch: Patch, doc: JsonObject) -> JsonObject:
+def _run(patch: PatchRequest, doc: JsonObject) -> JsonObject:
     try:
         patched = patch.apply(doc)
     except PatchError as error:
@@ -175,7 +179,7 @@ def _run(patch: Patch, doc: JsonObject) -> JsonObject:
     return patched
 
 
-def _checked_kind(served: Installed, patch: Patch, patched: JsonObject) -> JsonObject:
+def _checked_kind(served: InstalledResource, patch: PatchRequest, patched: JsonObject) -> JsonObject:
     """The patched object, if it is of the kind still; a built-in one may have lost the name of its kind."""
     info = served.info
     wanted = {"apiVersion": info.kind_api_version, "kind": info.kind}
@@ -197,7 +201,9 @@ def _checked_kind(served: Installed, patch: Patch, patched: JsonObject) -> JsonO
     return patched
 
 
-def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch, patched: JsonObject) -> JsonObject:
+def _decoded(
+    call: Call, served: InstalledResource, options: WriteQueryOptions, patch: PatchRequest, patched: JsonObject
+) -> JsonObject:
     info = served.info
     patched = _checked_kind(served, patch, patched)
     try:
@@ -216,7 +222,7 @@ def _decoded(call: Call, served: Installed, options: WriteOptions, patch: Patch,
     return decoded.obj
 
 
-def check_identity(call: Call, served: Installed, obj: JsonObject) -> None:
+def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> None:
     """A patch changes neither name nor namespace; what is in none cannot be moved to one."""
     meta = obj.setdefault("metadata", {})
     if not served.info.namespaced:
@@ -227,7 +233,7 @@ def check_identity(call: Call, served: Installed, obj: JsonObject) -> None:
 
 
 async def _apply(
-    call: Call, served: Installed, gate: RequestAdmission, options: WriteOptions, raw: bytes
+    call: Call, served: InstalledResource, gate: RequestAdmission, options: WriteQueryOptions, raw: bytes
 ) -> tuple[JsonObject, bool]:
     config = _configuration(call, served, options, raw)
 
@@ -248,7 +254,7 @@ async def _apply(
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
 
 
-def _converted(served: Installed, applied: JsonObject) -> JsonObject:
+def _converted(served: InstalledResource, applied: JsonObject) -> JsonObject:
     """The applied object as its type has it: what fields may hold says more than who owns them."""
     try:
         return served.model.decode(applied, memory=True).obj
@@ -258,7 +264,7 @@ def _converted(served: Installed, applied: JsonObject) -> JsonObject:
         raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
 
 
-def _configuration(call: Call, served: Installed, options: WriteOptions, raw: bytes) -> JsonObject:
+def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
     info = served.info
     try:
         parsed = parse_yaml(raw)
@@ -287,9 +293,9 @@ def _gvk_text(version: str, kind: str) -> str:
 
 async def _update(
     call: Call,
-    served: Installed,
+    served: InstalledResource,
     gate: RequestAdmission,
-    options: WriteOptions,
+    options: WriteQueryOptions,
     transform: Any,
     *,
     create: bool = False,

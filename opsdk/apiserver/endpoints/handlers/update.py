@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.admission.chain import Admission
+from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import managed_fields
 from opsdk.apiserver.endpoints.body import check_kind, decode, read_tree
 from opsdk.apiserver.endpoints.call import Call
@@ -11,12 +11,12 @@ from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.endpoints.handlers.create import check_namespace, warn_of_owners
 from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
-async def handle(call: Call, served: Installed, admission: Admission) -> HttpResponse:
+async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Replace it; 200, or 201 where it was created."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "UpdateOptions")
@@ -60,7 +60,7 @@ def check_name(call: Call, obj: JsonObject) -> None:
 
 async def finish(
     call: Call,
-    served: Installed,
+    served: InstalledResource,
     gate: RequestAdmission,
     current: JsonObject | None,
     wanted: JsonObject,

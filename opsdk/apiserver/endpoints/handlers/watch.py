@@ -13,15 +13,15 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
 from opsdk.apiserver.endpoints.handlers.watch_websocket import watch_socket
-from opsdk.apiserver.endpoints.negotiation import Accepted
-from opsdk.apiserver.endpoints.options import ListOptions, check_watch, list_options, resource_version
+from opsdk.apiserver.endpoints.negotiation import AcceptedMediaType
+from opsdk.apiserver.endpoints.options import ListQueryOptions, check_watch, list_options, resource_version
 from opsdk.apiserver.endpoints.response import accepted_for, compact, in_order, partial, table
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.storage_codec import UnreadableError
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.registry.storage_codec import UndecodableObjectError
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.protobuf_writer import watch_frame
-from opsdk.apiserver.storage.ports import Change, CompactedError, Kind, Watch
+from opsdk.apiserver.storage.ports import ChangeType, CompactedError, StorageChange, StorageWatch
 from opsdk.errors import ApiError, ServerTimeoutError
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.http.server.websocket import wants_websocket
@@ -38,14 +38,14 @@ _INITIAL_END = "k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class WatchStreamEvent:
     """One line of the stream, before it is transformed and encoded."""
 
     type: str
     obj: JsonObject
 
 
-async def handle(call: Call, served: Installed) -> HttpResponse:
+async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     """Begin the stream; what can be refused is refused before."""
     accepted = accepted_for(call, served)
     options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")
@@ -71,12 +71,12 @@ class _Opened(NamedTuple):
     `since` is the revision that the client knows then.
     """
 
-    initial: list[Event]
-    watch: Watch | None = None
+    initial: list[WatchStreamEvent]
+    watch: StorageWatch | None = None
     since: int = 0
 
 
-async def _open(call: Call, served: Installed, options: ListOptions) -> _Opened:
+async def _open(call: Call, served: InstalledResource, options: ListQueryOptions) -> _Opened:
     storage = served.storage
     context = call.context()
     revision = resource_version(options.version) if options.version else 0
@@ -87,9 +87,9 @@ async def _open(call: Call, served: Installed, options: ListOptions) -> _Opened:
         except ServerTimeoutError as error:
             return _Opened([_told(error)])
         listed = await storage.list(context, ListQuery(selection=options.selection))
-        initial = [Event("ADDED", obj) for obj in listed.items]
+        initial = [WatchStreamEvent("ADDED", obj) for obj in listed.items]
         if options.initial_events or options.version in ("", "0"):
-            initial.append(Event("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
+            initial.append(WatchStreamEvent("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
         return _Opened(initial, storage.watch(context, "", listed.revision), listed.revision)
     try:
         return _Opened([], storage.watch(context, "", revision or None), revision)
@@ -97,32 +97,40 @@ async def _open(call: Call, served: Installed, options: ListOptions) -> _Opened:
         return _Opened([_told(error)])
 
 
-def _told(error: ApiError | CompactedError) -> Event:
+def _told(error: ApiError | CompactedError) -> WatchStreamEvent:
     if isinstance(error, CompactedError):
         error = api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")
-    return Event("ERROR", status_of(error))
+    return WatchStreamEvent("ERROR", status_of(error))
 
 
-def select(change: Change, *, now: bool, before: bool) -> Event | None:
+def select(change: StorageChange, *, now: bool, before: bool) -> WatchStreamEvent | None:
     """The event that a watcher with a selector sees: `now` and `before` say whether the object is, was selected."""
     value, previous = change.value, change.previous
     if value is None:
         return None
-    if change.kind is Kind.DELETE:
-        return Event("DELETED", value) if before or (previous is None and now) else None
+    if change.kind is ChangeType.DELETE:
+        return WatchStreamEvent("DELETED", value) if before or (previous is None and now) else None
     if now:
-        return Event("MODIFIED" if before else "ADDED", value)
+        return WatchStreamEvent("MODIFIED" if before else "ADDED", value)
     if before and previous is not None:
         # The watcher gets the state that it knows, with the revision at which it lost sight of it.
         meta = {**previous["metadata"], "resourceVersion": value["metadata"]["resourceVersion"]}
-        return Event("DELETED", {**previous, "metadata": meta})
+        return WatchStreamEvent("DELETED", {**previous, "metadata": meta})
     return None
 
 
 class _Stream:
     """Lines for one watcher: each chunk is one or more whole lines, as many as were there at once."""
 
-    def __init__(self, call: Call, served: Installed, options: ListOptions, accepted: Accepted, *, since: int) -> None:
+    def __init__(
+        self,
+        call: Call,
+        served: InstalledResource,
+        options: ListQueryOptions,
+        accepted: AcceptedMediaType,
+        *,
+        since: int,
+    ) -> None:
         self._call = call
         self._served = served
         self._options = options
@@ -133,7 +141,7 @@ class _Stream:
         seconds = options.timeout or random.uniform(1800, 3600)  # noqa: S311 - spreads reconnects, no secret
         self._end = self._clock.now() + seconds
 
-    async def chunks(self, initial: list[Event], watch: Watch | None) -> AsyncGenerator[bytes, None]:
+    async def chunks(self, initial: list[WatchStreamEvent], watch: StorageWatch | None) -> AsyncGenerator[bytes, None]:
         """Every line in order; ends at the deadline, or when the watch ends."""
         try:
             for start in range(0, len(initial), _AT_ONCE):
@@ -147,7 +155,7 @@ class _Stream:
             if watch is not None:
                 watch.close()
 
-    async def _live(self, watch: Watch) -> AsyncGenerator[bytes, None]:
+    async def _live(self, watch: StorageWatch) -> AsyncGenerator[bytes, None]:
         pending = asyncio.ensure_future(_next(watch))
         bookmark = self._first_bookmark()
         alarm = Alarm(self._clock, min(bookmark, self._end))
@@ -166,7 +174,7 @@ class _Stream:
                     continue
                 try:
                     change = pending.result()
-                except UnreadableError:
+                except UndecodableObjectError:
                     # Nothing may be passed over: the stream waits until the object can be read.
                     await self._pause()
                     pending = asyncio.ensure_future(_next(watch))
@@ -200,18 +208,22 @@ class _Stream:
         last = self._end - _BEFORE_END
         return min(now + BOOKMARK_INTERVAL, last) if now < last else self._end + 1
 
-    def _bookmark(self, watch: Watch) -> bytes:
+    def _bookmark(self, watch: StorageWatch) -> bytes:
         revision = watch.progress()
-        return b"" if revision is None or revision <= self._since else self._line(Event("BOOKMARK", _mark(revision)))
+        return (
+            b""
+            if revision is None or revision <= self._since
+            else self._line(WatchStreamEvent("BOOKMARK", _mark(revision)))
+        )
 
-    def _changed(self, change: Change) -> bytes:
+    def _changed(self, change: StorageChange) -> bytes:
         selection, storage = self._options.selection, self._served.storage
         now = change.value is not None and storage.matches(selection, change.value)
         before = change.previous is not None and storage.matches(selection, change.previous)
         event = select(change, now=now, before=before)
         return b"" if event is None else self._line(event)
 
-    def _line(self, event: Event) -> bytes:
+    def _line(self, event: WatchStreamEvent) -> bytes:
         if event.type == "ERROR":
             return self._framed("ERROR", event.obj)
         if event.type == "INITIAL_END":
@@ -261,7 +273,7 @@ _FRAMES = IdentityCache[bytes](limit=_LIMIT)
 """Objects as JSON and as protobuf: made for the first watcher and shared by all."""
 
 
-async def _next(watch: Watch) -> Change | None:
+async def _next(watch: StorageWatch) -> StorageChange | None:
     try:
         return await anext(watch)
     except StopAsyncIteration:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opsdk.apiserver.endpoints.handlers.patch import patch_types
 from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.structured_merge.value import JsonObject
 
 REF = "#/components/schemas/"
@@ -58,7 +58,7 @@ _VERBS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class OperationNames:
     """The schemas of a resource, and the kind of the objects in its paths.
 
     Attributes:
@@ -77,7 +77,7 @@ def referring(name: str | None) -> JsonObject:
     return {"$ref": f"{REF}{name}"} if name else {"type": "object"}
 
 
-def paths_of(group: str, installed: Installed, names: Names) -> Iterator[tuple[str, JsonObject]]:
+def paths_of(group: str, installed: InstalledResource, names: OperationNames) -> Iterator[tuple[str, JsonObject]]:
     """Each path with its operations and its parameters."""
     for path, verbs in _routes(group, installed):
         item: JsonObject = {
@@ -88,7 +88,7 @@ def paths_of(group: str, installed: Installed, names: Names) -> Iterator[tuple[s
         yield path, item
 
 
-def _routes(group: str, installed: Installed) -> Iterator[tuple[str, list[str]]]:
+def _routes(group: str, installed: InstalledResource) -> Iterator[tuple[str, list[str]]]:
     info = installed.info
     root = f"/apis/{group}/{info.version}" if group else f"/api/{info.version}"
     verbs = [verb for verb in installed.verbs if verb in _VERBS]
@@ -112,7 +112,9 @@ def _placed(path: str) -> Iterator[JsonObject]:
             yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
 
 
-def _operation(group: str, installed: Installed, verb: str, names: Names, *, whole: bool) -> JsonObject:
+def _operation(
+    group: str, installed: InstalledResource, verb: str, names: OperationNames, *, whole: bool
+) -> JsonObject:
     info, known = installed.info, _VERBS[verb]
     answers = {"list": names.many, "delete": STATUS, "deletecollection": STATUS}
     content = _content(_media(installed), answers.get(verb, names.body))
@@ -129,7 +131,7 @@ def _operation(group: str, installed: Installed, verb: str, names: Names, *, who
     return {**made, "requestBody": bodies} if bodies else made
 
 
-def _kind(group: str, installed: Installed, names: Names) -> JsonObject:
+def _kind(group: str, installed: InstalledResource, names: OperationNames) -> JsonObject:
     """Parts of custom objects go by the objects' kind."""
     info = installed.info
     if installed.custom:
@@ -141,7 +143,7 @@ def _kind(group: str, installed: Installed, names: Names) -> JsonObject:
     }
 
 
-def _media(installed: Installed) -> tuple[str, ...]:
+def _media(installed: InstalledResource) -> tuple[str, ...]:
     return (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML)
 
 
@@ -152,7 +154,7 @@ def _content(media: Iterable[str], name: str | None) -> JsonObject:
 _DESCRIBED = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
 
 
-def _bodies(installed: Installed, verb: str, names: Names) -> JsonObject:
+def _bodies(installed: InstalledResource, verb: str, names: OperationNames) -> JsonObject:
     media = (JSON, YAML) if installed.custom else ("*/*",)
     match verb:
         case "create" | "update":
@@ -166,7 +168,7 @@ def _bodies(installed: Installed, verb: str, names: Names) -> JsonObject:
     return {}
 
 
-def _operation_id(group: str, installed: Installed, verb: str, kind: str, *, whole: bool) -> str:
+def _operation_id(group: str, installed: InstalledResource, verb: str, kind: str, *, whole: bool) -> str:
     info = installed.info
     scope = "Namespaced" if info.namespaced and not whole else ""
     many = "Collection" if verb == "deletecollection" else ""

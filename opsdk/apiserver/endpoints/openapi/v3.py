@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.endpoints.discovery import Elsewhere, ServedGroup, ServedVersion
+from opsdk.apiserver.endpoints.discovery import RemoteDocuments, ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.etag import cached
 from opsdk.apiserver.endpoints.openapi.merge import merged
 from opsdk.apiserver.endpoints.openapi.paths import (
@@ -16,13 +16,13 @@ from opsdk.apiserver.endpoints.openapi.paths import (
     PATCH,
     REF,
     STATUS,
-    Names,
+    OperationNames,
     paths_of,
     referring,
 )
 from opsdk.apiserver.endpoints.openapi.protobuf import MEDIA, encode_document, is_asked
 from opsdk.apiserver.endpoints.openapi.v2 import definition, path_item
-from opsdk.apiserver.resources import Installed
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject
@@ -38,7 +38,7 @@ class SchemaSource(Protocol):
         """One schema; references stand under ``#/components/schemas/``."""
         ...
 
-    def name_of(self, served: Installed) -> str | None:
+    def name_of(self, served: InstalledResource) -> str | None:
         """The schema of a resource's kind."""
         ...
 
@@ -63,7 +63,7 @@ class OpenApi:
                 prefix = f"apis/{group.group}" if group.group else "api"
                 yield f"{prefix}/{served.version}", group.group, served
 
-    def _foreign(self) -> Iterator[tuple[str, Elsewhere]]:
+    def _foreign(self) -> Iterator[tuple[str, RemoteDocuments]]:
         """Documents that other servers have."""
         for name, _, served in self._all():
             if served.elsewhere is not None:
@@ -128,7 +128,7 @@ class OpenApi:
         kinds = {r.info.resource: r.info.kind for r in served.resources if not r.info.subresource}
         for installed in served.resources:
             kind = kinds.get(installed.info.resource, installed.info.kind)
-            names = Names(body=self._name(installed), many=self._list_name(installed), kind=kind)
+            names = OperationNames(body=self._name(installed), many=self._list_name(installed), kind=kind)
             for path, item in paths_of(group, installed, names):
                 paths[path] = {**paths.get(path, {}), **item}
         schemas: JsonObject = {}
@@ -139,10 +139,10 @@ class OpenApi:
                 self._add_list(installed, schemas)
         return {"openapi": "3.0.0", "info": self._info, "paths": paths, "components": {"schemas": schemas}}
 
-    def _name(self, installed: Installed) -> str | None:
+    def _name(self, installed: InstalledResource) -> str | None:
         return next((n for s in self._sources if (n := s.name_of(installed))), None)
 
-    def _names(self, installed: Installed) -> Iterator[str]:
+    def _names(self, installed: InstalledResource) -> Iterator[str]:
         """The schemas that its operations speak of."""
         name = self._name(installed)
         if name:
@@ -152,7 +152,7 @@ class OpenApi:
         if "patch" in installed.verbs:
             yield PATCH
 
-    def _add_list(self, installed: Installed, into: JsonObject) -> None:
+    def _add_list(self, installed: InstalledResource, into: JsonObject) -> None:
         item, name = self._name(installed), self._list_name(installed)
         if item is None or name is None:
             return
@@ -161,7 +161,7 @@ class OpenApi:
             into[name] = _list_schema(installed, item, into.get(item, {}))
             self._collect(_LIST_META, into)
 
-    def _list_name(self, installed: Installed) -> str | None:
+    def _list_name(self, installed: InstalledResource) -> str | None:
         item = self._name(installed)
         if item is None:
             return None
@@ -199,7 +199,7 @@ class OpenApi:
         return cached(call, encode_json(made), "application/json")
 
 
-def _list_schema(installed: Installed, item: str, shown: JsonObject) -> JsonObject:
+def _list_schema(installed: InstalledResource, item: str, shown: JsonObject) -> JsonObject:
     """The list of a kind that has no schema of its own for it."""
     info = installed.info
     kind = info.list_kind or f"{info.kind}List"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.matching import Asked, Rule, policy_exempt, selects_object
+from opsdk.apiserver.admission.matching import RequestAttributes, RuleWithOperations, policy_exempt, selects_object
 from opsdk.apiserver.admission.policies.matcher import matched
-from opsdk.apiserver.admission.policies.policy_source import Criteria
-from opsdk.apiserver.admission.versioned_attributes import Views
-from opsdk.apiserver.resources import Installed, ResourceInfo
+from opsdk.apiserver.admission.policies.policy_source import MatchCriteria
+from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAccessor
+from opsdk.apiserver.resources import InstalledResource, ResourceInfo
 from opsdk.structured_merge.value import JsonObject
 
 RULES = st.fixed_dictionaries(
@@ -44,10 +44,10 @@ CRITERIA = st.fixed_dictionaries(
 )
 
 
-def served(version: str) -> Installed:
+def served(version: str) -> InstalledResource:
     """Things in a version."""
     info = ResourceInfo(group="apps", version=version, resource="things", kind="Thing", namespaced=True)
-    return Installed(info, None, cast("Any", None))
+    return InstalledResource(info, None, cast("Any", None))
 
 
 VERSIONS = {version: served(version) for version in ("v1", "v2")}
@@ -56,10 +56,10 @@ VERSIONS = {version: served(version) for version in ("v1", "v2")}
 class Both:
     """The same things in both versions."""
 
-    def equivalents(self, one: Installed) -> Sequence[Installed]:
+    def equivalents(self, one: InstalledResource) -> Sequence[InstalledResource]:
         return [other for other in VERSIONS.values() if other is not one]
 
-    async def convert(self, obj: JsonObject, source: Installed, target: Installed) -> JsonObject:
+    async def convert(self, obj: JsonObject, source: InstalledResource, target: InstalledResource) -> JsonObject:
         return obj
 
 
@@ -85,15 +85,15 @@ REVIEWS = st.builds(
 )
 
 
-def meant(rules: Sequence[JsonObject], review: Attributes, *, equivalent: bool) -> Installed | None:
+def meant(rules: Sequence[JsonObject], review: Attributes, *, equivalent: bool) -> InstalledResource | None:
     """The first version, the request's own before others, that a rule means; one rule after another."""
     others = [one for one in VERSIONS.values() if one is not review.served] if equivalent else []
     for tier in ([review.served], others):
         for tree in rules:
             for one in tier:
-                asked = Asked.of(review).instead(GroupVersionResource("apps", one.info.version, "things"))
+                asked = RequestAttributes.of(review).instead(GroupVersionResource("apps", one.info.version, "things"))
                 named = review.name in tree.get("resourceNames", [review.name])
-                if Rule.of(tree).matches(asked) and named:
+                if RuleWithOperations.of(tree).matches(asked) and named:
                     return one
     return None
 
@@ -101,7 +101,7 @@ def meant(rules: Sequence[JsonObject], review: Attributes, *, equivalent: bool) 
 @given(CRITERIA, REVIEWS)
 def test_criteria_mean_what_their_parts_mean_together(tree: JsonObject, review: Attributes) -> None:
     """No rule means all; exclusions win; a selector of namespaces says nothing about what is in none."""
-    criteria, equivalent = Criteria.of(tree), tree.get("matchPolicy") != "Exact"
+    criteria, equivalent = MatchCriteria.of(tree), tree.get("matchPolicy") != "Exact"
     rules, excluded = tree.get("resourceRules") or [], tree.get("excludeResourceRules") or []
     expected = meant(rules, review, equivalent=equivalent) if rules else review.served
     labels = tree.get("namespaceSelector", {}).get("matchLabels", {})
@@ -111,7 +111,7 @@ def test_criteria_mean_what_their_parts_mean_together(tree: JsonObject, review: 
         or (review.namespace and labels.get("l", review.namespace) != review.namespace)
     ):
         expected = None
-    assert matched(Views(review, Both(), namespace), review, criteria) is expected
+    assert matched(VersionedAttributesAccessor(review, Both(), namespace), review, criteria) is expected
 
 
 @pytest.mark.parametrize(

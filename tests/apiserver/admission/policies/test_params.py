@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.policies.params import ConfigurationError, collect, source_of
-from opsdk.apiserver.admission.policies.policy_source import Binding, Policy
+from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, PolicyBinding
 from opsdk.structured_merge.value import JsonObject
 
 NAMES, SPACES, LABELS = ["a", "b", "c"], ["x", "y"], ["red", "blue"]
@@ -78,7 +78,7 @@ def test_a_binding_means_what_the_model_says(
         if namespaced or space == "x":
             where = {"namespace": space} if namespaced else {}
             objects.append({"metadata": {"name": name, "labels": {"l": label}, **where}})
-    binding = Binding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": ref}})
+    binding = PolicyBinding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": ref}})
     expected = model(ref, objects, request, namespaced=namespaced)
     if isinstance(expected, str):
         with pytest.raises(ConfigurationError, match=expected):
@@ -89,9 +89,9 @@ def test_a_binding_means_what_the_model_says(
 
 async def test_without_a_kind_or_a_reference_there_is_one_round_without_parameters() -> None:
     """A reference without a kind is ignored, and a kind without a reference gives null."""
-    plain = Binding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p"}})
+    plain = PolicyBinding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p"}})
     ref = {"name": "a", "parameterNotFoundAction": "Deny"}
-    named = Binding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": ref}})
+    named = PolicyBinding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": ref}})
     assert await collect(None, named, "x") == [None]
     assert await collect(Source(True, []), plain, "x") == [None]
 
@@ -99,7 +99,9 @@ async def test_without_a_kind_or_a_reference_there_is_one_round_without_paramete
 @pytest.mark.parametrize(("version", "shown"), [("v1", "/v1"), ("x.example.com/v1", "x.example.com/v1")])
 def test_a_kind_that_nobody_serves_is_named(version: str, shown: str) -> None:
     """As the server prints kinds; policies without parameters need none."""
-    policy = Policy({"metadata": {"name": "p"}, "spec": {"paramKind": {"apiVersion": version, "kind": "Nope"}}})
+    policy = AdmissionPolicy(
+        {"metadata": {"name": "p"}, "spec": {"paramKind": {"apiVersion": version, "kind": "Nope"}}}
+    )
     with pytest.raises(ConfigurationError, match=f"paramKind: '{shown}, Kind=Nope'"):
         source_of(policy, lambda _version, _kind: None)
-    assert source_of(Policy({"metadata": {"name": "p"}}), lambda _version, _kind: None) is None
+    assert source_of(AdmissionPolicy({"metadata": {"name": "p"}}), lambda _version, _kind: None) is None
