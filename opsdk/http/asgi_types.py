@@ -20,8 +20,8 @@ CUT = "opsdk.cut"
 """Key of ``scope["extensions"]`` with a function that ends the connection at once, without a word."""
 
 UPGRADE = "opsdk.upgrade"
-"""Key of ``scope["extensions"]`` with a function that answers 101 with some headers, and returns the `UpgradedStream` that the
-connection is then; absent where that cannot be."""
+"""Key of ``scope["extensions"]`` with a function that sends 101 with the given headers and returns an `UpgradedStream`;
+absent where the connection cannot be upgraded."""
 
 PEER_CERTIFICATE = "opsdk.peer_certificate"
 """Key of ``scope["extensions"]`` under which `opsdk.http.server.server` puts the client's certificate, in DER."""

@@ -1,7 +1,6 @@
 """Structured merge: what a value's fields are, how two values differ, and merging one into another, by shape.
 
-The ideas are those of server-side apply. A value is a tree of separately owned fields; where its `Schema` is atomic, the
-whole subtree is one field. Errors are `PatchError` with the server's messages: a path, then what is wrong there.
+A value is a tree of separately owned fields. Where its `Schema` is atomic, the whole subtree is one field. Errors are `PatchError` with the server's messages: a path, then what is wrong there.
 """
 
 from __future__ import annotations

@@ -81,9 +81,17 @@ class PolicyCompiler:
 
 _PLAIN: Final = frozenset(
     {
-        TypeKind.BOOL, TypeKind.BYTES, TypeKind.DOUBLE, TypeKind.DURATION, TypeKind.INT, TypeKind.NULL, TypeKind.STRING, TypeKind.TIMESTAMP, TypeKind.UINT,
+        TypeKind.BOOL,
+        TypeKind.BYTES,
+        TypeKind.DOUBLE,
+        TypeKind.DURATION,
+        TypeKind.INT,
+        TypeKind.NULL,
+        TypeKind.STRING,
+        TypeKind.TIMESTAMP,
+        TypeKind.UINT,
     }
-)  # fmt: skip
+)
 
 
 def _declared(type_: Type) -> Type:

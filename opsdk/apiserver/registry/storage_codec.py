@@ -69,7 +69,7 @@ async def _read(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[
 class DecodingWatch:
     """A watch whose objects are in the store's version.
 
-    Raises `UndecodableObjectError` where one cannot be converted: no event may be passed over, so the next try is of the same.
+    Raises `UndecodableObjectError` if conversion fails. No event may be skipped, so the next call tries the same event.
     """
 
     def __init__(self, inner: StorageWatch, codec: StorageCodec) -> None:

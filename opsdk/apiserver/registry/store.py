@@ -1,7 +1,7 @@
 """The generic store: one storage, one strategy, every verb.
 
-PUT, the patches and apply all come through `GenericStore.update`: they differ only in the function from the stored object to
-the wanted one. A dry run goes the whole way and stops at the write.
+PUT, PATCH and apply all call `GenericStore.update`; they differ only in the function from the stored object to the
+desired one. A dry run takes the same path and stops before the write.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads Kubernetes' protobuf bodies into JSON trees, by tables of messages. Pure.
 
-A body is four magic bytes and a ``runtime.RuntimeUnknown``: the kind, and the bytes of the object. Go's typed clients send
-their objects so; answers may be JSON.
+A body is four magic bytes and a ``runtime.Unknown``: the kind, and the bytes of the object. Go's typed clients send
+protobuf bodies; responses may be JSON.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ _FIELDS = {
 
 
 def read_answer(answer: JsonObject, version: str) -> JsonObject | None:
-    """The ``response`` part, its types checked; `AdmissionReviewError` where it is of another version or another shape."""
+    """The ``response`` field with checked types; `AdmissionReviewError` if the version or a type is wrong."""
     response = answer.get("response")
     try:
         check_review(answer, GROUP, version, "AdmissionReview")
