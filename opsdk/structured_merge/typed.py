@@ -1,6 +1,7 @@
 """Structured merge: what a value's fields are, how two values differ, and merging one into another, by shape.
 
-A value is a tree of separately owned fields. Where its `Schema` is atomic, the whole subtree is one field. Errors are `PatchError` with the server's messages: a path, then what is wrong there.
+A value is a tree of separately owned fields. Where its `Schema` is atomic, the whole
+subtree is one field. Errors are `PatchError` with the server's messages: a path, then the reason.
 """
 
 from __future__ import annotations

@@ -236,12 +236,12 @@ async def test_selectors_of_any_make() -> None:
     client, seen = made()
     for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), Selector.parse("a=b")):
         await client.list(Site, label_selector=labels)
-        assert str(seen.last().options.labels) == "a=b"
+        assert str(seen.last().options.label_selector) == "a=b"
     await client.list(Site)
-    assert seen.last().options.labels == Selector()
+    assert seen.last().options.label_selector == Selector()
     both = Selector.parse("a=b") & Selector.equal({"c": "d"})
     await client.list(Site, label_selector=both)
-    assert str(seen.last().options.labels) == "a=b,c=d"
+    assert str(seen.last().options.label_selector) == "a=b,c=d"
 
 
 def test_operations_say_what_they_are_about() -> None:
