@@ -9,7 +9,7 @@ from typing import Any
 from opsdk.structured_merge.value import JsonObject
 
 Shape = Mapping[str, Any]
-"""The fields of a type in order: each with its zero, with the `Schema` inside, or with a `Part`."""
+"""The fields of a type in order: each with its zero, with the shape inside, or with a `Part`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def _text(number: int, value: str) -> bytes:
 
 
 def enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
-    """A body: the magic bytes and a ``runtime.RuntimeUnknown``."""
+    """A body: the magic bytes and a ``runtime.Unknown``."""
     meta = _text(1, api_version) + _text(2, kind)
     return MAGIC + chunk(1, meta) + chunk(2, raw) + chunk(3, b"") + chunk(4, b"")
 

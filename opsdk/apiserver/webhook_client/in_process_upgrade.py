@@ -36,16 +36,16 @@ class _Wire:
         self.back: _Wire | None = None
 
     def write(self, data: bytes) -> None:
-        """See `RemoteCommandStream`."""
+        """See `BidirectionalStream`."""
         assert self.to is not None
         self.to.feed(data)
 
     async def drained(self) -> None:
-        """See `RemoteCommandStream`."""
+        """See `BidirectionalStream`."""
         await self.flowing.wait()
 
     def hold(self, *, reading: bool) -> None:
-        """See `RemoteCommandStream`: whoever sends to us waits, or goes on."""
+        """See `BidirectionalStream`: whoever sends to us waits, or goes on."""
         assert self.back is not None
         if reading:
             self.back.flowing.set()
