@@ -114,7 +114,7 @@ def check_list(options: ListQueryOptions) -> None:
     if options.initial_events is not None:
         found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if found:
-        raise api_errors.invalid_options("ListQueryOptions", tuple(found))
+        raise api_errors.invalid_options("ListOptions", tuple(found))
 
 
 def check_watch(options: ListQueryOptions) -> None:
@@ -132,7 +132,7 @@ def check_watch(options: ListQueryOptions) -> None:
     if options.match and options.match != "NotOlderThan":
         found.append(api_errors.unsupported(field, options.match, ["NotOlderThan"]))
     if found:
-        raise api_errors.invalid_options("ListQueryOptions", tuple(found))
+        raise api_errors.invalid_options("ListOptions", tuple(found))
 
 
 # ------------------------------------------------------------------ continue tokens

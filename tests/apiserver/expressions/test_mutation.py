@@ -56,7 +56,7 @@ def test_objects_named_after_their_places_are_the_trees_that_they_spell(tree: An
 def test_objects_below_another_name_are_found_out(tree: Any) -> None:
     """One level lower, all objects stand in the wrong place: each is told."""
     outer = construct(MUTATION_TYPES["Object"], {"field": objects(tree, "Object")})
-    if "ConstructedObject" not in str(_kinds(objects(tree, "Object"))):
+    if "Made" not in str(_kinds(objects(tree, "Object"))):
         check_names(outer)
         return
     with pytest.raises(PatchError, match=r"^type mismatch: unexpected type name "):
@@ -65,7 +65,7 @@ def test_objects_below_another_name_are_found_out(tree: Any) -> None:
 
 def _kinds(made: Any) -> list[str]:
     if isinstance(made, ConstructedObject):
-        return ["ConstructedObject"]
+        return ["Made"]
     return [kind for below in made for kind in _kinds(below)] if isinstance(made, list) else []
 
 

@@ -70,7 +70,7 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
     found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
     causes = _problems(found)
     if causes:
-        raise api_errors.invalid_options("DeleteRequestOptions", tuple(causes))
+        raise api_errors.invalid_options("DeleteOptions", tuple(causes))
     asked = found.get("preconditions") or {}
     orphan = found.get("orphanDependents")
     propagation = found.get("propagationPolicy") or ""
@@ -81,7 +81,7 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
         propagation=propagation,
         preconditions=StoragePreconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
     )
-    tree = {**found, "kind": "DeleteRequestOptions", "apiVersion": "meta.k8s.io/v1"}
+    tree = {**found, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     return options, tree, bool(found.get("dryRun"))
 
 
@@ -100,9 +100,9 @@ def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
     version, kind = body.type_named(found)
     if version == "v1" and kind in _WITHOUT_VERSION:
         raise api_errors.bad_request(f"converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion")
-    if kind not in ("", "DeleteRequestOptions"):
+    if kind not in ("", "DeleteOptions"):
         raise api_errors.bad_request(_UNKNOWN.format(kind=kind, version=version))
-    _check_types(found, _TYPES, "DeleteRequestOptions", "")
+    _check_types(found, _TYPES, "DeleteOptions", "")
     return dict(found)
 
 
@@ -143,7 +143,7 @@ def _check_types(found: Any, types: Mapping[str, str], struct: str, path: str) -
                 if not isinstance(part, str):
                     raise _wrong_type(part, at, "string")
         if key == "preconditions":
-            _check_types(value, _PRECONDITION_TYPES, "StoragePreconditions", "preconditions.")
+            _check_types(value, _PRECONDITION_TYPES, "Preconditions", "preconditions.")
 
 
 def _wrong_type(value: object, at: str, wanted: str) -> ApiError:
