@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # What pip does for packages it copies: without it each start compiles anew where PYTHONDONTWRITEBYTECODE is set.
 COMPILE = $(BIN)/python -m compileall -q opsdk envtest
+# What generated files are made from: tools/generate/__main__.py says what each of these is.
+OPENAPI ?= ../shared/openapi
+GENERATE = $(BIN)/python -m tools.generate --openapi '$(OPENAPI)' \
+  $(if $(KUBERNETES),--kubernetes '$(KUBERNETES)') $(if $(KUBERNETES_VERSION),--kubernetes-version '$(KUBERNETES_VERSION)')
 COMPAT := .venv-compat
 COMPAT_STAMP := $(COMPAT)/.installed
 
@@ -13,7 +17,7 @@ $(COMPAT_STAMP): pyproject.toml tests/compat/requirements.txt
 	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check --editable '.[envtest]' -r tests/compat/requirements.txt
 	@touch $@
 
-.PHONY: help test lint types demo bench fuzz docs format clean
+.PHONY: help test lint generate types demo bench fuzz docs format clean
 help: ## list the verbs
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -27,10 +31,14 @@ $(STAMP): pyproject.toml
 test: $(STAMP) ## run every test
 	$(BIN)/python -m pytest -q $(ARGS)
 
-lint: $(STAMP) ## ruff (all rules) and the floors
+lint: $(STAMP) ## ruff (all rules), the floors, and whether generated files are as generated
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	$(GENERATE) --check
+
+generate: $(STAMP) ## make all tables and typed kinds anew; OPENAPI=FOLDER, KUBERNETES=CHECKOUT
+	$(GENERATE)
 
 types: $(STAMP) ## strict type check
 	$(BIN)/mypy

@@ -3,10 +3,7 @@
 `envtest.environment.Environment` is the way in for tests, ``python -m envtest serve`` the one for people.
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from envtest.environment import Environment
+from typing import Any
 
 __all__ = ["Environment"]
 

@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from envtest.environment import Environment
-from envtest.kubeconfig import write_private
-from envtest.stand_in.assets import write_assets
-from envtest.stand_in.program import run
+from envtest.external.fake_binaries.assets import write_assets
+from envtest.external.fake_binaries.program import run
+from envtest.plane.kubeconfig import write_private
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.errors import ConfigError

@@ -8,18 +8,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
-from envtest.access import Access
 from envtest.admission.plugins import Choice
-from envtest.bootstrap import listens_at, publish_trust
-from envtest.control_plane import ControlPlane
-from envtest.controllers.api import Api
-from envtest.controllers.simulation import simulate
+from envtest.controllers.ports import NONE, NoControllers, Simulation
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
-from envtest.kinds.responders import Responders
-from envtest.trust import PROXIES, Trust
-from envtest.users import AuthenticatedUser
+from envtest.external import kubectl, port_exposure
+from envtest.groups.core.rest.responders import Responders
+from envtest.plane import wait
+from envtest.plane.authenticators import Access
+from envtest.plane.bootstrap import listens_at, publish_trust
+from envtest.plane.control_plane import ControlPlane
+from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
+from envtest.plane.kubeconfig import user_kubeconfig
+from envtest.plane.managed_fields import owners
+from envtest.plane.pki import PKI, PROXIES, CertificateAuthority
+from envtest.plane.users import AuthenticatedUser
+from envtest.plane.wait import Question
+from envtest.testing import snapshots
+from envtest.testing.faults import Faults
+from envtest.testing.journal import Budget, Journal
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
@@ -30,22 +38,14 @@ from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
+from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
-
-if TYPE_CHECKING:
-    from envtest.certificates import Authority
-    from envtest.faults import Faults
-    from envtest.helpers import Question
-    from envtest.install import Webhooks, WebhookServing
-    from envtest.journal import Budget, Journal
-    from envtest.kubectl import Output
-    from opsdk.apiserver.storage.snapshots import Snapshot
-    from opsdk.rest.config import Config
-    from opsdk.testing.clock import ManualClock
+from opsdk.testing.clock import ManualClock
 
 T = TypeVar("T")
 LOCAL = "http://envtest.local"
@@ -72,13 +72,13 @@ class Environment(Closing):
         anonymous: let requests without credentials in as ``system:anonymous``; the bootstrap roles show those health
             and version only.
         service_range: where services get their addresses from; the default has room for 254.
-        crds: definitions of custom resources that are served from the start, as `opsdk.crd_for` returns.
+        crds: CustomResourceDefinitions to serve from the start, as `opsdk.crd_for` returns them.
         crd_paths: files and directories with more of them; other kinds in them are passed over.
         webhooks: admission webhooks that are called from the start.
         admission_plugins: built-in plugins to run beside the usual ones, named as kube-apiserver names them:
             ``ServiceAccount``, ``OwnerReferencesPermissionEnforcement``.
         disable_admission_plugins: built-in plugins that shall not run.
-        trust: certificates and keys that others have made; by default the environment makes its own.
+        pki: certificates and keys that others have made; by default the environment makes its own.
         clock: timestamps, timeouts, bookmarks follow it.
 
     Attributes:
@@ -91,7 +91,7 @@ class Environment(Closing):
         self,
         *,
         data_dir: Path | None = None,
-        controllers: str | Collection[str] = "none",
+        controllers: str | Collection[str] = NONE,
         stages: Sequence[Stage] = DEFAULT_STAGES,
         tokens: Mapping[str, User] | None = None,
         authorizer: Authorizer | None = None,
@@ -103,7 +103,7 @@ class Environment(Closing):
         webhooks: Webhooks | None = None,
         admission_plugins: str | Collection[str] = (),
         disable_admission_plugins: str | Collection[str] = (),
-        trust: Trust = Trust(),  # noqa: B008 - frozen
+        pki: PKI = PKI(),  # noqa: B008 - frozen
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._again: JsonObject = {
@@ -114,14 +114,14 @@ class Environment(Closing):
             "service_range": service_range,
             "admission_plugins": admission_plugins,
             "disable_admission_plugins": disable_admission_plugins,
-            "trust": trust,
+            "pki": pki,
             "clock": clock,
         }
-        self._trust = trust
+        self._pki = pki
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         self._data_dir = data_dir
         self._admin_token = secrets.token_urlsafe(24)
-        self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=trust.names.audiences)
+        self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=pki.names.audiences)
         self.plane = ControlPlane(
             storage=storage or _open_storage(data_dir),
             access=self._access(authorizer, anonymous=anonymous),
@@ -130,31 +130,38 @@ class Environment(Closing):
             identity=self._proxy_identity,
             clock=clock,
         )
-        self._simulated = simulate(
+        self._simulated = self._simulate(controllers, stages)
+        self._stack = AsyncExitStack()
+        self._authority: CertificateAuthority | None = None
+        self._proxies: CertificateAuthority | None = None
+        self._journal: Journal | None = None
+        self._faults: Faults | None = None
+        self._webs: list[WebServer] = []
+
+    def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> Access:
+        pki, folder = self._pki, self._data_dir
+        return Access(
+            authenticators=pki.authenticators(),
+            tokens=self.tokens,
+            authorizer=authorizer,
+            anonymous=anonymous,
+            key_file=pki.signing_key or (None if folder is None else folder / "service-account.key"),
+            more_keys=pki.token_keys,
+            names=pki.names,
+        )
+
+    def _simulate(self, controllers: str | Collection[str], stages: Sequence[Stage]) -> Simulation:
+        if controllers == NONE:
+            return NoControllers()
+        from envtest.controllers.simulation import simulate  # noqa: PLC0415 - a bare server needs no controllers
+
+        return simulate(
             self.plane,
             self.tokens,
             controllers,
             stages=stages,
             certificate=self._certificate,
             certify=self._certify,
-        )
-        self._stack = AsyncExitStack()
-        self._authority: Authority | None = None
-        self._proxies: Authority | None = None
-        self._journal: Journal | None = None
-        self._faults: Faults | None = None
-        self._webs: list[WebServer] = []
-
-    def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> Access:
-        trust, folder = self._trust, self._data_dir
-        return Access(
-            authenticators=trust.authenticators(),
-            tokens=self.tokens,
-            authorizer=authorizer,
-            anonymous=anonymous,
-            key_file=trust.signing_key or (None if folder is None else folder / "service-account.key"),
-            more_keys=trust.token_keys,
-            names=trust.names,
         )
 
     def __repr__(self) -> str:
@@ -177,31 +184,29 @@ class Environment(Closing):
 
     def config_for(self, token: str) -> Config:
         """How clients in this process reach it with a bearer token."""
-        from opsdk.rest.config import Config  # noqa: PLC0415 - the server itself needs no client
-
         return Config(host=LOCAL, token=token, app=self.server.app)
 
     @property
-    def authority(self) -> Authority:
+    def authority(self) -> CertificateAuthority:
         """The certificate authority; made when it is first needed."""
         if self._authority is None:
-            from envtest.certificates import Authority  # noqa: PLC0415 - in-process tests need no certificates
+            from envtest.plane.certificates import Authority  # noqa: PLC0415 - in-process tests need no certificates
 
             self._authority = Authority.load_or_create(self._data_dir)
         return self._authority
 
     @property
-    def proxies(self) -> Authority:
+    def proxies(self) -> CertificateAuthority:
         """The authority of proxies, whose headers are believed (``X-Remote-User``)."""
         if self._proxies is None:
-            from envtest.certificates import Authority  # noqa: PLC0415 - as above
+            from envtest.plane.certificates import Authority  # noqa: PLC0415 - as above
 
             self._proxies = Authority.load_or_create(self._data_dir, PROXIES)
         return self._proxies
 
     def _proxy_identity(self) -> ClientCertificate:
-        if self._trust.identity is not None:
-            return self._trust.identity
+        if self._pki.identity is not None:
+            return self._pki.identity
         pair = self.proxies.client(NAME)
         return ClientCertificate(pair.cert, pair.key)
 
@@ -213,7 +218,7 @@ class Environment(Closing):
 
     def _believed(self) -> tuple[bytes, bytes]:
         """The authorities of clients, and those of proxies."""
-        clients, proxies = self._trust.clients, self._trust.proxies
+        clients, proxies = self._pki.clients, self._pki.proxies
         return (
             self.authority.pair.cert if clients is None else clients,
             self.proxies.pair.cert if proxies is None else proxies,
@@ -238,8 +243,6 @@ class Environment(Closing):
     # -------------------------------------------------------------- going back
     def snapshot(self) -> Snapshot:
         """All objects as they are now; costs next to nothing."""
-        from envtest import snapshots  # noqa: PLC0415 - most tests take none
-
         return snapshots.take(self.plane.storage)
 
     def restore(self, snapshot: Snapshot, *, reset_revision: bool = False) -> None:
@@ -247,14 +250,10 @@ class Environment(Closing):
 
         Resource versions go on from the present one; with `reset_revision` they go on from that of the snapshot.
         """
-        from envtest import snapshots  # noqa: PLC0415 - as above
-
         snapshots.put_back(self.plane, self._simulated, snapshot, reset=reset_revision)
 
     def fork(self) -> Environment:
         """Another environment with the same objects and users, to be entered; from then on, each goes its own way."""
-        from envtest import snapshots  # noqa: PLC0415 - as above
-
         storage = snapshots.copy(self.plane.storage)
         made = Environment(**self._again, storage=storage, tokens=self.tokens.users())
         snapshots.share(self.plane, made.plane)
@@ -266,16 +265,12 @@ class Environment(Closing):
     def journal(self) -> Journal:
         """Every write from the first use of this on: who wrote what."""
         if self._journal is None:
-            from envtest.journal import Journal  # noqa: PLC0415 - most tests ask for none
-
             self._journal = Journal(self.server, self.plane.storage)
             self._journal.start()
         return self._journal
 
     def writes(self, *, max: int, user: str = "", resource: str = "") -> Budget:  # noqa: A002 - reads best
         """``async with env.writes(max=2):`` fails where more is written in the block, and says by whom."""
-        from envtest.journal import Budget  # noqa: PLC0415 - as above
-
         return Budget(self.journal, max, user=user, resource=resource)
 
     def no_writes(self, *, user: str = "", resource: str = "") -> Budget:
@@ -285,17 +280,16 @@ class Environment(Closing):
     @staticmethod
     def owners(obj: JsonObject) -> dict[str, list[str]]:
         """Which fields of an object each manager owns, by ``metadata.managedFields``."""
-        from envtest.ownership import owners  # noqa: PLC0415 - as above
-
         return owners(obj)
 
     # -------------------------------------------------------------- faults
     @property
     def faults(self) -> Faults:
-        """What goes wrong, for whom: ``env.faults.add(Fail(503), verb="update", times=3)``; see `envtest.effects`."""
-        if self._faults is None:
-            from envtest.faults import Faults  # noqa: PLC0415 - most tests want none
+        """What goes wrong, for whom: ``env.faults.add(Fail(503), verb="update", times=3)``.
 
+        The effects are in `envtest.testing.effects`.
+        """
+        if self._faults is None:
             self._faults = Faults(self.server, self.plane.storage, self._webs)
         return self._faults
 
@@ -307,8 +301,6 @@ class Environment(Closing):
         Raises:
             ConfigError: the environment follows the event loop.
         """
-        from opsdk.testing.clock import ManualClock  # noqa: PLC0415 - most tests follow the loop
-
         if not isinstance(self.plane.clock, ManualClock):
             raise ConfigError(
                 "this environment follows the event loop's time: give it one, Environment(clock=ManualClock())"
@@ -318,20 +310,14 @@ class Environment(Closing):
     async def eventually(
         self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
     ) -> T:
-        """See `envtest.helpers.eventually`; asks after each write, by this environment's clock."""
-        from envtest import helpers  # noqa: PLC0415 - not needed to serve
-
-        return await helpers.eventually(
-            question, check, within=within, clock=self.plane.clock, storage=self.plane.storage
-        )
+        """See `envtest.plane.wait.eventually`; asks after each write, by this environment's clock."""
+        return await wait.eventually(question, check, within=within, clock=self.plane.clock, storage=self.plane.storage)
 
     async def consistently(
         self, question: Question[T], check: Callable[[T], object] | None = None, *, during: float = 1.0
     ) -> None:
-        """See `envtest.helpers.consistently`; asks after each write, by this environment's clock."""
-        from envtest import helpers  # noqa: PLC0415 - as above
-
-        await helpers.consistently(question, check, during=during, clock=self.plane.clock, storage=self.plane.storage)
+        """See `envtest.plane.wait.consistently`; asks after each write, by this environment's clock."""
+        await wait.consistently(question, check, during=during, clock=self.plane.clock, storage=self.plane.storage)
 
     async def wait_for(self, revision: int | str, *, within: float = 5.0) -> None:
         """Return when everything up to a resource version has been written."""
@@ -357,7 +343,7 @@ class Environment(Closing):
 
     def _tls(self, host: str) -> Tls:
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
-        cert, key = self._trust.serving or self.authority.serving(host).write(directory, "serving")
+        cert, key = self._pki.serving or self.authority.serving(host).write(directory, "serving")
         ca = directory / "client-ca.crt"
         # Files of others may end without a line break.
         ca.write_bytes(b"\n".join(self._believed()))
@@ -370,22 +356,18 @@ class Environment(Closing):
 
         Webhooks and APIServices that name the Service call it there. The Service is made where it is missing.
         """
-        from envtest import exposed  # noqa: PLC0415 - most tests call nobody
-
         await self._publish_trust()
-        await exposed.expose(self.plane, service, host=host, port=port, service_port=service_port, app=app)
+        await port_exposure.expose(self.plane, service, host=host, port=port, service_port=service_port, app=app)
 
     async def _publish_trust(self) -> None:
         clients, proxies = self._believed()
-        trust = self._trust
+        pki = self._pki
         await publish_trust(
-            self.plane, clients=clients, proxies=proxies, names=trust.proxy_names, headers=trust.proxy_headers
+            self.plane, clients=clients, proxies=proxies, names=pki.proxy_names, headers=pki.proxy_headers
         )
 
     def kubeconfig(self, web: WebServer) -> str:
         """A kubeconfig for the admin of a served environment."""
-        from envtest.kubeconfig import user_kubeconfig  # noqa: PLC0415 - in-process tests need none
-
         if web.options.tls is None:
             return user_kubeconfig(web.url, token=self._admin_token)
         client = self.authority.client("admin", (MASTERS,))
@@ -393,14 +375,12 @@ class Environment(Closing):
 
     async def kubectl(
         self, *args: str, user: AuthenticatedUser | None = None, stdin: str = "", check: bool = True
-    ) -> Output:
+    ) -> kubectl.Output:
         """Run the kubectl that is installed against this environment, as its admin or as `user`.
 
         Raises:
             ConfigError: there is none; or it failed, unless `check` is off.
         """
-        from envtest import kubectl  # noqa: PLC0415 - most tests run none
-
         web = self._webs[0] if self._webs else await self.serve()
         text = self.kubeconfig(web) if user is None else user.kubeconfig(web)
         return await kubectl.run(text, args, stdin=stdin, check=check)
@@ -418,18 +398,18 @@ class Environment(Closing):
             await self._install()
 
     async def _install(self) -> None:
-        from envtest import install  # noqa: PLC0415 - most tests install nothing
+        from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install nothing
 
-        installer = install.Installer(Api(self.server, token=self._admin_token, manager="envtest"))
+        installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest"))
         options, serving = self._webhooks, None
         if options is not None:
             client = self.plane.webhook_client
-            serving = install.prepare(options, client, self._stack, lambda: self.authority)
+            serving = prepare(options, client, self._stack, lambda: self.authority)
         self.webhook_serving = serving
-        await installer.definitions([*self._crds, *install.read_objects(self._crd_paths, [install.CRD])], serving)
+        await installer.definitions([*self._crds, *read_objects(self._crd_paths, [CRD])], serving)
         if options is not None and serving is not None:
             kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-            await installer.webhooks([*options.objects, *install.read_objects(options.paths, kinds)], serving)
+            await installer.webhooks([*options.objects, *read_objects(options.paths, kinds)], serving)
 
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""

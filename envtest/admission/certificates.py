@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from envtest.kinds.pem import request_organizations
+from envtest.groups.certificates.pem import request_organizations
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.plugin import Plugin, writes

@@ -6,23 +6,23 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
-from envtest.access import Gatekeeper
-from envtest.admission.accounts import ServiceAccount
 from envtest.admission.certificates import CertificateSubjectRestriction, approval, signing
-from envtest.admission.defaults import default_ingress_class, default_storage_class
-from envtest.admission.limits import LimitRanger
+from envtest.admission.default_class import default_ingress_class, default_storage_class
+from envtest.admission.limit_ranger import LimitRanger
+from envtest.admission.pod_resize import NodeDeclaredFeatureValidator, PodResizeValidator
 from envtest.admission.pod_security.plugin import PodSecurity
+from envtest.admission.pod_topology_labels import PodTopologyLabels
 from envtest.admission.priority import Priority
-from envtest.admission.quota.plugin import ResourceQuota
-from envtest.admission.resizing import NodeDeclaredFeatureValidator, PodResizeValidator
-from envtest.admission.runtime import RuntimeClass
+from envtest.admission.resource_quota.plugin import ResourceQuota
+from envtest.admission.runtime_class import RuntimeClass
+from envtest.admission.service_account import ServiceAccount
+from envtest.admission.storage import PersistentVolumeClaimResize, StorageObjectInUseProtection
 from envtest.admission.tolerations import DefaultTolerationSeconds, TaintNodesByCondition
-from envtest.admission.topology import PodTopologyLabels
-from envtest.admission.volumes import PersistentVolumeClaimResize, StorageObjectInUseProtection
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apiserver.admission.chain import PLUGIN_ORDER, AdmissionInterface, Chain
 from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.owner_references_permission import OwnerReferencesPermissionEnforcement
+from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.rest import ListQuery
@@ -36,14 +36,27 @@ OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"
 """Plugins that run only where they are asked for; the first because nothing makes accounts on a bare server."""
 
 
+class Access(Protocol):
+    """What is needed of the authenticators and the authorizer of a control plane."""
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """Decides who may do what."""
+        ...
+
+
 class Plane(Protocol):
     """What is needed of a control plane."""
 
     storage: Storage
     stores: dict[str, GenericStore]
     core: ResourceServer
-    access: Gatekeeper
     admission: Chain
+
+    @property
+    def access(self) -> Access:
+        """Who may do what."""
+        ...
 
 
 class Shelf:

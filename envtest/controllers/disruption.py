@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from envtest.controllers.loops import Controller
-from envtest.controllers.mirror import Event
+from envtest.controllers.controller import Controller
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -22,9 +21,10 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
+from envtest.controllers.reflector import Event
 from envtest.controllers.rollout import scaled
-from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, Note, Update
-from envtest.kinds.workload_rules import selects
+from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, PendingEvent, Update
+from envtest.groups.common.label_selectors import selects
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -148,49 +148,49 @@ class DisruptionController(Controller):
 
     def wire(self) -> None:
         """Budgets, and pods that they cover or covered."""
-        self.hub.on(BUDGETS, self.add)
-        self.hub.on(PODS, self._pod)
+        self.informers.on(BUDGETS, self.add)
+        self.informers.on(PODS, self._pod)
 
     def _pod(self, event: Event) -> None:
         namespace = event.obj["metadata"]["namespace"]
         if event.new is not None and is_true(conditions_of(event.new), "DisruptionTarget"):
             self.queue.add(event.key)
         pods = [p for p in (event.old, event.new) if p is not None]
-        for budget in self.hub.in_namespace(BUDGETS, namespace):
+        for budget in self.informers.in_namespace(BUDGETS, namespace):
             if any(covers(budget, p) for p in pods):
                 self.queue.add(BUDGETS.key(namespace, budget["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
         """See `Controller`."""
-        budget = self.hub.get(key)
+        budget = self.informers.get(key)
         if budget is None:
             return None
         if key.startswith(PODS.prefix):
             return await self._stale(budget)
-        pods = [p for p in self.hub.in_namespace(PODS, budget["metadata"]["namespace"]) if covers(budget, p)]
-        now = self.kit.now()
+        pods = [p for p in self.informers.in_namespace(PODS, budget["metadata"]["namespace"]) if covers(budget, p)]
+        now = self.context.now()
         again: float | None = None
         if not pods:
-            await self.write([Note(budget, "NoPods", "No matching pods found")])
+            await self.write([PendingEvent(budget, "NoPods", "No matching pods found")])
         try:
             scale = await self._scale(pods) if needs_scale(budget) else {}
         except NoScaleError as error:
             text = f"Failed to calculate the number of expected pods: {error}"
-            await self.write([Note(budget, "CalculateExpectedPodCountFailed", text, warning=True)])
+            await self.write([PendingEvent(budget, "CalculateExpectedPodCountFailed", text, warning=True)])
             status = failed(budget, str(error), now)
         else:
             status, again = count(View(budget, pods, scale, now))
         if status != (budget.get("status") or {}):
-            await self.kit.api.write(Update(BUDGETS, with_status(budget, status), "status"))
+            await self.context.api.write(Update(BUDGETS, with_status(budget, status), "status"))
         return again
 
     async def _stale(self, pod: JsonObject) -> float | None:
         """A pod that was to go, and did not, is not to go any more."""
-        left = seconds_of_disruption(pod, self.kit.now())
+        left = seconds_of_disruption(pod, self.context.now())
         if left is None or left > 0:
             return left
         known = condition_in(conditions_of(pod), "DisruptionTarget") or {}
-        over = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": stamp(self.kit.now())}
+        over = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": stamp(self.context.now())}
         conditions = with_condition(conditions_of(pod), {"lastProbeTime": known.get("lastProbeTime"), **over})
         await self.write([Update(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
         return None
@@ -211,8 +211,8 @@ class DisruptionController(Controller):
     async def _size(self, pod: JsonObject, owner: JsonObject) -> tuple[str, int]:
         """The uid and the wish of whoever decides about a pod: a replica set's deployment, else the owner."""
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        resource = self.hub.resource_of(owner["apiVersion"], owner["kind"])
-        obj = None if resource is None else self.hub.get(resource.key(namespace, owner["name"]))
+        resource = self.informers.resource_of(owner["apiVersion"], owner["kind"])
+        obj = None if resource is None else self.informers.get(resource.key(namespace, owner["name"]))
         if resource is None or obj is None or obj["metadata"]["uid"] != owner["uid"]:
             raise NoScaleError(f'found no controllers for pod "{name}"')
         above = controller_of(obj) if resource == REPLICA_SETS else None
@@ -221,7 +221,7 @@ class DisruptionController(Controller):
         if resource.group in ("", "apps") and "replicas" in obj["spec"]:
             return owner["uid"], replicas_of(obj)
         try:
-            scale = await self.kit.api.send("GET", resource.path(namespace, owner["name"], "scale"))
+            scale = await self.context.api.send("GET", resource.path(namespace, owner["name"], "scale"))
         except NotFoundError as error:
             kind = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
             raise NoScaleError(f"{kind} does not implement the scale subresource") from error

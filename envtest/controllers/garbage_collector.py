@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from envtest.controllers.loops import Controller
-from envtest.controllers.mirror import Event
+from envtest.controllers.controller import Controller
 from envtest.controllers.objects import deleting, owner_uids, stamp
-from envtest.controllers.ownership import (
+from envtest.controllers.owner_references import (
     FOREGROUND,
     ORPHAN,
     Owner,
@@ -21,6 +20,7 @@ from envtest.controllers.ownership import (
     without_finalizer,
     without_owner,
 )
+from envtest.controllers.reflector import Event
 from envtest.controllers.writes import EVENTS, Create, Delete, Patch, Resource
 from opsdk.errors import AlreadyExistsError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -33,7 +33,7 @@ class GarbageCollector(Controller):
 
     def wire(self) -> None:
         """Everything."""
-        self.hub.on_all(self._event)
+        self.informers.on_all(self._event)
         self._told: set[tuple[str, str]] = set()
 
     def _event(self, event: Event) -> None:
@@ -51,7 +51,7 @@ class GarbageCollector(Controller):
             self._look_at_owners(old)
 
     def _gone(self, obj: JsonObject) -> None:
-        for key in self.hub.dependent_keys(obj["metadata"]["uid"]):
+        for key in self.informers.dependent_keys(obj["metadata"]["uid"]):
             self.queue.add(key)
         self._look_at_owners(obj)
 
@@ -59,12 +59,12 @@ class GarbageCollector(Controller):
         """An owner that waits for its dependents may have waited for this one."""
         for ref in obj["metadata"].get("ownerReferences") or ():
             key = self._key_of(ref, obj)
-            owner = None if key is None else self.hub.get(key)
+            owner = None if key is None else self.informers.get(key)
             if key is not None and owner is not None and deleting(owner):
                 self.queue.add(key)
 
     def _key_of(self, ref: JsonObject, obj: JsonObject) -> str | None:
-        resource = self.hub.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
+        resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
         if resource is None:
             return None
         return resource.key(obj["metadata"].get("namespace", ""), ref.get("name", ""))
@@ -72,7 +72,7 @@ class GarbageCollector(Controller):
     # -------------------------------------------------------------- one object
     async def reconcile(self, key: str) -> float | None:
         """See `Controller`."""
-        obj, resource = self.hub.get(key), self.hub.resource_at(key)
+        obj, resource = self.informers.get(key), self.informers.resource_at(key)
         if obj is None or resource is None:
             return None
         if deleting(obj):
@@ -81,7 +81,7 @@ class GarbageCollector(Controller):
             elif holds(obj, FOREGROUND):
                 await self._wait_for_dependents(resource, obj)
             return None
-        has_dependents = bool(self.hub.dependent_keys(obj["metadata"]["uid"]))
+        has_dependents = bool(self.informers.dependent_keys(obj["metadata"]["uid"]))
         judgement = judge(obj, lambda ref: self._look(ref, obj), has_dependents=has_dependents)
         match judgement.verdict:
             case Verdict.KEEP:
@@ -96,15 +96,15 @@ class GarbageCollector(Controller):
         return None
 
     def _look(self, ref: JsonObject, obj: JsonObject) -> Owner:
-        resource = self.hub.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
+        resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
         namespace = obj["metadata"].get("namespace", "")
         if resource is None or (resource.namespaced and not namespace):
             return Owner.UNKNOWN
-        return state_of_owner(self.hub.get(resource.key(namespace, ref.get("name", ""))), ref.get("uid", ""))
+        return state_of_owner(self.informers.get(resource.key(namespace, ref.get("name", ""))), ref.get("uid", ""))
 
     async def _orphan(self, resource: Resource, owner: JsonObject) -> None:
         uid = owner["metadata"]["uid"]
-        for dependent in self.hub.dependents(uid):
+        for dependent in self.informers.dependents(uid):
             kind = self._resource_of(dependent)
             if kind is None:
                 continue
@@ -115,46 +115,48 @@ class GarbageCollector(Controller):
         await self._patch(resource, owner, {"finalizers": without_finalizer(owner, ORPHAN)})
 
     def _resource_of(self, obj: JsonObject) -> Resource | None:
-        return self.hub.resource_of(obj.get("apiVersion", ""), obj.get("kind", ""))
+        return self.informers.resource_of(obj.get("apiVersion", ""), obj.get("kind", ""))
 
     async def _wait_for_dependents(self, resource: Resource, owner: JsonObject) -> None:
         uid = owner["metadata"]["uid"]
-        dependents = self.hub.dependents(uid)
+        dependents = self.informers.dependents(uid)
         if not blocking(owner, dependents):
             await self._patch(resource, owner, {"finalizers": without_finalizer(owner, FOREGROUND)})
             return
-        for key in self.hub.dependent_keys(uid):
-            found = self.hub.get(key)
+        for key in self.informers.dependent_keys(uid):
+            found = self.informers.get(key)
             if found is not None and not deleting(found):
                 self.queue.add(key)
 
     async def _unblock(self, resource: Resource, obj: JsonObject) -> None:
         """Owners in a circle would wait for each other for ever: whoever closes it lets its owners go."""
-        dependents = self.hub.dependents(obj["metadata"]["uid"])
+        dependents = self.informers.dependents(obj["metadata"]["uid"])
         freed = unblocked(obj)
         if freed is not None and any(deleting(d) and holds(d, FOREGROUND) for d in dependents):
-            await self.kit.api.write(Patch(resource, obj, {"metadata": {"ownerReferences": freed}}))
+            await self.context.api.write(Patch(resource, obj, {"metadata": {"ownerReferences": freed}}))
 
     # -------------------------------------------------------------- writes
     async def _patch(self, resource: Resource, obj: JsonObject, meta: JsonObject) -> None:
         patch = {"metadata": {**meta, "resourceVersion": obj["metadata"]["resourceVersion"]}}
-        await self.kit.api.write(Patch(resource, obj, patch))
+        await self.context.api.write(Patch(resource, obj, patch))
 
     async def _delete(self, resource: Resource, obj: JsonObject, propagation: str) -> None:
-        await self.kit.api.write(Delete(resource, obj, propagation))
+        await self.context.api.write(Delete(resource, obj, propagation))
 
     async def _tell(self, resource: Resource, obj: JsonObject) -> None:
         """A cluster-scoped object cannot be owned by one that lives in a namespace: say so, once."""
         if obj["metadata"].get("namespace") or deleting(obj):
             return
         for ref in obj["metadata"].get("ownerReferences") or ():
-            kind = self.hub.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
+            kind = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
             mark = (obj["metadata"]["uid"], ref.get("uid", ""))
             if kind is None or not kind.namespaced or mark in self._told:
                 continue
             self._told.add(mark)
             with suppress(AlreadyExistsError):
-                await self.kit.api.write(Create(EVENTS, _event_about(resource, obj, ref, stamp(self.kit.now()))))
+                await self.context.api.write(
+                    Create(EVENTS, _event_about(resource, obj, ref, stamp(self.context.now())))
+                )
 
 
 def _same(old: JsonObject, new: JsonObject) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from envtest.controllers.loops import Controller
-from envtest.controllers.mirror import Event
+from envtest.controllers.controller import Controller
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -18,8 +17,9 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
-from envtest.controllers.scheduling import NOT_READY, UNREACHABLE, UNSCHEDULABLE, tolerates
-from envtest.controllers.writes import NODES, PODS, Delete, Note, Update, Write, Writes
+from envtest.controllers.reflector import Event
+from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, tolerates
+from envtest.controllers.writes import NODES, PODS, Delete, PendingEvent, Update, Write, Writes
 from opsdk.structured_merge.value import JsonObject
 
 _PRESSURES = {
@@ -63,7 +63,7 @@ def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
     return {**node, "spec": {**spec, "taints": [*kept, *new]}}
 
 
-def not_ready(pod: JsonObject, now: datetime) -> list[Write | Note]:
+def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
     """A pod on a node that is away is not ready, whatever it said last."""
     if not is_ready(pod) or deleting(pod):
         return []
@@ -72,7 +72,7 @@ def not_ready(pod: JsonObject, now: datetime) -> list[Write | Note]:
     status = {**pod["status"], "conditions": with_condition(conditions_of(pod), new)}
     return [
         Update(PODS, with_status(pod, status), "status"),
-        Note(pod, "NodeNotReady", "Node is not ready", warning=True),
+        PendingEvent(pod, "NodeNotReady", "Node is not ready", warning=True),
     ]
 
 
@@ -118,7 +118,7 @@ def evict(pod: JsonObject, now: datetime) -> Writes:
     text = "Taint manager: deleting due to NoExecute taint"
     said = disrupted(pod, "DeletionByTaintManager", text, now)
     meta = pod["metadata"]
-    told = Note(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
+    told = PendingEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
     return [told, *([said] if said else []), Delete(PODS, pod)]
 
 
@@ -131,20 +131,20 @@ class NodeLifecycleController(Controller):
 
     def wire(self) -> None:
         """Nodes."""
-        self.hub.on(NODES, self.add)
+        self.informers.on(NODES, self.add)
 
     async def reconcile(self, key: str) -> float | None:
         """See `Controller`."""
-        node = self.hub.get(key)
+        node = self.informers.get(key)
         if node is None:
             return None
-        now = self.kit.now()
+        now = self.context.now()
         changed = tainted(node, now)
         if changed is not None:
             await self.write([Update(NODES, changed)])
         if {k for k, _ in wanted_taints(node)} & {NOT_READY, UNREACHABLE}:
             name = node["metadata"]["name"]
-            for pod in [p for p in self.hub.all(PODS).values() if p["spec"].get("nodeName") == name]:
+            for pod in [p for p in self.informers.all(PODS).values() if p["spec"].get("nodeName") == name]:
                 await self.write(not_ready(pod, now))
         return None
 
@@ -156,8 +156,8 @@ class TaintEvictionController(Controller):
 
     def wire(self) -> None:
         """Pods that get a node, and those on nodes whose taints change."""
-        self.hub.on(PODS, self._pod)
-        self.hub.on(NODES, self._node)
+        self.informers.on(PODS, self._pod)
+        self.informers.on(NODES, self._node)
 
     def _pod(self, event: Event) -> None:
         if event.new is None or not event.new["spec"].get("nodeName"):
@@ -170,17 +170,17 @@ class TaintEvictionController(Controller):
         old, new = (((o or {}).get("spec") or {}).get("taints") or [] for o in (event.old, event.new))
         if event.new is None or old == new:
             return
-        for key, pod in self.hub.all(PODS).items():
+        for key, pod in self.informers.all(PODS).items():
             if pod["spec"].get("nodeName") == event.new["metadata"]["name"]:
                 self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
         """See `Controller`."""
-        pod = self.hub.get(key)
-        node = None if pod is None else self.hub.get(NODES.key("", pod["spec"].get("nodeName") or ""))
+        pod = self.informers.get(key)
+        node = None if pod is None else self.informers.get(NODES.key("", pod["spec"].get("nodeName") or ""))
         if pod is None or node is None or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
             return None
-        now = self.kit.now()
+        now = self.context.now()
         left = seconds_to_stay(pod, (node.get("spec") or {}).get("taints") or (), now)
         if left is None or left > 0:
             return left

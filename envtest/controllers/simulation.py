@@ -5,22 +5,66 @@ from __future__ import annotations
 import importlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from envtest.controllers.api import Api
-from envtest.controllers.loops import Certify, Controller, Kit, Runner, no_authority
-from envtest.controllers.mirror import Hub
+from envtest.controllers.client import InProcessClient
+from envtest.controllers.controller import Certify, Controller, ControllerContext, Runner, Sign, no_authority
+from envtest.controllers.ports import NONE
+from envtest.controllers.reflector import SharedInformers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.controllers.writes import Resource
+from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.server import Server
+from opsdk.apiserver.storage.ports import Storage
 from opsdk.errors import ConfigError
 
-if TYPE_CHECKING:
-    from envtest.control_plane import ControlPlane
 
-NONE = "none"
-"""No controllers: a bare API server."""
+class Components(Protocol):
+    """What is needed of the component statuses."""
+
+    simulated: bool
+
+
+class Key(Protocol):
+    """What is needed of the key of service accounts."""
+
+    @property
+    def sign(self) -> Sign:
+        """Signs claims."""
+        ...
+
+
+class Access(Protocol):
+    """What is needed of the authenticators of a control plane."""
+
+    @property
+    def key(self) -> Key:
+        """Signs tokens of service accounts."""
+        ...
+
+
+class Plane(Protocol):
+    """What is needed of a control plane."""
+
+    clock: Clock
+    server: Server
+    storage: Storage
+    stores: dict[str, GenericStore]
+
+    @property
+    def access(self) -> Access:
+        """Who gets in."""
+        ...
+
+    @property
+    def components(self) -> Components:
+        """The component statuses."""
+        ...
+
+
 CLUSTER = "cluster"
 """All of them."""
 _MANAGER = "kube-controller-manager"
@@ -28,31 +72,31 @@ _AGENT = "kubelet"
 
 _WHERE: Mapping[str, str] = {
     "garbage-collector": "garbage_collector:GarbageCollector",
-    "namespace": "namespace_content:NamespaceController",
-    "deployment": "deployments:DeploymentController",
-    "replicaset": "replicasets:ReplicaSetController",
-    "replicationcontroller": "replicasets:ReplicationControllerController",
-    "statefulset": "statefulsets:StatefulSetController",
-    "daemonset": "daemonsets:DaemonSetController",
-    "job": "jobs:JobController",
-    "ttl-after-finished": "ttl:TtlController",
-    "cronjob": "cronjobs:CronJobController",
+    "namespace": "namespace:NamespaceController",
+    "deployment": "deployment:DeploymentController",
+    "replicaset": "replicaset:ReplicaSetController",
+    "replicationcontroller": "replicaset:ReplicationControllerController",
+    "statefulset": "statefulset:StatefulSetController",
+    "daemonset": "daemonset:DaemonSetController",
+    "job": "job:JobController",
+    "ttl-after-finished": "ttl_after_finished:TtlController",
+    "cronjob": "cronjob:CronJobController",
     "disruption": "disruption:DisruptionController",
-    "endpointslice": "services:SliceController",
-    "endpoints": "services:EndpointsController",
-    "endpointslice-mirroring": "mirroring:MirroringController",
-    "persistentvolume-binder": "volumes:VolumeController",
-    "clusterrole-aggregation": "cluster_roles:ClusterRoleController",
-    "resourcequota": "quotas:QuotaController",
-    "serviceaccount": "accounts:ServiceAccountController",
-    "serviceaccount-token": "accounts:TokenController",
-    "certificatesigningrequest-approving": "signing:ApprovingController",
-    "certificatesigningrequest-signing": "signing:SigningController",
-    "certificatesigningrequest-cleaner": "signing:CleaningController",
+    "endpointslice": "endpointslice:SliceController",
+    "endpoints": "endpointslice:EndpointsController",
+    "endpointslice-mirroring": "endpointslice_mirroring:MirroringController",
+    "persistentvolume-binder": "persistent_volume_binder:VolumeController",
+    "clusterrole-aggregation": "cluster_role_aggregation:ClusterRoleController",
+    "resourcequota": "resource_quota:QuotaController",
+    "serviceaccount": "service_account:ServiceAccountController",
+    "serviceaccount-token": "service_account:TokenController",
+    "certificatesigningrequest-approving": "certificate_signing_request:ApprovingController",
+    "certificatesigningrequest-signing": "certificate_signing_request:SigningController",
+    "certificatesigningrequest-cleaner": "certificate_signing_request:CleaningController",
     "node-lifecycle": "node_lifecycle:NodeLifecycleController",
     "taint-eviction": "node_lifecycle:TaintEvictionController",
-    "pod-garbage-collector": "pod_collector:PodCollector",
-    "kubelet": "nodes:KubeletController",
+    "pod-garbage-collector": "pod_garbage_collector:PodCollector",
+    "kubelet": "kubelet:KubeletController",
 }
 """Module and class by name: what is not wanted is not even loaded."""
 _ALIASES = {
@@ -109,14 +153,16 @@ def _meant(name: str) -> str:
     return _ALIASES.get(short, short)
 
 
-def _class(name: str) -> Callable[[Kit], Controller]:
+def _class(name: str) -> Callable[[ControllerContext], Controller]:
     module, _, found = _WHERE[name].partition(":")
-    made: Callable[[Kit], Controller] = getattr(importlib.import_module(f"envtest.controllers.{module}"), found)
+    made: Callable[[ControllerContext], Controller] = getattr(
+        importlib.import_module(f"envtest.controllers.{module}"), found
+    )
     return made
 
 
 def simulate(
-    plane: ControlPlane,
+    plane: Plane,
     tokens: TokenAuthenticator,
     wanted: str | Collection[str],
     *,
@@ -131,8 +177,8 @@ def simulate(
     """
     names = chosen(wanted)
     plane.components.simulated = bool(names)
-    kit = Kit(
-        hub=Hub(plane.storage, _resources(plane) if names else ()),
+    context = ControllerContext(
+        informers=SharedInformers(plane.storage, _resources(plane) if names else ()),
         api=_api(plane, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
         kubelet=_api(plane, tokens, _AGENT, User(name="system:node:node-1", groups=(MASTERS, "system:nodes"))),
         clock=plane.clock,
@@ -141,16 +187,16 @@ def simulate(
         sign=plane.access.key.sign,
         certify=certify,
     )
-    return Runner(kit, [_class(name)(kit) for name in _WHERE if name in names])
+    return Runner(context, [_class(name)(context) for name in _WHERE if name in names])
 
 
-def _api(plane: ControlPlane, tokens: TokenAuthenticator, manager: str, user: User) -> Api:
+def _api(plane: Plane, tokens: TokenAuthenticator, manager: str, user: User) -> InProcessClient:
     token = secrets.token_urlsafe(24)
     tokens.add(token, user)
-    return Api(plane.server, token=token, manager=manager)
+    return InProcessClient(plane.server, token=token, manager=manager)
 
 
-def _resources(plane: ControlPlane) -> Iterable[Resource]:
+def _resources(plane: Plane) -> Iterable[Resource]:
     """Every built-in kind; events once, though two groups serve them."""
     for store in plane.stores.values():
         info = store.info

@@ -81,7 +81,7 @@ CLUSTER_ROLES = replace(_grouped("rbac.authorization.k8s.io", "clusterroles", "C
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class PendingEvent:
     """What an Event says about an object; ``{name}`` in the message is what was written, ``{error}`` why it was not."""
 
     about: JsonObject
@@ -100,8 +100,8 @@ class Create:
     resource: Resource
     obj: JsonObject
     subresource: str = ""
-    note: Note | None = None
-    failure: Note | None = None
+    note: PendingEvent | None = None
+    failure: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class Update:
     resource: Resource
     obj: JsonObject
     subresource: str = ""
-    note: Note | None = None
-    failure: Note | None = None
+    note: PendingEvent | None = None
+    failure: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ class Patch:
     patch: JsonObject
     subresource: str = ""
     strategic: bool = False
-    note: Note | None = None
-    failure: Note | None = None
+    note: PendingEvent | None = None
+    failure: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +136,10 @@ class Delete:
     obj: JsonObject
     propagation: str = "Background"
     grace: int | None = None
-    note: Note | None = None
-    failure: Note | None = None
+    note: PendingEvent | None = None
+    failure: PendingEvent | None = None
 
 
 Write = Create | Update | Patch | Delete
-Writes = Sequence[Write | Note]
+Writes = Sequence[Write | PendingEvent]
 """A note on its own is told in its turn."""

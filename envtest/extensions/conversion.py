@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envtest.extensions.conversion_answers import GROUP, AnswerError, ConversionError, accept, read_response
-from envtest.kinds.client_config import valid_bundle, validate_client_config, validate_review_versions
+from envtest.extensions.conversion_review import GROUP, AnswerError, ConversionError, accept, read_response
+from envtest.groups.common.webhook_client_config import valid_bundle, validate_client_config, validate_review_versions
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from envtest.kinds.scale import scale_of
+from envtest.groups.common.scale import scale_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.field_errors import FieldError, invalid
 from opsdk.structured_merge.go_format import go_typename, go_value

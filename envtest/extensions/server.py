@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from envtest.extensions.columns import SCALE, ColumnPrinter
+from envtest.codec.decoder import Decoders
 from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
-from envtest.extensions.custom import CustomModel, CustomStrategy
-from envtest.extensions.definitions import CLEANUP
-from envtest.extensions.naming import accepted, condition, is_true, put_condition
+from envtest.extensions.custom_resource import CustomModel, CustomStrategy
+from envtest.extensions.custom_resource_definition import CLEANUP
+from envtest.extensions.names import accepted, condition, is_true, put_condition
+from envtest.extensions.printer_columns import SCALE, ColumnPrinter
 from envtest.extensions.scale_paths import ScalePaths
-from envtest.kinds.plan import Plans
-from envtest.kinds.scale import ScaleStore
-from envtest.kinds.typed import TypedModel
+from envtest.groups.common.model import TypedModel
+from envtest.groups.common.scale import ScaleStore
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import dispatch
@@ -70,7 +70,7 @@ class ExtensionServer:
         model: ResourceModel,
         delegate: Delegate,
         admission: AdmissionInterface,
-        plans: Plans,
+        decoders: Decoders,
         *,
         client: WebhookClient,
     ) -> None:
@@ -79,7 +79,7 @@ class ExtensionServer:
         self._model = model
         self._delegate = delegate
         self._admission = admission
-        self._plans = plans
+        self._decoders = decoders
         self._defined: dict[str, _Defined] = {}
         self.turned: Callable[[], None] = _nothing
 
@@ -241,7 +241,7 @@ class ExtensionServer:
 
     def _versions(self, obj: JsonObject) -> Iterator[tuple[tuple[str, str], InstalledResource]]:
         spec = obj["spec"]
-        models = {v["name"]: CustomModel(obj, v, self._plans) for v in spec["versions"]}
+        models = {v["name"]: CustomModel(obj, v, self._decoders) for v in spec["versions"]}
         if len(models) == 1:
             yield from self._version(obj, spec["versions"][0], next(iter(models.values())), None, None)
             return

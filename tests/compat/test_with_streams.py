@@ -12,7 +12,7 @@ import pytest
 from kubernetes.stream import portforward, stream
 from kubernetes_asyncio.stream import WsApiClient
 
-from envtest.kinds.responders import Command
+from envtest.groups.core.rest.responders import Command
 from opsdk.apiserver.streams.pipe import Pipe
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]

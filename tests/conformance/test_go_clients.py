@@ -13,7 +13,7 @@ import pytest
 from server_client import Caller
 
 from envtest import Environment
-from envtest.tables.messages import READER, message_for, write_protobuf
+from envtest.data.messages import READER, message_for, write_protobuf
 from opsdk.apiserver.serializer.protobuf import ProtobufField, ProtobufReader, envelope
 from opsdk.structured_merge.value import JsonObject
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envtest.certificates import Authority
+from envtest.plane.certificates import Authority
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "v1.shelf.opsdk.dev"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from envtest.environment import Environment
-from envtest.kinds.responders import Command
+from envtest.groups.core.rest.responders import Command
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.structured_merge.value import JsonObject
 

@@ -9,8 +9,9 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
+from envtest.data.resources import Row, rows
+from envtest.data.schemas import types
 from envtest.environment import Environment
-from envtest.tables.load import Row, rows, types
 from opsdk.structured_merge.value import JsonObject
 from tests.fuzz.requests import exchange
 

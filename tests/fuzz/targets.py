@@ -66,7 +66,7 @@ def json_words(data: bytes) -> object:
 # ------------------------------------------------------------------ bodies of built-in kinds
 @cache
 def _models() -> Any:
-    from envtest.control_plane import ControlPlane
+    from envtest.plane.control_plane import ControlPlane
 
     return ControlPlane().core
 
@@ -157,7 +157,7 @@ def paths(data: bytes) -> object:
 
 
 def schedules(data: bytes) -> object:
-    from envtest.kinds.schedule import ScheduleError, parse
+    from envtest.groups.batch.cron_schedule import ScheduleError, parse
 
     with suppress(ScheduleError):
         return parse(_text(data))
@@ -165,7 +165,7 @@ def schedules(data: bytes) -> object:
 
 
 def times(data: bytes) -> object:
-    from envtest.kinds.times import read_micro_time, read_time
+    from envtest.codec.timestamps import read_micro_time, read_time
 
     for read in (read_time, read_micro_time):
         with suppress(DecodeError):
@@ -174,7 +174,7 @@ def times(data: bytes) -> object:
 
 
 def quantities(data: bytes) -> object:
-    from envtest.kinds.quantities import canonical
+    from envtest.codec.quantities import canonical
 
     with suppress(DecodeError):
         return canonical(_text(data))

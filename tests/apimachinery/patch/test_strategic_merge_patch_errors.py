@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from envtest.kinds.typed import Typing
-from envtest.tables.load import types
+from envtest.data.schemas import types
+from envtest.groups.common.model import Typing
 from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic
 from opsdk.errors import PatchError
 

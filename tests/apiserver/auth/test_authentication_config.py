@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from envtest.certificates import Authority
+from envtest.plane.certificates import Authority
 from opsdk.apiserver.auth.authentication_config import ClientAuthenticationConfig
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator, signed_by
 from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator

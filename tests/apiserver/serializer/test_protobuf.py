@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envtest.tables.load import types
-from envtest.tables.messages import READER, fields_of, message_of
+from envtest.data.messages import READER, fields_of, message_of
+from envtest.data.schemas import types
 from opsdk.apiserver.serializer.protobuf import MAGIC, envelope
 from opsdk.errors import DecodeError
 

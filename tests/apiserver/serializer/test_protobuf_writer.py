@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from server_client import Caller
 
+from envtest.data.messages import READER, fields_of, message_for, write_protobuf
+from envtest.data.resources import rows
 from envtest.environment import Environment
-from envtest.tables.load import rows
-from envtest.tables.messages import READER, fields_of, message_for, write_protobuf
 from opsdk.apiserver.serializer.protobuf import ProtobufField, envelope
 from opsdk.apiserver.serializer.protobuf_writer import ProtobufWriter, watch_frame
 from opsdk.errors import EncodeError

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envtest.controllers import deployments, replicasets, rollout
+from envtest.controllers import deployment as controller
+from envtest.controllers import replicaset, rollout
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -48,10 +49,10 @@ class Run:
 
     def roll(self) -> bool:
         """One step of the deployment."""
-        mine, moves = deployments.adoptions(self.deployment, self.sets, [])
+        mine, moves = controller.adoptions(self.deployment, self.sets, [])
         new, old = rollout.split(self.deployment, mine)
         running = sum(phase_of(p) not in ("Succeeded", "Failed") for s in old for p in self.pods if controlled_by(p, s))
-        made = deployments.plan(deployments.View(self.deployment, new, old, running, self.world.now))
+        made = controller.plan(controller.View(self.deployment, new, old, running, self.world.now))
         writes = [*moves, *made.writes]
         self.world.run(writes)
         return bool(writes)
@@ -60,7 +61,7 @@ class Run:
         """One step of a replica set, or of all."""
         wrote = False
         for item in self.sets if number < 0 else self.sets[number : number + 1]:
-            made = replicasets.plan(item, self.world.owned(PODS, item), [], self.world.now)
+            made = replicaset.plan(item, self.world.owned(PODS, item), [], self.world.now)
             for write in made.writes:
                 self.world.apply(write)
                 self.look()

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from envtest.controllers.ownership import Owner, Verdict, judge
+from envtest.controllers.owner_references import Owner, Verdict, judge
 from envtest.environment import Environment
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject

@@ -1,4 +1,4 @@
-"""Laws of the pure core of jobs: `envtest.controllers.jobs.plan` and `envtest.controllers.job_pods`."""
+"""Laws of the pure core of jobs: `envtest.controllers.job.plan` and `envtest.controllers.job_pods`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envtest.controllers import job_pods
+from envtest.controllers.job import Backoff, View, is_finished, plan
 from envtest.controllers.job_pods import FINALIZER, INDEX, intervals, numbers_in, tracked
-from envtest.controllers.jobs import Backoff, View, is_finished, plan
 from envtest.controllers.objects import conditions_of, deleting, is_active, is_true, phase_of
-from envtest.controllers.pod_owner import claim
+from envtest.controllers.pod_control import claim
 from envtest.controllers.writes import JOBS, PODS
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.world import World

@@ -1,4 +1,4 @@
-"""Laws of `envtest.controllers.node_lifecycle` and `envtest.controllers.pod_collector`."""
+"""Laws of `envtest.controllers.node_lifecycle` and `envtest.controllers.pod_garbage_collector`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from envtest.controllers.node_lifecycle import disrupted, seconds_to_stay, tainted, wanted_taints
 from envtest.controllers.objects import stamp
-from envtest.controllers.pod_collector import too_many
+from envtest.controllers.pod_garbage_collector import too_many
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, condition, deployment, settle, template

@@ -9,10 +9,10 @@ from contextlib import suppress
 import pytest
 
 from envtest.controllers import rollout
+from envtest.controllers.job import is_finished
 from envtest.controllers.job_pods import tracked
-from envtest.controllers.jobs import is_finished
-from envtest.controllers.mirror import Event
 from envtest.controllers.objects import controlled_by, deleting, is_active, is_ready
+from envtest.controllers.reflector import Event
 from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import PODS
 from envtest.environment import Environment
@@ -207,9 +207,9 @@ def _done(job: JsonObject, mine: list[JsonObject]) -> None:
 
 def _versions(env: Environment) -> dict[str, str]:
     """The version of every object but Events, which end by their age."""
-    hub = env._simulated.kit.hub
-    kinds = [r for r in hub.resources if r.kind != "Event"]
-    return {key: obj["metadata"]["resourceVersion"] for r in kinds for key, obj in hub.all(r).items()}
+    informers = env._simulated.context.informers
+    kinds = [r for r in informers.resources if r.kind != "Event"]
+    return {key: obj["metadata"]["resourceVersion"] for r in kinds for key, obj in informers.all(r).items()}
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -237,13 +237,13 @@ class Watch:
     """Looks at the pods of one app after every change, and remembers what was wrong."""
 
     def __init__(self, env: Environment, look: Callable[[list[JsonObject]], str]) -> None:
-        self.hub = env._simulated.kit.hub
+        self.informers = env._simulated.context.informers
         self.look = look
         self.wrong: list[str] = []
-        self.hub.on(PODS, self._changed)
+        self.informers.on(PODS, self._changed)
 
     def _changed(self, event: Event) -> None:
-        found = self.look(list(self.hub.all(PODS).values()))
+        found = self.look(list(self.informers.all(PODS).values()))
         if found:
             self.wrong.append(found)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envtest.controllers import daemonsets, replicasets, revisions, statefulsets
+from envtest.controllers import controller_history, daemonset, replicaset, statefulset
 from envtest.controllers.objects import deleting, is_active, is_ready, phase_of
-from envtest.controllers.pod_order import COST, first_to_go
-from envtest.controllers.pod_owner import claim
+from envtest.controllers.pod_control import claim
+from envtest.controllers.pod_ranking import COST, first_to_go
 from envtest.controllers.writes import (
     CLAIMS,
     DAEMON_SETS,
@@ -125,7 +125,7 @@ class ReplicaRun(Run):
 
     def plan(self) -> Writes:
         owned, loose = self.world.owned(PODS, self.owner), self.world.loose(PODS)
-        return replicasets.plan(self.owner, owned, loose, self.world.now).writes
+        return replicaset.plan(self.owner, owned, loose, self.world.now).writes
 
 
 @settings(deadline=None, max_examples=80)
@@ -157,7 +157,7 @@ def test_adopts_no_more_than_it_wants() -> None:
 def test_failure_is_shown_until_it_is_over() -> None:
     """Why pods cannot be made stands in the status, and goes when they are there."""
     run = ReplicaRun(replicas=1)
-    made = replicasets.plan(run.owner, [], [], run.world.now, failed="quota exceeded")
+    made = replicaset.plan(run.owner, [], [], run.world.now, failed="quota exceeded")
     assert not [w for w in made.writes if isinstance(w, Create)]
     run.world.run(made.writes)
     [condition] = run.owner["status"]["conditions"]
@@ -213,10 +213,8 @@ class StatefulRun(Run):
         mine, moves = claim(self.owner, self.world.owned(PODS, self.owner), [])
         kept = self.world.owned(REVISIONS, self.owner)
         claims = {c["metadata"]["name"]: c for c in self.world.all(CLAIMS)}
-        view = statefulsets.View(
-            self.owner, {statefulsets.ordinal_of(p): p for p in mine}, kept, claims, self.world.now
-        )
-        return [*moves, *statefulsets.plan(view).writes]
+        view = statefulset.View(self.owner, {statefulset.ordinal_of(p): p for p in mine}, kept, claims, self.world.now)
+        return [*moves, *statefulset.plan(view).writes]
 
 
 @settings(deadline=None, max_examples=80)
@@ -230,11 +228,11 @@ def test_stateful_sets_are_contiguous(
         run.disturb(name, number)
     run.settle()
     wanted = run.owner["spec"]["replicas"]
-    assert sorted(statefulsets.ordinal_of(p) for p in run.pods) == list(range(start, start + wanted))
+    assert sorted(statefulset.ordinal_of(p) for p in run.pods) == list(range(start, start + wanted))
     assert all(is_ready(p) for p in run.pods)
     status = run.owner["status"]
     assert status["currentRevision"] == status["updateRevision"]
-    assert {statefulsets.revision_of(p) for p in run.pods} <= {status["updateRevision"]}
+    assert {statefulset.revision_of(p) for p in run.pods} <= {status["updateRevision"]}
     assert status["replicas"] == status.get("updatedReplicas", 0) == wanted
     numbers = [r["revision"] for r in run.world.all(REVISIONS)]
     assert len(numbers) == len(set(numbers)), "each revision has a number of its own"
@@ -318,10 +316,10 @@ class DaemonRun(Run):
         mine, moves = claim(self.owner, self.world.owned(PODS, self.owner), [])
         by_node: dict[str, list[JsonObject]] = {}
         for pod in sorted(mine, key=lambda p: (p["metadata"]["creationTimestamp"], p["metadata"]["name"])):
-            by_node.setdefault(daemonsets.node_of({**pod, "spec": {**pod["spec"], "nodeName": ""}}), []).append(pod)
+            by_node.setdefault(daemonset.node_of({**pod, "spec": {**pod["spec"], "nodeName": ""}}), []).append(pod)
         kept = self.world.owned(REVISIONS, self.owner)
-        view = daemonsets.View(self.owner, by_node, self.nodes, kept, self.world.now)
-        return [*moves, *daemonsets.plan(view).writes]
+        view = daemonset.View(self.owner, by_node, self.nodes, kept, self.world.now)
+        return [*moves, *daemonset.plan(view).writes]
 
 
 _ROLLING = st.sampled_from([{"maxUnavailable": 1}, {"maxUnavailable": "60%"}, {"maxSurge": 1, "maxUnavailable": 0}])
@@ -336,8 +334,8 @@ def test_daemon_sets_are_everywhere(rolling: JsonObject, operations: list[tuple[
         run.disturb(name, number)
     run.settle()
     assert len(run.pods) == 3
-    digest = revisions.name_for(run.owner, run.world.owned(REVISIONS, run.owner)).rpartition("-")[2]
-    assert {p["metadata"]["labels"][revisions.HASH] for p in run.pods} == {digest}
+    digest = controller_history.name_for(run.owner, run.world.owned(REVISIONS, run.owner)).rpartition("-")[2]
+    assert {p["metadata"]["labels"][controller_history.HASH] for p in run.pods} == {digest}
     status = run.owner["status"]
     assert status["desiredNumberScheduled"] == status["updatedNumberScheduled"] == status["numberAvailable"] == 3
 
@@ -357,11 +355,11 @@ def test_daemons_tolerate_what_befalls_nodes() -> None:
     """Pods stand nodes that are cordoned, under pressure or away; other taints keep them off, or only new ones."""
     run = DaemonRun()
     node: JsonObject = {"metadata": {"name": "a"}, "spec": {"unschedulable": True}}
-    assert daemonsets.suits(run.owner, node) == (True, True)
+    assert daemonset.suits(run.owner, node) == (True, True)
     node["spec"] = {"taints": [{"key": "mine", "effect": "NoSchedule"}]}
-    assert daemonsets.suits(run.owner, node) == (False, True)
+    assert daemonset.suits(run.owner, node) == (False, True)
     node["spec"] = {"taints": [{"key": "mine", "effect": "NoExecute"}]}
-    assert daemonsets.suits(run.owner, node) == (False, False)
+    assert daemonset.suits(run.owner, node) == (False, False)
 
 
 # ------------------------------------------------------------------ revisions

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from envtest.controllers.objects import stamp
-from envtest.controllers.writes import PODS, Create, Delete, Note, Patch, Resource, Update, Write
+from envtest.controllers.writes import PODS, Create, Delete, Patch, PendingEvent, Resource, Update, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
@@ -18,15 +18,15 @@ class World:
 
     def __init__(self, *, graceful: bool = True) -> None:
         self.objects: dict[str, JsonObject] = {}
-        self.notes: list[Note] = []
+        self.notes: list[PendingEvent] = []
         self.now = datetime(2024, 1, 1, tzinfo=UTC)
         self.graceful = graceful
         self._numbers = itertools.count(1)
 
     # ------------------------------------------------------------ what cores ask for
-    def apply(self, write: Write | Note) -> None:
+    def apply(self, write: Write | PendingEvent) -> None:
         """Carry out one write."""
-        if isinstance(write, Note):
+        if isinstance(write, PendingEvent):
             self.notes.append(write)
             return
         if write.note is not None:
@@ -50,7 +50,7 @@ class World:
             case Delete(resource=resource, obj=obj):
                 self.delete(resource, obj)
 
-    def run(self, writes: Iterable[Write | Note]) -> None:
+    def run(self, writes: Iterable[Write | PendingEvent]) -> None:
         """Carry out all of them."""
         for write in writes:
             self.apply(write)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from envtest.certificates import Authority
+from envtest.plane.certificates import Authority
 from opsdk.errors import TooLargeError
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest

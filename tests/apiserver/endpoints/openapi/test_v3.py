@@ -8,7 +8,7 @@ import pytest
 from server_client import Caller
 
 from envtest.environment import Environment
-from envtest.extensions.publish import published
+from envtest.extensions.openapi import published
 from opsdk.apiserver.endpoints.openapi.v2 import definition
 from opsdk.apiserver.endpoints.openapi.v3 import references
 from opsdk.apiserver.resources import ResourceInfo

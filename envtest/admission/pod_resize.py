@@ -1,0 +1,98 @@
+"""Pods that get more, or less, on their node: ``PodResizeValidator`` and ``NodeDeclaredFeatureValidator``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from envtest.admission.pod_resources import ZERO, of_pod, read, with_overhead
+from opsdk.apiserver.admission.attributes import Attributes
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import ObjectCache
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_OS: Final = "kubernetes.io/os"
+_AMOUNTS: Final = (("cpu", 1000), ("memory", 1))
+"""Resources, and how many of the units in which they are told make one."""
+
+
+class _OnNode(Plugin):
+    """Looks at resized pods that have a node; `nodes` are the nodes."""
+
+    def __init__(self, nodes: ObjectCache) -> None:
+        self._nodes = nodes
+
+    def _node(self, review: Attributes) -> JsonObject:
+        name = _spec(review.obj)["nodeName"]
+        node = self._nodes.get(name)
+        if node is None:
+            raise refused(review, f'node "{name}" not found')
+        return node
+
+
+class PodResizeValidator(_OnNode):
+    """The node must run Linux, and have as much as the pod asks for."""
+
+    async def validate(self, review: Attributes) -> None:
+        """See the class."""
+        if not _resizes(review):
+            return
+        node = self._node(review)
+        lacking = "; ".join(_lacking(review.obj or {}, node))
+        if lacking:
+            text = f"Node didn't have enough allocatable resources: {lacking}"
+            raise refused(review, text, causes=(Cause(reason="NodeCapacity"),))
+        system = (node["metadata"].get("labels") or {}).get(_OS, "")
+        if system != "linux":
+            name = node["metadata"]["name"]
+            text = f'pod resize is only supported on linux nodes, node "{name}" is "{system}"'
+            raise refused(review, text, causes=(Cause(reason="UnsupportedPlatform"),))
+
+
+class NodeDeclaredFeatureValidator(_OnNode):
+    """What is asked for must be among the features that the node declares."""
+
+    async def validate(self, review: Attributes) -> None:
+        """See the class."""
+        needed = list(_features(_spec(review.obj), _spec(review.old))) if _resizes(review) else []
+        if not needed:
+            return
+        node = self._node(review)
+        missing = [f for f in needed if f not in ((node.get("status") or {}).get("declaredFeatures") or ())]
+        if missing:
+            name = node["metadata"]["name"]
+            text = f'pod update requires features {", ".join(missing)} which are not available on node "{name}"'
+            raise refused(review, text)
+
+
+def _spec(obj: JsonObject | None) -> JsonObject:
+    return (obj or {}).get("spec") or {}
+
+
+def _resizes(review: Attributes) -> bool:
+    """Whether something changes of a pod that has its place."""
+    if not writes(review, "pods/resize", "UPDATE"):
+        return False
+    spec = _spec(review.obj)
+    return bool(spec.get("nodeName")) and spec != _spec(review.old)
+
+
+def _lacking(pod: JsonObject, node: JsonObject) -> Iterator[str]:
+    allocatable = read((node.get("status") or {}).get("allocatable"))
+    spec = _spec(pod)
+    asked = with_overhead(spec, "requests", of_pod(spec, "requests"))
+    for name, units in _AMOUNTS:
+        wanted, found = (int(amounts.get(name, ZERO) * units) for amounts in (asked, allocatable))
+        if wanted > found:
+            yield f"{name}, requested: {wanted}, allocatable: {found}"
+
+
+def _features(new: JsonObject, old: JsonObject) -> Iterator[str]:
+    """Those that a node needs for a change."""
+    if (new.get("resources") or {}) != (old.get("resources") or {}):
+        yield "InPlacePodLevelResourcesVerticalScaling"
+    pairs = zip(new.get("initContainers") or (), old.get("initContainers") or (), strict=False)
+    if any(n.get("resources") != o.get("resources") for n, o in pairs if o.get("restartPolicy") != "Always"):
+        yield "InPlacePodVerticalScalingInitContainers"

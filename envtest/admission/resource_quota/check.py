@@ -1,0 +1,101 @@
+"""Whether an object fits into the quotas of its namespace. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from envtest.admission.pod_resources import ZERO, Amounts, add, read
+from envtest.admission.resource_quota.evaluators import Evaluator
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.structured_merge.value import JsonObject
+
+
+class QuotaError(Exception):
+    """The object does not fit; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request to be measured; `old` is the object before an update."""
+
+    evaluator: Evaluator
+    obj: JsonObject
+    old: JsonObject | None
+    now: datetime
+
+
+def fit(quotas: Sequence[JsonObject], asked: Asked) -> list[tuple[JsonObject, Amounts]]:
+    """The quotas whose usage changes, with what is used then; `QuotaError` where one of them is exceeded."""
+    interesting = [quota for quota in quotas if _interesting(quota, asked)]
+    more = _more(asked)
+    if not more:
+        return []
+    found = [(quota, _charged(quota, more)) for quota in interesting]
+    return [(quota, used) for quota, used in found if used != _of(quota, "used")]
+
+
+def _interesting(quota: JsonObject, asked: Asked) -> bool:
+    """Whether a quota is about the object; it must know what is used, and the object what it needs."""
+    hard, name = _of(quota, "hard"), quota["metadata"]["name"]
+    if not asked.evaluator.matches(quota, hard, asked.obj):
+        return False
+    measured = asked.evaluator.matching(hard)
+    missing = asked.evaluator.missing(measured, asked.obj)
+    if missing:
+        raise QuotaError(f"failed quota: {name}: {missing}")
+    if measured - _of(quota, "used").keys():
+        raise QuotaError(f"status unknown for quota: {name}, resources: {','.join(sorted(measured))}")
+    return True
+
+
+def _more(asked: Asked) -> Amounts:
+    """What the object counts for, on updates only what it did not before."""
+    usage = asked.evaluator.usage(asked.obj, asked.now)
+    negative = sorted(name for name, amount in usage.items() if amount < ZERO)
+    if negative:
+        raise QuotaError(f"quota usage is negative for resource(s): {','.join(negative)}")
+    if asked.old is not None:
+        before = asked.evaluator.usage(asked.old, asked.now)
+        usage = {name: amount - before.get(name, ZERO) for name, amount in usage.items()}
+    return {name: amount for name, amount in usage.items() if amount > ZERO}
+
+
+def _charged(quota: JsonObject, more: Amounts) -> Amounts:
+    hard, used = _of(quota, "hard"), _of(quota, "used")
+    requested = {name: amount for name, amount in more.items() if name in hard}
+    after = add(used, requested)
+    exceeded = sorted(name for name in requested if after[name] > hard[name])
+    if exceeded:
+        parts = (("requested", requested), ("used", used), ("limited", hard))
+        told = ", ".join(f"{word}: {_listed(amounts, exceeded)}" for word, amounts in parts)
+        raise QuotaError(f"exceeded quota: {quota['metadata']['name']}, {told}")
+    return after
+
+
+def _listed(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in names if name in amounts)
+
+
+def _of(quota: JsonObject, key: str) -> Amounts:
+    return read((quota.get("status") or {}).get(key))
+
+
+def written(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    """A resource list."""
+    return {name: str(amounts[name]) for name in sorted(amounts)}
+
+
+def recount(quota: JsonObject, objects: Iterable[tuple[Evaluator, Iterable[JsonObject]]], now: datetime) -> Amounts:
+    """What is used of each resource that the quota limits."""
+    hard = read((quota.get("spec") or {}).get("hard"))
+    total: Amounts = dict.fromkeys(hard, ZERO)
+    for evaluator, found in objects:
+        if not evaluator.matching(hard):
+            continue
+        for obj in found:
+            if evaluator.matches(quota, hard, obj):
+                usage = evaluator.usage(obj, now)
+                total = add(total, {name: amount for name, amount in usage.items() if name in hard})
+    return total

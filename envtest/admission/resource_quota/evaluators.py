@@ -1,0 +1,304 @@
+# ruff: noqa: ARG002 - each evaluator takes what all of them are given, whether it needs it or not
+"""What an object counts for. Pure: one evaluator for each resource that is measured in a way of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from envtest.admission.pod_resources import ZERO, Amounts, of_pod, read, with_overhead
+from envtest.admission.storage import class_of
+from envtest.groups.core.qos import qos_class
+from envtest.groups.core.resource_names import COMPUTE, extended, native
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.structured_merge.value import JsonObject
+
+_ONE: Final = Quantity("1")
+_HUGE: Final = "hugepages-"
+_BY_CLASS: Final = (
+    ".storageclass.storage.k8s.io/requests.storage",
+    ".storageclass.storage.k8s.io/persistentvolumeclaims",
+)
+_PLAIN: Final = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
+"""Counted under their own name, too."""
+IGNORED: Final = frozenset(
+    {
+        "/bindings", "/componentstatuses", "/events", "events.k8s.io/events",
+        "authentication.k8s.io/tokenreviews", "authentication.k8s.io/selfsubjectreviews",
+        "authorization.k8s.io/localsubjectaccessreviews", "authorization.k8s.io/subjectaccessreviews",
+        "authorization.k8s.io/selfsubjectaccessreviews", "authorization.k8s.io/selfsubjectrulesreviews",
+        "apiregistration.k8s.io/apiservices", "apiextensions.k8s.io/customresourcedefinitions",
+    }
+)  # fmt: skip
+"""What no quota counts."""
+
+
+def counter_of(group: str, resource: str) -> str:
+    """The name under which a quota counts objects of a resource."""
+    return f"count/{resource}.{group}" if group else f"count/{resource}"
+
+
+def scopes_of(quota: JsonObject) -> Iterator[JsonObject]:
+    """The requirements of a quota on objects."""
+    spec = quota.get("spec") or {}
+    for scope in spec.get("scopes") or ():
+        yield {"scopeName": scope, "operator": "Exists"}
+    yield from (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+
+
+class Evaluator:
+    """Objects that are counted, and nothing else.
+
+    Attributes:
+        names: the resources of quotas that the objects count for.
+        updates: whether changed objects are measured again.
+    """
+
+    updates = False
+
+    def __init__(self, group: str, resource: str) -> None:
+        plain = {resource} if resource in _PLAIN and not group else set[str]()
+        self.names: frozenset[str] = frozenset({counter_of(group, resource), *plain})
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(sorted(self.names))}>"
+
+    def handles(self, operation: str, subresource: str) -> bool:
+        """Whether a request is measured."""
+        return not subresource and (operation == "CREATE" or (operation == "UPDATE" and self.updates))
+
+    def matching(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the names that the objects count for."""
+        return frozenset(name for name in names if name in self.names)
+
+    def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
+        """Whether an object is in a scope; most kinds know none."""
+        return False
+
+    def usage(self, obj: JsonObject, now: datetime) -> Amounts:
+        """What an object counts for."""
+        return dict.fromkeys(self.names, _ONE)
+
+    def missing(self, names: frozenset[str], obj: JsonObject) -> str:
+        """What an object must say so that it can be measured; empty where it says enough."""
+        return ""
+
+    def matches(self, quota: JsonObject, names: Iterable[str], obj: JsonObject) -> bool:
+        """Whether a quota with these resources is about an object."""
+        return bool(self.matching(names)) and all(self.in_scope(scope, obj) for scope in scopes_of(quota))
+
+
+# ------------------------------------------------------------------ pods
+class PodEvaluator(Evaluator):
+    """Pods that have not ended, with what their containers ask for."""
+
+    def __init__(self) -> None:
+        super().__init__("", "pods")
+        parts = {f"{kind}.{name}" for kind in ("requests", "limits") for name in COMPUTE}
+        self.names = frozenset({*self.names, "pods", *COMPUTE, *parts})
+
+    def handles(self, operation: str, subresource: str) -> bool:
+        """New pods, and resized ones."""
+        return operation == ("UPDATE" if subresource == "resize" else "CREATE") and subresource in ("", "resize")
+
+    def matching(self, names: Iterable[str]) -> frozenset[str]:
+        """Also huge pages and what somebody else named."""
+        return frozenset(name for name in names if name in self.names or _huge(name) or _foreign(name))
+
+    def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
+        """See `Evaluator`."""
+        spec: JsonObject = obj.get("spec") or {}
+        deadline = spec.get("activeDeadlineSeconds")
+        match requirement.get("scopeName"):
+            case "Terminating":
+                return deadline is not None and deadline >= 0
+            case "NotTerminating":
+                return deadline is None or deadline < 0
+            case "BestEffort":
+                return qos_class(spec) == "BestEffort"
+            case "NotBestEffort":
+                return qos_class(spec) != "BestEffort"
+            case "PriorityClass":
+                return _selected(requirement, spec.get("priorityClassName") or "")
+            case "CrossNamespacePodAffinity":
+                return any(_looks_elsewhere(term) for term in _terms(spec.get("affinity") or {}))
+            case _:
+                return False
+
+    def usage(self, obj: JsonObject, now: datetime) -> Amounts:
+        """See `Evaluator`."""
+        counted: Amounts = {"count/pods": _ONE}
+        if _ended(obj, now):
+            return counted
+        spec: JsonObject = obj.get("spec") or {}
+        requests, limits = (with_overhead(spec, k, of_pod(spec, k)) for k in ("requests", "limits"))
+        return {**counted, **_compute(requests, limits)}
+
+    def missing(self, names: frozenset[str], obj: JsonObject) -> str:
+        """Each container says what it needs of each measured resource."""
+        spec: JsonObject = obj.get("spec") or {}
+        wanted = sorted(n for n in names if n.removeprefix("requests.").removeprefix("limits.") in ("cpu", "memory"))
+        whole = _named(spec)
+        silent: dict[str, set[str]] = {}
+        for key in ("containers", "initContainers"):
+            for container in spec.get(key) or ():
+                for name in wanted:
+                    if name not in _named(container) and name not in whole:
+                        silent.setdefault(name, set()).add(str(container.get("name", "")))
+        told = "; ".join(f"{name} for: {','.join(sorted(found))}" for name, found in sorted(silent.items()))
+        return f"must specify {told}" if told else ""
+
+
+def _huge(name: str) -> bool:
+    return name.startswith((_HUGE, f"requests.{_HUGE}"))
+
+
+def _foreign(name: str) -> bool:
+    return not native(name) and name.startswith("requests.")
+
+
+def _named(owner: JsonObject) -> frozenset[str]:
+    resources = owner.get("resources") or {}
+    return frozenset(_compute(read(resources.get("requests")), read(resources.get("limits"))))
+
+
+def _compute(requests: Amounts, limits: Amounts) -> Amounts:
+    found: Amounts = {"pods": _ONE}
+    for name, amount in requests.items():
+        if name in COMPUTE or name.startswith(_HUGE):
+            found[name] = found[f"requests.{name}"] = amount
+        elif extended(name):
+            found[f"requests.{name}"] = amount
+    return {**found, **{f"limits.{name}": amount for name, amount in limits.items() if name in COMPUTE}}
+
+
+def _ended(pod: JsonObject, now: datetime) -> bool:
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return True
+    meta = pod.get("metadata") or {}
+    marked, grace = meta.get("deletionTimestamp"), meta.get("deletionGracePeriodSeconds")
+    if not marked or grace is None:
+        return False
+    return now > datetime.fromisoformat(marked) + timedelta(seconds=grace)
+
+
+def _selected(requirement: JsonObject, *values: str) -> bool:
+    """Whether one of the values, where there are any, is as a requirement wants it."""
+    wanted, given = requirement.get("values") or (), [value for value in values if value]
+    match requirement.get("operator"):
+        case "Exists":
+            return bool(given)
+        case "DoesNotExist":
+            return not given
+        case "In":
+            return any(value in wanted for value in given)
+        case "NotIn":
+            return not given or any(value not in wanted for value in given)
+        case _:
+            return False
+
+
+def _terms(affinity: JsonObject) -> Iterator[JsonObject]:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        found = affinity.get(kind) or {}
+        yield from found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for weighted in found.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield weighted.get("podAffinityTerm") or {}
+
+
+def _looks_elsewhere(term: JsonObject) -> bool:
+    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
+
+
+# ------------------------------------------------------------------ services and claims
+class ServiceEvaluator(Evaluator):
+    """Services, and the ports and balancers that they take."""
+
+    updates = True
+
+    def __init__(self) -> None:
+        super().__init__("", "services")
+        self.names = frozenset({*self.names, "services", "services.nodeports", "services.loadbalancers"})
+
+    def usage(self, obj: JsonObject, now: datetime) -> Amounts:
+        """See `Evaluator`."""
+        spec: JsonObject = obj.get("spec") or {}
+        ports: Sequence[JsonObject] = spec.get("ports") or ()
+        kind, count = spec.get("type"), 0
+        if kind == "NodePort":
+            count = len(ports)
+        elif kind == "LoadBalancer":
+            some = spec.get("allocateLoadBalancerNodePorts") is False
+            count = sum(bool(port.get("nodePort")) for port in ports) if some else len(ports)
+        return {
+            "count/services": _ONE,
+            "services": _ONE,
+            "services.nodeports": Quantity(count),
+            "services.loadbalancers": _ONE if kind == "LoadBalancer" else ZERO,
+        }
+
+
+class ClaimEvaluator(Evaluator):
+    """Claims with their sizes, all together and by storage class."""
+
+    updates = True
+
+    def __init__(self) -> None:
+        super().__init__("", "persistentvolumeclaims")
+        self.names = frozenset({*self.names, "persistentvolumeclaims", "requests.storage"})
+
+    def matching(self, names: Iterable[str]) -> frozenset[str]:
+        """Also those of single storage classes."""
+        return frozenset(name for name in names if name in self.names or name.endswith(_BY_CLASS))
+
+    def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
+        """See `Evaluator`."""
+        if requirement.get("scopeName") != "VolumeAttributesClass":
+            return False
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
+        names = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target)
+        return _selected(requirement, *(name or "" for name in names))
+
+    def usage(self, obj: JsonObject, now: datetime) -> Amounts:
+        """See `Evaluator`."""
+        found: Amounts = {"count/persistentvolumeclaims": _ONE, "persistentvolumeclaims": _ONE}
+        name, size = class_of(obj), _size(obj)
+        if size is not None:
+            found["requests.storage"] = size
+        if name:
+            found[f"{name}{_BY_CLASS[1]}"] = _ONE
+            if size is not None:
+                found[f"{name}{_BY_CLASS[0]}"] = size
+        return found
+
+
+def _size(claim: JsonObject) -> Quantity | None:
+    """The higher one of what is asked for and what was given, in whole bytes."""
+    asked: Any = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    given: Any = (claim.get("status") or {}).get("allocatedResources") or {}
+    found = [Quantity(part["storage"]) for part in (asked, given) if "storage" in part]
+    size = max(found, default=None)
+    return size if size is None or size.whole else Quantity(int(size))
+
+
+class Registry:
+    """The evaluators of all resources; those that are only counted are made when they are first seen."""
+
+    def __init__(self) -> None:
+        self._special: Mapping[str, Evaluator] = {
+            "/pods": PodEvaluator(),
+            "/services": ServiceEvaluator(),
+            "/persistentvolumeclaims": ClaimEvaluator(),
+        }
+
+    def __repr__(self) -> str:
+        return f"<Registry with {len(self._special)} evaluators of their own>"
+
+    def of(self, group: str, resource: str) -> Evaluator | None:
+        """That of a resource; None where nothing is measured."""
+        key = f"{group}/{resource}"
+        if key in IGNORED:
+            return None
+        return self._special.get(key) or Evaluator(group, resource)

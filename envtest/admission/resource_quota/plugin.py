@@ -1,0 +1,73 @@
+"""``ResourceQuota``: the last word on a write; what it needs is booked before it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envtest.admission.pod_resources import Amounts
+from envtest.admission.resource_quota.check import Asked, QuotaError, fit, written
+from envtest.admission.resource_quota.evaluators import Registry
+from opsdk.apiserver.admission.attributes import Attributes
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import ObjectCache
+from opsdk.apiserver.admission.plugin import Plugin
+from opsdk.apiserver.fieldmanager.field_manager import FieldManager
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.structured_merge.value import JsonObject
+
+_MANAGER = "kube-apiserver"
+
+
+class _ChangedError(Exception):
+    """Somebody else booked something meanwhile."""
+
+
+class ResourceQuota(Plugin):
+    """See the module.
+
+    Args:
+        quotas: the quotas.
+        store: where they are stored.
+        owner: makes the field manager of their status; asked when something is booked for the first time.
+    """
+
+    def __init__(self, quotas: ObjectCache, store: GenericStore, owner: Callable[[], FieldManager]) -> None:
+        self._quotas = quotas
+        self._store = store
+        self._owner = owner
+        self._registry = Registry()
+
+    async def validate(self, review: Attributes) -> None:
+        """Objects in namespaces."""
+        info = review.served.info
+        if not info.namespaced or review.obj is None or not self._quotas.of(review.namespace):
+            return
+        evaluator = self._registry.of(info.group, info.resource)
+        if evaluator is None or not evaluator.handles(review.operation, review.subresource):
+            return
+        asked = Asked(evaluator=evaluator, obj=review.obj, old=review.old, now=review.call.clock.wall())
+        booked: set[str] = set()
+        while True:
+            left = [q for q in self._quotas.of(review.namespace) if q["metadata"]["uid"] not in booked]
+            try:
+                for quota, used in fit(left, asked):
+                    if not review.dry_run:
+                        await self._book(review, quota, used)
+                        booked.add(quota["metadata"]["uid"])
+            except QuotaError as error:
+                raise refused(review, str(error)) from None
+            except _ChangedError:
+                continue
+            return
+
+    async def _book(self, review: Attributes, quota: JsonObject, used: Amounts) -> None:
+        meta = quota["metadata"]
+        now = review.call.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+        async def update(current: JsonObject | None) -> JsonObject:
+            if current is None or current["metadata"]["resourceVersion"] != meta["resourceVersion"]:
+                raise _ChangedError
+            wanted = {**current, "status": {**(current.get("status") or {}), "used": written(used)}}
+            return self._owner().update(current, wanted, manager=_MANAGER, now=now)
+
+        await self._store.storage.guaranteed_update(self._store.key(meta["namespace"], meta["name"]), update)

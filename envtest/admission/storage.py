@@ -1,0 +1,73 @@
+"""Volumes and claims: ``StorageObjectInUseProtection``, ``PersistentVolumeClaimResize``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from envtest.admission.default_class import CLASS_ANNOTATION
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver.admission.attributes import Attributes
+from opsdk.apiserver.admission.errors import refused
+from opsdk.apiserver.admission.object_cache import ObjectCache
+from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.structured_merge.value import JsonObject
+
+_FINALIZERS: Final[Mapping[str, str]] = {
+    "persistentvolumeclaims": "kubernetes.io/pvc-protection",
+    "persistentvolumes": "kubernetes.io/pv-protection",
+    "storage.k8s.io/volumeattributesclasses": "kubernetes.io/vac-protection",
+}
+
+
+class StorageObjectInUseProtection(Plugin):
+    """What is in use stays: a finalizer from the start."""
+
+    async def mutate(self, review: Attributes) -> None:
+        """New claims, volumes and classes of their attributes."""
+        info = review.served.info
+        finalizer = _FINALIZERS.get(f"{info.group}/{info.path}" if info.group else info.path)
+        if finalizer is None or review.operation != "CREATE" or review.obj is None:
+            return
+        meta = review.obj["metadata"]
+        given = meta.get("finalizers") or []
+        if finalizer not in given:
+            review.obj = {**review.obj, "metadata": {**meta, "finalizers": [*given, finalizer]}}
+
+
+def class_of(claim: JsonObject) -> str:
+    """The storage class that a claim names; empty where it names none."""
+    annotations = (claim.get("metadata") or {}).get("annotations") or {}
+    if CLASS_ANNOTATION in annotations:
+        return str(annotations[CLASS_ANNOTATION])
+    return str((claim.get("spec") or {}).get("storageClassName") or "")
+
+
+def size_of(claim: JsonObject) -> Quantity:
+    """How much it asks for."""
+    requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    return Quantity(requests.get("storage", "0"))
+
+
+class PersistentVolumeClaimResize(Plugin):
+    """Claims grow where their class allows it; `classes` are the storage classes."""
+
+    def __init__(self, classes: ObjectCache) -> None:
+        self._classes = classes
+
+    async def validate(self, review: Attributes) -> None:
+        """Changed claims."""
+        if not writes(review, "persistentvolumeclaims", "UPDATE"):
+            return
+        obj, old = review.obj or {}, review.old or {}
+        if size_of(obj) <= size_of(old):
+            return
+        if (old.get("status") or {}).get("phase") != "Bound":
+            raise refused(review, "Only bound persistent volume claims can be expanded")
+        found = self._classes.get(class_of(obj)) if class_of(obj) == class_of(old) else None
+        if found is None or not found.get("allowVolumeExpansion"):
+            text = (
+                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must"
+                " support resize"
+            )
+            raise refused(review, text)

@@ -1,0 +1,128 @@
+"""What Go's decoders say of values that do not fit, and when. Pure.
+
+There are two: one reads text, as bodies and most patches are; the other reads objects in memory, as applies and
+strategic merges make them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Self
+
+from opsdk.apiserver.serializer.documents import json_kind
+from opsdk.errors import DecodeError
+
+
+class GoKind(Enum):
+    """What kind of Go type a value is for."""
+
+    TEXT = "string"
+    TRUTH = "bool"
+    WHOLE = "int"
+    REAL = "float64"
+    LIST = "slice"
+    MAP = "map"
+    STRUCT = "struct"
+    OWN = "a type that reads JSON itself"
+
+
+class PathStep(str):
+    """A part of a path that Go's decoder names in another way.
+
+    Keys of maps are no fields: it does not name them. Fields of embedded structs are named with these.
+    """
+
+    __slots__ = ("shown",)
+
+    def __new__(cls, text: str, shown: str = "") -> Self:
+        """`shown` is what it says."""
+        made = super().__new__(cls, text)
+        made.shown = shown
+        return made
+
+    shown: str
+
+
+INSIDE = PathStep("")
+"""Where something is inside of a map, for the reader of objects in memory: it does not tell the key."""
+
+
+@dataclass(slots=True)
+class DecodeContext:
+    """Where in the document the reader is, and what it found."""
+
+    problems: list[str] = field(default_factory=list)
+    path: list[str] = field(default_factory=list)
+    above: int = 0
+    """So many parts of the path lie above what Go's decoder reads: it does not name them."""
+    struct: str = ""
+    memory: bool = False
+    """The document is an object in memory, and no text."""
+    wrong: DecodeError | None = None
+    """The first value that did not fit; text is read on, because what cannot be read at all is told rather."""
+
+    def at(self) -> str:
+        """The path as strict decoding writes it."""
+        text = ""
+        for part in self.path:
+            if part is not INSIDE:
+                text += part if part.startswith("[") or not text else f".{part}"
+        return text
+
+    def refuse(self, value: Any, go_type: str, form: GoKind) -> None:
+        """A value does not fit; what cannot be told later is raised."""
+        if self.memory:
+            raise DecodeError(_in_memory(value, go_type, form))
+        error = DecodeError(f"json: cannot unmarshal {_shown(value, go_type)} into {self._where()} of type {go_type}")
+        if form is GoKind.OWN:
+            raise error
+        if self.wrong is None:
+            self.wrong = error
+
+    def complain(self, text: str) -> None:
+        """The same, in other words."""
+        if self.memory:
+            raise DecodeError(f"error decoding from json: {text}")
+        if self.wrong is None:
+            self.wrong = DecodeError(text)
+
+    def _where(self) -> str:
+        parts = (part.shown if isinstance(part, PathStep) else part for part in self.path[self.above :])
+        fields = ".".join(part for part in parts if part and not part.startswith("["))
+        return f"Go struct field {self.struct}.{fields}" if fields else "Go value"
+
+
+_WHOLE = re.compile(r"u?int\d+")
+
+
+def _shown(value: Any, go_type: str) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"number {json.dumps(value)}" if number and _WHOLE.fullmatch(go_type) else json_kind(value)
+
+
+def _in_memory(value: Any, go_type: str, form: GoKind) -> str:
+    kind = _kind(value)
+    if form is GoKind.OWN:
+        return f"json: cannot unmarshal {_shown(value, go_type)} into Go value of type {go_type}"
+    if form is GoKind.STRUCT:
+        return f"cannot restore struct from: {kind}"
+    if form in (GoKind.LIST, GoKind.MAP):
+        return f"cannot restore {form.value} from {kind}"
+    if (kind, form) in (("int64", GoKind.TEXT), ("float64", GoKind.WHOLE)):
+        return f"cannot convert {kind} to {go_type}"
+    return f"unrecognized type: {go_type if form is GoKind.WHOLE else form.value}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "slice"
+    if isinstance(value, dict):
+        return "map"
+    return "int64" if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else "float64"

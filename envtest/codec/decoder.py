@@ -1,0 +1,445 @@
+"""Reading bodies of built-in types the way the real server's decoder does, from the tables. Pure.
+
+A *decoder* is a compiled schema: a function from a value to the value as it would be after decoding and encoding once.
+Unknown fields are dropped and reported; nulls and empty optional lists, maps and strings vanish; a wrong type is a
+`DecodeError` in the decoder's words.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from envtest.codec.decode_context import INSIDE, DecodeContext, GoKind, PathStep
+from envtest.codec.quantities import canonical
+from envtest.codec.timestamps import read_micro_time, read_time
+from envtest.data.fields import NULL, PLAIN, SHOWN, embedded, forms, go_types
+from envtest.data.schemas import Types
+from opsdk.errors import DecodeError
+from opsdk.structured_merge.go_format import whole_numbers
+from opsdk.structured_merge.value import JsonObject
+
+_OWNERS = ["metadata", "managedFields"]
+_REF = "#/components/schemas/"
+_PREFIX = "io.k8s.apimachinery.pkg."
+_GO_TYPES = {"integer:int32": "int32", "integer:int64": "int64", "integer": "int64", "number:double": "float64"}
+
+
+Decoder = Callable[[Any, DecodeContext], Any]
+_GONE = object()
+
+
+@cache
+def _text(go_type: str) -> Decoder:
+    def read(value: Any, context: DecodeContext) -> Any:
+        if not isinstance(value, str):
+            context.refuse(value, go_type, GoKind.TEXT)
+        return value
+
+    return read
+
+
+_SIXTY_FOUR = "[A-Za-z0-9+/]"
+_BASE64 = re.compile(f"(?:{_SIXTY_FOUR}{{4}})*(?:{_SIXTY_FOUR}{{2}}==|{_SIXTY_FOUR}{{3}}=)?")
+_LETTER = re.compile(_SIXTY_FOUR)
+
+
+def _corrupt(text: str) -> int | None:
+    """Where Go's decoder stops, which reads past line ends; None where it does not."""
+    at = have = 0
+    while at < len(text):
+        letter, at = text[at], at + 1
+        if _LETTER.match(letter):
+            have = (have + 1) % 4
+        elif letter == "=" and have >= 2:
+            return _after_padding(text, at, have)
+        elif letter not in "\r\n":
+            return at - 1
+    return at - have if have else None
+
+
+def _after_padding(text: str, at: int, have: int) -> int | None:
+    rest = at + len(text[at:]) - len(text[at:].lstrip("\r\n"))
+    if have == 2:
+        if rest == len(text):
+            return rest
+        if text[rest] != "=":
+            return rest - 1
+        return _after_padding(text, rest + 1, 3)
+    return rest if rest < len(text) else None
+
+
+def _bytes(value: Any, context: DecodeContext) -> Any:
+    if isinstance(value, list):
+        return _listed_bytes(value, context)
+    if not isinstance(value, str):
+        context.refuse(value, "[]uint8", GoKind.LIST)
+    elif _BASE64.fullmatch(value) is None:
+        bad = _corrupt(value)
+        if bad is not None:
+            context.complain(f"illegal base64 data at input byte {bad}")
+    return value
+
+
+def _listed_bytes(value: list[Any], context: DecodeContext) -> str:
+    """Bytes may be a list of numbers as well."""
+    for part in value:
+        if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < 256:
+            context.refuse(part, "uint8", GoKind.WHOLE)
+            return ""
+    return base64.b64encode(bytes(value)).decode()
+
+
+def _boolean(value: Any, context: DecodeContext) -> Any:
+    if not isinstance(value, bool):
+        context.refuse(value, "bool", GoKind.TRUTH)
+    return value
+
+
+@cache
+def _integer(go_type: str) -> Decoder:
+    limit = 2**31 if go_type == "int32" else 2**63
+
+    def read(value: Any, context: DecodeContext) -> Any:
+        if context.memory:
+            value = _wrapped(value, limit)
+        if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
+            context.refuse(value, go_type, GoKind.WHOLE)
+        return value
+
+    return read
+
+
+def _wrapped(value: Any, limit: int) -> Any:
+    """Numbers in memory always fit: the word that is too long for them is cut."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole and not (isinstance(value, float) and value.is_integer()):
+        return value
+    number = int(value) if -(2**63) <= value < 2**63 else -(2**63)
+    return (number + limit) % (2 * limit) - limit
+
+
+def _number(value: Any, context: DecodeContext) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        context.refuse(value, "float64", GoKind.REAL)
+        return value
+    return whole_numbers(value)
+
+
+def _any(value: Any, context: DecodeContext) -> Any:  # noqa: ARG001 - one shape for all
+    return value
+
+
+def _object(value: Any, context: DecodeContext) -> Any:
+    if not isinstance(value, dict):
+        context.refuse(value, "map[string]interface {}", GoKind.MAP)
+    return value
+
+
+def _array(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
+    """A list; `go_type` is its own, `nothing` what becomes of a null in it."""
+
+    def read(value: Any, context: DecodeContext) -> Any:
+        if not isinstance(value, list):
+            context.refuse(value, go_type, GoKind.LIST)
+            return []
+        made = []
+        for index, part in enumerate(value):
+            context.path.append(f"[{index}]")
+            made.append((nothing if part is None else item)(part, context))
+            context.path.pop()
+        return made
+
+    return read
+
+
+def _map(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
+    """The same of a map."""
+
+    def read(value: Any, context: DecodeContext) -> Any:
+        if not isinstance(value, dict):
+            context.refuse(value, go_type, GoKind.MAP)
+            return {}
+        made = {}
+        for key, part in value.items():
+            context.path.append(INSIDE if context.memory else PathStep(key))
+            made[key] = (nothing if part is None else item)(part, context)
+            context.path.pop()
+        return made
+
+    return read
+
+
+def _referred(schema: Mapping[str, Any]) -> str:
+    """The name of the type that a schema stands for; empty where it says for itself what it is."""
+    ref: str = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
+    return ref.removeprefix(_REF)
+
+
+class _Late:
+    """A struct's decoder, compiled when it is first used."""
+
+    def __init__(self, decoders: Decoders, name: str) -> None:
+        self._decoders = decoders
+        self._name = name
+        self._found: StructDecoder | None = None
+
+    def __call__(self, value: Any, context: DecodeContext) -> Any:
+        if self._found is None:
+            self._found = self._decoders.struct(self._name)
+        return self._found(value, context)
+
+
+class Decoders:
+    """Compiles decoders by type name, lazily."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self._structs: dict[str, StructDecoder] = {}
+
+    def struct(self, name: str) -> StructDecoder:
+        """The decoder of a type with fields."""
+        found = self._structs.get(name)
+        if found is None:
+            found = self._structs[name] = StructDecoder(name, self._types.schema(name) or {}, self)
+        return found
+
+    def read(self, name: str, body: Any, context: DecodeContext) -> Any:
+        """A document of a type; `DecodeError` where it does not fit."""
+        made = self.struct(name)(body, context)
+        if context.wrong is not None:
+            raise context.wrong
+        return made
+
+    def of(self, schema: Mapping[str, Any], named: str = "") -> tuple[Decoder, str]:
+        """The decoder of a schema and the name of its Go type; `named` where the schema does not tell."""
+        ref = _referred(schema)
+        if ref:
+            return self._reference(ref)
+        match schema.get("type"):
+            case "string":
+                if schema.get("format") == "byte":
+                    return _bytes, "[]uint8"
+                return _text(named or "string"), named or "string"
+            case "boolean":
+                return _boolean, "bool"
+            case "integer":
+                go_type = _GO_TYPES.get(f"integer:{schema.get('format', 'int64')}", "int64")
+                return _integer(go_type), go_type
+            case "number":
+                return _number, "float64"
+            case "array":
+                below = schema["items"]
+                item, part = self.of(below, named.removeprefix("[]") if named.startswith("[]") else "")
+                whole = named or f"[]{part}"
+                return _array(item, whole, _nothing(below, item)), whole
+            case "object" if "additionalProperties" in schema:
+                below = schema["additionalProperties"]
+                item, part = self.of(below, named.partition("]")[2])
+                whole = named or f"map[string]{part}"
+                return _map(item, whole, _nothing(below, item)), whole
+            case "object":
+                return _object, "map[string]interface {}"
+            case _:
+                return _any, "interface {}"
+
+    def _reference(self, name: str) -> tuple[Decoder, str]:
+        schema = self._types.schema(name) or {}
+        short = name.rpartition(".")[2]
+        if "properties" in schema or short in _EMPTY_STRUCTS:
+            # Looked up when it is used: types may contain themselves.
+            return _Late(self, name), go_name(name)
+        if short.startswith("JSONSchemaPropsOr"):
+            return _either(_Late(self, name[: name.index("Or", name.rindex("."))]), go_name(name)), go_name(name)
+        special = SPECIAL.get(short)
+        return (special, go_name(name)) if special is not None else (_any, go_name(name))
+
+
+_EMPTY_STRUCTS = frozenset({"CustomResourceSubresourceStatus"})
+"""Structs without any field."""
+
+
+def _either(struct: Decoder, go_type: str) -> Decoder:
+    """A struct, or instead a boolean, a list of structs or of strings, as the name of the type says."""
+    structs = _array(struct, "[]v1.JSONSchemaProps", lambda _, context: struct({}, context))
+    texts = _array(_text("string"), "[]string", lambda *_: "")
+
+    def read(value: Any, _: DecodeContext) -> Any:
+        # What is inside is read for itself: nobody is told of what is unknown there.
+        inner = DecodeContext()
+        if isinstance(value, dict):
+            made = struct(value, inner)
+        elif go_type.endswith("OrBool"):
+            if not isinstance(value, bool):
+                raise DecodeError("boolean or JSON schema expected")
+            made = value
+        elif not isinstance(value, list):
+            made = None
+        elif go_type.endswith("OrArray"):
+            made = structs(value, inner)
+        else:
+            made = texts(value, inner)
+        if inner.wrong is not None:
+            raise inner.wrong
+        return made
+
+    return read
+
+
+def go_name(name: str) -> str:
+    """``io.k8s.api.core.v1.Pod`` as Go writes it: ``v1.Pod``."""
+    package, _, short = name.rpartition(".")
+    return f"{package.rpartition('.')[2]}.{short}"
+
+
+def _time(value: Any, context: DecodeContext) -> Any:
+    if not isinstance(value, str):
+        context.refuse(value, "string", GoKind.OWN)
+    return read_time(value)
+
+
+def _micro_time(value: Any, context: DecodeContext) -> Any:
+    if not isinstance(value, str):
+        context.refuse(value, "string", GoKind.OWN)
+    return read_micro_time(value)
+
+
+def _json(value: Any, context: DecodeContext) -> Any:  # noqa: ARG001 - one shape for all
+    return value
+
+
+def _int_or_string(value: Any, context: DecodeContext) -> Any:
+    if context.memory and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    whole = isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+    if not isinstance(value, str) and not whole:
+        context.refuse(value, "int32", GoKind.OWN)
+    return value
+
+
+def _quantity(value: Any, context: DecodeContext) -> Any:  # noqa: ARG001 - as above
+    return canonical(value.strip() if isinstance(value, str) else json.dumps(value))
+
+
+SPECIAL: dict[str, Decoder] = {
+    "Time": _time,
+    "MicroTime": _micro_time,
+    "IntOrString": _int_or_string,
+    "JSON": _json,
+    "Quantity": _quantity,
+}
+"""Types with a wire form of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    decode: Decoder
+    mark: str
+    """See `envtest.data.fields`."""
+    zero: Any
+    """What the encoder writes where nothing was given; `_GONE` for nothing."""
+    many: bool
+    """A list, or an object whose keys are data."""
+    plain: type | None
+    """A value of this very type is read as it is."""
+
+    def kept(self, value: Any) -> bool:
+        """Whether the encoder writes the value; parts that are objects are behind pointers."""
+        return value is not None and self._shown(value)
+
+    def _shown(self, value: Any) -> bool:
+        return bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.many)
+
+
+_PLAIN_TYPES: Mapping[str, type] = {"string": str, "boolean": bool}
+_ZEROS: Mapping[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+_SPECIAL_ZEROS: Mapping[str, Any] = {"IntOrString": 0, "Quantity": "0"}
+
+
+def _nothing(schema: Mapping[str, Any], decode: Decoder) -> Decoder:
+    """What Go's decoder leaves where a list or map has a null: nothing of the type, as it is then written."""
+    if isinstance(decode, _Late):
+        return lambda _, context: decode({}, context)
+    short = _referred(schema).rpartition(".")[2]
+    kind = "" if schema.get("format") == "byte" else schema.get("type", "")
+    zero = _SPECIAL_ZEROS.get(short, _ZEROS.get(kind))
+    return lambda *_: zero
+
+
+_IN_JSON: Final = "io.k8s.apiextensions-apiserver."
+"""The types whose objects the server keeps as JSON."""
+
+
+class StructDecoder:
+    """The decoder of an object with named fields."""
+
+    def __init__(self, name: str, schema: Mapping[str, Any], decoders: Decoders) -> None:
+        self.name = name
+        self._short = name.rpartition(".")[2]
+        self._in_json = name.startswith(_IN_JSON)
+        marks, named = forms(name), go_types(name)
+        self._steps = {key: PathStep(key, f"{above}.{key}") for key, above in embedded(name).items()}
+        self._fields = {
+            key: self._field(inner, decoders, marks.get(key, PLAIN), named.get(key, ""))
+            for key, inner in schema.get("properties", {}).items()
+        }
+        self._order = [*(key for key in marks if key in self._fields), *(k for k in self._fields if k not in marks)]
+        self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
+
+    @staticmethod
+    def _field(schema: Mapping[str, Any], decoders: Decoders, mark: str, named: str) -> _Field:
+        decode, go_type = decoders.of(schema, named)
+        zero = _GONE
+        if mark == NULL:
+            zero = None
+        elif mark == SHOWN:
+            zero = _SPECIAL_ZEROS.get(go_type.rpartition(".")[2], _ZEROS.get(schema.get("type", ""), {}))
+        many = "additionalProperties" in schema or schema.get("type") == "array"
+        plain = None if schema.get("format") == "byte" else _PLAIN_TYPES.get(schema.get("type", ""))
+        return _Field(decode, mark, zero, many, plain)
+
+    def __call__(self, value: Any, context: DecodeContext) -> Any:
+        """Read one object."""
+        if not isinstance(value, dict):
+            context.refuse(value, go_name(self.name), GoKind.STRUCT)
+            value = {}
+        made: JsonObject = {}
+        outer, path = context.struct, context.path
+        for key, part in self._inside(value) if context.memory else value.items():
+            known = self._fields.get(key)
+            if known is not None and type(part) is known.plain:
+                # Nothing to complain about, so nobody needs to know where it stands.
+                if part or known.mark:
+                    made[key] = part
+                continue
+            path.append(self._steps.get(key, key))
+            context.struct = self._short
+            if known is None:
+                context.problems.append(f'unknown field "{context.at()}"')
+            elif part is not None:
+                self._keep(made, key, known.decode(part, context), context)
+            path.pop()
+        context.struct = outer
+        for key in self._always:
+            if key not in made:
+                zero = self._fields[key].zero
+                made[key] = self._fields[key].decode({}, DecodeContext()) if zero == {} else zero
+        return made
+
+    def _keep(self, made: JsonObject, key: str, read: Any, context: DecodeContext) -> None:
+        known = self._fields[key]
+        if known.kept(read):
+            # Most objects are kept in a form that does not tell an empty list from none.
+            made[key] = read if read or not known.many or self._in_json else None
+        elif read is not None and context.path == _OWNERS:
+            made[key] = read  # no owners: that is a wish
+
+    def _inside(self, value: JsonObject) -> Iterator[tuple[str, Any]]:
+        """Objects in memory are read in the order of the fields; what is unknown comes last."""
+        yield from ((key, value[key]) for key in self._order if key in value)
+        yield from ((key, part) for key, part in value.items() if key not in self._fields)

@@ -1,0 +1,59 @@
+"""Objects in the order in which the server writes their fields: that of its types, and keys of maps sorted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any
+
+from envtest.data.fields import forms
+from envtest.data.schemas import types
+
+_REF = "#/components/schemas/"
+_LAST = 1 << 16
+"""The place of what is not in the table."""
+
+Arrange = Callable[[Any], Any]
+
+
+@cache
+def arranger(name: str) -> Arrange:
+    """Puts objects of a type in order; they are not changed, and what has no order is shared."""
+    schema = types().schema(name) or {}
+    places = {field: place for place, field in enumerate(forms(name))}
+    parts: dict[str, Arrange] = {}
+
+    def arrange(tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            return tree
+        made = {}
+        for key in sorted(tree, key=lambda key: places.get(key, _LAST)):
+            part, value = parts.get(key), tree[key]
+            made[key] = value if part is None or value is None else part(value)
+        return made
+
+    for key, inner in schema.get("properties", {}).items():
+        found = _part(inner)
+        if found is not None:
+            parts[key] = found
+    return arrange
+
+
+def _arranged(name: str, value: Any) -> Any:
+    """Looked up when it is used: types may contain themselves."""
+    return arranger(name)(value)
+
+
+def _part(schema: Mapping[str, Any]) -> Arrange | None:
+    """How a field's values are put in order; None where nothing is to be done."""
+    ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
+    name = str(ref).removeprefix(_REF)
+    if name:
+        return partial(_arranged, name) if (types().schema(name) or {}).get("properties") else None
+    if schema.get("type") == "array":
+        item = _part(schema["items"])
+        return None if item is None else (lambda value: [item(part) for part in value])
+    if "additionalProperties" in schema:
+        each = _part(schema["additionalProperties"])
+        return lambda value: {key: each(value[key]) if each else value[key] for key in sorted(value)}
+    return None

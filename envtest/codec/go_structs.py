@@ -1,0 +1,44 @@
+"""Objects as the server's own types are printed: some messages show values so, with Go's names and all zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opsdk.structured_merge.value import JsonObject
+
+Shape = Mapping[str, Any]
+"""The fields of a type in order: each with its zero, with the `Schema` inside, or with a `Part`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Behind a pointer or in a list: null where there is none."""
+
+    shape: Shape
+
+
+def _key(field: str) -> str:
+    capitals = len(field) - len(field.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+    lower = capitals if capitals in (1, len(field)) else capitals - 1
+    return field[:lower].lower() + field[lower:]
+
+
+def as_go(shape: Shape, tree: Mapping[str, Any]) -> JsonObject:
+    """An object of such a type.
+
+    >>> as_go({"Name": "", "APIGroup": None, "Target": {"ID": 0}}, {"name": "n"})
+    {'Name': 'n', 'APIGroup': None, 'Target': {'ID': 0}}
+    """
+    return {field: _value(zero, tree.get(_key(field))) for field, zero in shape.items()}
+
+
+def _value(zero: Any, value: Any) -> Any:
+    if isinstance(zero, Part):
+        if isinstance(value, list):
+            return [as_go(zero.shape, part) for part in value]
+        return None if value is None else as_go(zero.shape, value)
+    if isinstance(zero, Mapping):
+        return as_go(zero, value or {})
+    return zero if value is None else value

@@ -1,0 +1,190 @@
+"""Objects in the form in which the server itself has them, as its messages show them: every field, by its Go name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, Final
+
+from envtest.data.fields import NULL, POINTER, forms
+from envtest.data.schemas import types
+from opsdk.structured_merge.value import JsonObject
+
+Show = Callable[[Any], Any]
+
+CORE: Final = "io.k8s.api.core.v1."
+BATCH: Final = "io.k8s.api.batch.v1."
+_OWN: Final = "io.k8s.api."
+_REF: Final = "#/components/schemas/"
+POD_SPEC: Final = f"{CORE}PodSpec"
+TEMPLATE: Final = f"{CORE}PodTemplateSpec"
+CLAIM_SPEC: Final = f"{CORE}PersistentVolumeClaimSpec"
+VOLUME_SOURCE: Final = f"{CORE}PersistentVolumeSpec"
+"""Of a persistent volume's spec only the sources are shown."""
+_ZEROS: Final[Mapping[str, Any]] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+_VALUES: Final[Mapping[str, Any]] = {"Quantity": "0", "IntOrString": 0}
+
+_CAPITALS: Final = frozenset(
+    {
+        "csi", "fc", "gid", "grpc", "ip", "iqn", "iscsi", "nfs", "os", "rbd", "tty", "uid",
+    }
+)  # fmt: skip
+"""Names that are written in capitals."""
+_BEGIN: Final = {
+    "api": "API", "aws": "AWS", "dns": "DNS", "fs": "FS", "gce": "GCE", "gmsa": "GMSA", "http": "HTTP", "ip": "IP",
+    "iscsi": "ISCSI", "qos": "QOS", "seLinux": "SELinux", "ssl": "SSL", "tcp": "TCP",
+}  # fmt: skip
+"""What names may begin with, before a capital letter."""
+_NAMES: Final = {
+    "cephfs": "CephFS", "chapAuthDiscovery": "DiscoveryCHAPAuth", "chapAuthSession": "SessionCHAPAuth",
+    "diskURI": "DataDiskURI", "storageos": "StorageOS", "wwids": "WWIDs", "osImage": "OSImage", "pdName": "PDName",
+}  # fmt: skip
+"""Names that are unlike those of the API."""
+_OF_TYPES: Final[Mapping[str, Mapping[str, str]]] = {
+    "RBD": {"monitors": "CephMonitors", "image": "RBDImage", "pool": "RBDPool", "user": "RadosUser"},
+    "Glusterfs": {"endpoints": "EndpointsName"},
+}
+"""The same, of sources of volumes that are called so."""
+
+_HOST: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
+"""Fields of a pod's spec that the server has in the security context."""
+_SPEC_ORDER: Final = (
+    "volumes", "initContainers", "containers", "ephemeralContainers", "restartPolicy", "terminationGracePeriodSeconds",
+    "activeDeadlineSeconds", "dnsPolicy", "nodeSelector", "serviceAccountName", "automountServiceAccountToken",
+    "nodeName", "securityContext", "imagePullSecrets", "hostname", "subdomain", "setHostnameAsFQDN", "affinity",
+    "schedulerName", "tolerations", "hostAliases", "priorityClassName", "priority", "preemptionPolicy", "dnsConfig",
+    "readinessGates", "runtimeClassName", "overhead", "enableServiceLinks", "topologySpreadConstraints", "os",
+    "schedulingGates", "resourceClaims", "resources", "hostnameOverride", "schedulingGroup",
+)  # fmt: skip
+_CONTEXT_ORDER: Final = (
+    "seLinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot", "supplementalGroups",
+    "supplementalGroupsPolicy", "fsGroup", "fsGroupChangePolicy", "sysctls", "seccompProfile", "appArmorProfile",
+    "seLinuxChangePolicy",
+)  # fmt: skip
+_SECURITY_ORDER: Final = (
+    "capabilities", "privileged", "seLinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot",
+    "readOnlyRootFilesystem", "allowPrivilegeEscalation", "procMount", "seccompProfile", "appArmorProfile",
+)  # fmt: skip
+_VOLUME_ORDER: Final = (
+    "gcePersistentDisk", "awsElasticBlockStore", "hostPath", "glusterfs", "nfs", "rbd", "quobyte", "iscsi",
+    "flexVolume", "cinder", "cephfs", "fc", "flocker", "azureFile", "vsphereVolume", "azureDisk",
+    "photonPersistentDisk", "portworxVolume", "scaleIO", "local", "storageos", "csi",
+)  # fmt: skip
+_ORDERS: Final[Mapping[str, Sequence[str]]] = {
+    POD_SPEC: _SPEC_ORDER,
+    f"{CORE}PodSecurityContext": _CONTEXT_ORDER,
+    f"{CORE}SecurityContext": _SECURITY_ORDER,
+    f"{CORE}PersistentVolumeSpec": _VOLUME_ORDER,
+}
+"""Types whose fields are others, or in another order, than in the API."""
+
+
+def go_name(field: str, of: str = "") -> str:
+    """The name that a field has in Go.
+
+    >>> go_name("dnsPolicy"), go_name("hostPID"), go_name("tty"), go_name("image", "RBDVolumeSource")
+    ('DNSPolicy', 'HostPID', 'TTY', 'RBDImage')
+    """
+    of = of.removesuffix("VolumeSource").removesuffix("Persistent")
+    known = _OF_TYPES.get(of, {}).get(field) or _NAMES.get(field)
+    if known:
+        return known
+    if field in _CAPITALS:
+        return field.upper()
+    for start, shown in _BEGIN.items():
+        rest = field.removeprefix(start)
+        if rest != field and rest[:1].isupper():
+            return shown + rest
+    return field[:1].upper() + field[1:]
+
+
+def shown(name: str, value: Any) -> Any:
+    """A value of a type of the API, by the type's name; the same again where the server has it in that form too."""
+    return None if value is None else _show(name)(value)
+
+
+@cache
+def _show(name: str) -> Show:
+    if not name.startswith(_OWN) or not (types().schema(name) or {}).get("properties"):
+        return _as_is
+    fields = list(_fields(name))
+
+    def show(tree: JsonObject) -> JsonObject:
+        # Metadata stand beside the rest.
+        return {**(tree.get("metadata") or {}), **{go: part(tree.get(key)) for key, go, part in fields}}
+
+    return partial(_pod_spec, show) if name == POD_SPEC else show
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _pod_spec(show: Show, spec: JsonObject) -> JsonObject:
+    """What is shared with the node stands in the security context."""
+    made: JsonObject = show(spec)
+    of_node = {go_name(key): spec.get(key, False if key in _HOST[:3] else None) for key in _HOST}
+    made["SecurityContext"] = {**of_node, **shown(f"{CORE}PodSecurityContext", spec.get("securityContext") or {})}
+    return made
+
+
+def _fields(name: str) -> Iterator[tuple[str, str, Show]]:
+    schema = (types().schema(name) or {})["properties"]
+    marks = forms(name)
+    short = name.rpartition(".")[2]
+    for key in _ORDERS.get(name) or marks:
+        if key in schema and key != "metadata":
+            yield key, go_name(key, short), _part(schema[key], marks.get(key, ""))
+
+
+def _part(schema: Mapping[str, Any], mark: str) -> Show:
+    """How a field's value is shown, and what is shown where there is none."""
+    ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
+    name = str(ref).removeprefix(_REF)
+    optional = mark in (POINTER, NULL)
+    if name:
+        return _of_type(name, zero=None if optional else _VALUES.get(name.rpartition(".")[2]), schema=schema)
+    if schema.get("type") == "array":
+        return partial(_each, _part(schema["items"], ""))
+    if "additionalProperties" in schema:
+        return _sorted
+    zero = None if optional else _ZEROS.get(schema.get("type", ""))
+    return lambda value: zero if value is None else value
+
+
+def _of_type(name: str, *, zero: Any, schema: Mapping[str, Any]) -> Show:
+    """A struct is there even if it is empty, unless it is behind a pointer."""
+    whole = "default" in schema and zero is None and (types().schema(name) or {}).get("properties")
+
+    def show(value: Any) -> Any:
+        if value is None:
+            return shown(name, {}) if whole else zero
+        return shown(name, value)
+
+    return show
+
+
+def _each(part: Show, value: Any) -> Any:
+    return [part(item) for item in value] if value else None
+
+
+def _sorted(value: Any) -> Any:
+    return dict(sorted(value.items())) if value else None
+
+
+# ------------------------------------------------------------------ differences
+def difference(name: str, old: Any, new: Any) -> str:
+    """What has changed between two values of a type, as the server tells it."""
+    import difflib  # noqa: PLC0415 - few objects are refused
+
+    before, after = (_lines(shown(name, value)) for value in (old, new))
+    found = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]
+    return "".join(f"{line}\n" for line in found)
+
+
+def _lines(value: Any) -> list[str]:
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text.splitlines()

@@ -1,0 +1,208 @@
+"""Certificate signing requests: those of nodes are approved, approved ones are signed, and old ones go."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from envtest.controllers.controller import Controller
+from envtest.controllers.objects import conditions_of, deleting, is_true, parse_time, stamp, with_condition, with_status
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import SIGNING_REQUESTS, Delete, Update
+from opsdk.structured_merge.value import JsonObject
+
+_CLIENT, _KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
+_SERVING, _LEGACY = "kubernetes.io/kubelet-serving", "kubernetes.io/legacy-unknown"
+_SIGNERS = (_CLIENT, _KUBELET, _SERVING, _LEGACY)
+_NODES, _NODE = "system:nodes", "system:node:"
+_BASE = frozenset({"digital signature", "key encipherment"})
+_HOUR = 3600.0
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks to be certified."""
+
+    name: str
+    organizations: tuple[str, ...] = ()
+    dns: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    """E-mail addresses and URIs."""
+
+    @classmethod
+    def read(cls, pem: bytes) -> Asked:
+        """Out of a request (PEM); a `ValueError` says that it is none."""
+        from cryptography import x509  # noqa: PLC0415 - takes long to load
+        from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
+
+        request = x509.load_pem_x509_csr(pem)
+        names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        organizations = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+        found: list[Any] = []
+        with suppress(x509.ExtensionNotFound):
+            found.extend(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+
+        def kind(*kinds: Any) -> tuple[str, ...]:
+            return tuple(str(n.value) for n in found if isinstance(n, kinds))
+
+        return cls(
+            str(names[0].value) if names else "",
+            tuple(str(o.value) for o in organizations),
+            kind(x509.DNSName),
+            kind(x509.IPAddress),
+            kind(x509.RFC822Name, x509.UniformResourceIdentifier),
+        )
+
+
+# ------------------------------------------------------------------ core
+def refusal(signer: str, asked: Asked, usages: Sequence[str]) -> str:
+    """Why a signer does not sign; empty where it does."""
+    wanted = "server auth" if signer == _SERVING else "client auth"
+    if signer != _LEGACY and (wanted not in usages or not set(usages) <= _BASE | {wanted}):
+        return f"usages did not match [{wanted} digital signature key encipherment]"
+    if signer in (_KUBELET, _SERVING):
+        return _not_a_node(signer, asked)
+    return ""
+
+
+def _not_a_node(signer: str, asked: Asked) -> str:
+    if asked.organizations != (_NODES,):
+        return "subject organization is not system:nodes"
+    if not asked.name.startswith(_NODE):
+        return "subject common name does not begin with system:node:"
+    if asked.others:
+        return "email and URI subject alternative names are not allowed"
+    if signer == _KUBELET and (asked.dns or asked.addresses):
+        return "DNS and IP subject alternative names are not allowed"
+    if signer == _SERVING and not (asked.dns or asked.addresses):
+        return "DNS or IP subjectAltName is required"
+    return ""
+
+
+def decided(request: JsonObject) -> bool:
+    """Whether somebody has approved or denied it, or it failed."""
+    return any(is_true(conditions_of(request), kind) for kind in ("Approved", "Denied", "Failed"))
+
+
+def with_decision(request: JsonObject, kind: str, reason: str, message: str, now: datetime) -> JsonObject:
+    """The request with a condition."""
+    when = stamp(now)
+    new = {"type": kind, "status": "True", "reason": reason, "message": message, "lastUpdateTime": when}
+    conditions = with_condition(conditions_of(request), {**new, "lastTransitionTime": when})
+    return with_status(request, {**(request.get("status") or {}), "conditions": conditions})
+
+
+def seconds_left(request: JsonObject, now: datetime) -> float:
+    """Until a request is forgotten: an hour after the decision, a day without one."""
+    conditions = conditions_of(request)
+    times = [c["lastUpdateTime"] for c in conditions if c.get("lastUpdateTime")]
+    created = request["metadata"]["creationTimestamp"]
+    denied = is_true(conditions, "Denied") or is_true(conditions, "Failed")
+    issued = is_true(conditions, "Approved") and (request.get("status") or {}).get("certificate")
+    since = max(times, default=created) if denied or issued else created
+    limit = _HOUR if denied or issued else 24 * _HOUR
+    return limit - (now - parse_time(since)).total_seconds()
+
+
+def pem_of(request: JsonObject) -> bytes:
+    """The request itself."""
+    return base64.b64decode(request["spec"]["request"])
+
+
+# ------------------------------------------------------------------ shells
+class _Requests(Controller):
+    def wire(self) -> None:
+        """Requests."""
+        self.informers.on(SIGNING_REQUESTS, self._changed)
+
+    def _changed(self, event: Event) -> None:
+        if event.new is not None and not deleting(event.new):
+            self.queue.add(event.key)
+
+
+class SigningController(_Requests):
+    """``certificatesigningrequest-signing``: signs what is approved and asks for one of Kubernetes' own signers."""
+
+    name = "certificatesigningrequest-signing"
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        request = self.informers.get(key)
+        if request is None or request["spec"].get("signerName") not in _SIGNERS:
+            return None
+        conditions, status = conditions_of(request), request.get("status") or {}
+        if not is_true(conditions, "Approved") or is_true(conditions, "Failed") or status.get("certificate"):
+            return None
+        spec = request["spec"]
+        why = refusal(spec["signerName"], Asked.read(pem_of(request)), spec.get("usages") or ())
+        if why:
+            changed = with_decision(request, "Failed", "SignerValidationFailure", why, self.context.now())
+        else:
+            certificate = self.context.certify(pem_of(request), spec.get("usages") or (), spec.get("expirationSeconds"))
+            shown = base64.b64encode(certificate).decode()
+            changed = with_status(request, {**status, "certificate": shown})
+        await self.write([Update(SIGNING_REQUESTS, changed, "status")])
+        return None
+
+
+class ApprovingController(_Requests):
+    """``certificatesigningrequest-approving``: approves requests of nodes that may make them."""
+
+    name = "certificatesigningrequest-approving"
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        request = self.informers.get(key)
+        if request is None or decided(request) or request["spec"].get("signerName") != _KUBELET:
+            return None
+        asked, spec = Asked.read(pem_of(request)), request["spec"]
+        if refusal(_KUBELET, asked, spec.get("usages") or ()):
+            return None
+        own = asked.name == spec.get("username")
+        for part, text, fits in (
+            ("selfnodeclient", "self kubelet client", own),
+            ("nodeclient", "kubelet client", True),
+        ):
+            if fits and await self._may(spec, part):
+                message = f"Auto approving {text} certificate after SubjectAccessReview."
+                changed = with_decision(request, "Approved", "AutoApproved", message, self.context.now())
+                await self.write([Update(SIGNING_REQUESTS, changed, "approval")])
+                return None
+        return None
+
+    async def _may(self, spec: JsonObject, part: str) -> bool:
+        where = {"group": SIGNING_REQUESTS.group, "resource": SIGNING_REQUESTS.plural, "subresource": part}
+        review = {
+            "kind": "SubjectAccessReview",
+            "apiVersion": "authorization.k8s.io/v1",
+            "spec": {
+                "user": spec.get("username", ""),
+                "uid": spec.get("uid", ""),
+                "groups": spec.get("groups") or [],
+                "extra": spec.get("extra") or {},
+                "resourceAttributes": {**where, "version": "*", "verb": "create"},
+            },
+        }
+        answer = await self.context.api.send("POST", _REVIEWS, review)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+
+class CleaningController(_Requests):
+    """``certificatesigningrequest-cleaner``: forgets what is over, and what nobody decides."""
+
+    name = "certificatesigningrequest-cleaner"
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        request = self.informers.get(key)
+        left = None if request is None else seconds_left(request, self.context.now())
+        if request is None or left is None or left > 0:
+            return left
+        await self.write([Delete(SIGNING_REQUESTS, request)])
+        return None

@@ -1,0 +1,57 @@
+"""Cluster roles that are made of others: ``clusterrole-aggregation``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envtest.controllers.controller import Controller
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import CLUSTER_ROLES, Update
+from envtest.groups.common.label_selectors import selects
+from opsdk.structured_merge.value import JsonObject
+
+
+# ------------------------------------------------------------------ core
+def selectors_of(role: JsonObject) -> list[JsonObject]:
+    """Whose rules a role gathers; nothing for roles with rules of their own."""
+    found: list[JsonObject] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+    return found
+
+
+def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
+    """The rules that a role should have: each once, selector by selector, in the order of the roles' names."""
+    own = role["metadata"]["name"]
+    named = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
+    rules: list[JsonObject] = []
+    for selector in selectors_of(role):
+        chosen = (o for o in named if selects(selector, o["metadata"].get("labels") or {}))
+        for rule in (rule for other in chosen for rule in other.get("rules") or ()):
+            if rule not in rules:
+                rules.append(rule)
+    return rules
+
+
+# ------------------------------------------------------------------ shell
+class ClusterRoleController(Controller):
+    """Keeps the rules of roles with an ``aggregationRule``."""
+
+    name = "clusterrole-aggregation"
+
+    def wire(self) -> None:
+        """Any role may be part of any other."""
+        self.informers.on(CLUSTER_ROLES, self._changed)
+
+    def _changed(self, _: Event) -> None:
+        for key, role in self.informers.all(CLUSTER_ROLES).items():
+            if selectors_of(role):
+                self.queue.add(key)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        role = self.informers.get(key)
+        if role is None or not selectors_of(role):
+            return None
+        rules = gathered(role, self.informers.all(CLUSTER_ROLES).values())
+        if rules != (role.get("rules") or []):
+            await self.context.api.write(Update(CLUSTER_ROLES, {**role, "rules": rules}))
+        return None

@@ -1,0 +1,220 @@
+"""The runner that all simulated controllers share: a queue of keys and a worker for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from envtest.controllers.client import InProcessClient
+from envtest.controllers.event_recorder import Recorder
+from envtest.controllers.reflector import Event, SharedInformers
+from envtest.controllers.stages import Stage
+from envtest.controllers.writes import Delete, Patch, PendingEvent, Write, Writes
+from opsdk.aio.clock import Clock
+from opsdk.aio.tasks import TaskOwner
+from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
+from opsdk.queue.rate_limiters import ExponentialFailure
+from opsdk.queue.work_queue import ShutDownError, WorkQueue
+from opsdk.structured_merge.value import JsonObject
+
+_LOG = logging.getLogger("envtest.controllers")
+_EXPECTED = (ConflictError, NotFoundError, AlreadyExistsError)
+_LONGEST_WAIT = 30.0
+"""Seconds between tries of what keeps failing: a test that repairs the cause should not wait for minutes."""
+
+
+Sign = Callable[[Mapping[str, Any]], str]
+"""Makes a token of claims."""
+
+
+Certify = Callable[[bytes, Sequence[str], int | None], bytes]
+"""Makes a certificate (PEM) of a request (PEM), usages, and the seconds for which it is good."""
+
+
+def _no_certificate() -> str:
+    return ""
+
+
+def no_authority(_: bytes, __: Sequence[str], ___: int | None) -> bytes:
+    """Nobody signs."""
+    return b""
+
+
+def _no_signature(_: Mapping[str, Any]) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerContext:
+    """What every controller works with.
+
+    Attributes:
+        kubelet: writes as the node's agent.
+        stages: what becomes of pods.
+        certificate: gives the certificates (PEM) that clients in the cluster trust.
+        sign: signs tokens of service accounts.
+        certify: signs requests for certificates.
+    """
+
+    informers: SharedInformers
+    api: InProcessClient
+    kubelet: InProcessClient
+    clock: Clock
+    stages: Sequence[Stage] = ()
+    certificate: Callable[[], str] = _no_certificate
+    sign: Sign = _no_signature
+    certify: Certify = no_authority
+
+    def now(self) -> datetime:
+        """The time of day."""
+        return self.clock.wall()
+
+
+class Controller(ABC):
+    """One simulated controller; subclasses say what they watch and what they do about a key.
+
+    Attributes:
+        name: by which it is switched on.
+        component: by which its Events are signed; empty for ``<name>-controller``.
+    """
+
+    name = ""
+    component = ""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.context = context
+        self.informers = context.informers
+        self.queue: WorkQueue[str] = WorkQueue(
+            self.name, rate_limiter=ExponentialFailure(cap=_LONGEST_WAIT), clock=context.clock
+        )
+        self.events = Recorder(context.api, self.component or f"{self.name}-controller", context.clock)
+        self.told: ApiError | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.queue!r}>"
+
+    @abstractmethod
+    def wire(self) -> None:
+        """Subscribe to the informers."""
+
+    async def begin(self) -> None:  # noqa: B027 - most have nothing to make
+        """Make what must be there from the start."""
+
+    @abstractmethod
+    async def reconcile(self, key: str) -> float | None:
+        """Bring one key one step nearer to its wish; a number asks for another look after so many seconds."""
+
+    def restored(self) -> None:  # noqa: B027 - most remember nothing
+        """The objects went back to an earlier state: forget what was remembered beside them."""
+
+    # -------------------------------------------------------------- for subclasses
+    def add(self, event: Event) -> None:
+        """Look at the object of an event."""
+        self.queue.add(event.key)
+
+    async def write(self, writes: Writes) -> None:
+        """Carry them out in order; what is to be patched or deleted may be gone."""
+        for wanted in writes:
+            if isinstance(wanted, PendingEvent):
+                await self.events.tell(wanted)
+            else:
+                await self.write_one(wanted)
+
+    async def write_one(self, wanted: Write) -> JsonObject | None:
+        """Carry out one write and tell of it; the object, None where it was gone already."""
+        try:
+            made = await self.context.api.write(wanted)
+        except NotFoundError:
+            if not isinstance(wanted, Delete | Patch):
+                raise
+            return None
+        except ApiError as error:
+            if wanted.failure is not None and not _ending(error):
+                self.told = error
+                await self.events.tell(wanted.failure, error=error.message)
+            raise
+        if wanted.note is not None:
+            await self.events.tell(wanted.note, name=(made.get("metadata") or wanted.obj["metadata"]).get("name", ""))
+        return made
+
+
+class Runner:
+    """Runs controllers until it is closed."""
+
+    def __init__(self, context: ControllerContext, controllers: Sequence[Controller]) -> None:
+        self.context = context
+        self.controllers = list(controllers)
+        self._tasks = TaskOwner("controllers", on_error=_report)
+
+    def __repr__(self) -> str:
+        return f"<Runner of {', '.join(c.name for c in self.controllers) or 'nothing'}>"
+
+    async def start(self) -> None:
+        """Take in what is there, then follow; without controllers there is nothing to do."""
+        if not self.controllers:
+            return
+        for controller in self.controllers:
+            controller.wire()
+        self.context.informers.start(self._tasks)
+        for controller in self.controllers:
+            await controller.begin()
+        for controller in self.controllers:
+            self._tasks.start(self._work(controller), name=controller.name)
+
+    def restored(self) -> None:
+        """The objects went back to an earlier state; the mirrors find out by themselves."""
+        for controller in self.controllers:
+            controller.restored()
+
+    async def aclose(self) -> None:
+        """Stop; idempotent."""
+        for controller in self.controllers:
+            controller.queue.shut_down()
+        self.context.informers.stop()
+        await self._tasks.aclose()
+
+    async def _work(self, controller: Controller) -> None:
+        while True:
+            try:
+                key = (await controller.queue.get()).item
+            except ShutDownError:
+                return
+            try:
+                await self._step(controller, key)
+            finally:
+                controller.queue.done(key)
+            # Requests in this process hardly ever suspend: let the others have their turn.
+            await asyncio.sleep(0)
+
+    async def _step(self, controller: Controller, key: str) -> None:
+        queue = controller.queue
+        try:
+            await self.context.informers.catch_up()
+            after = await controller.reconcile(key)
+        except ApiError as error:
+            wait = queue.add_rate_limited(key)
+            expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.told
+            level = logging.DEBUG if expected else logging.WARNING
+            _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
+        except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster
+            wait = queue.add_rate_limited(key)
+            _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
+        else:
+            queue.forget(key)
+            if after is not None:
+                queue.add(key, after=after)
+
+
+def _ending(error: ApiError) -> bool:
+    """Whether the namespace is on its way out."""
+    causes = error.details.causes if isinstance(error, ForbiddenError) else ()
+    return any(c.reason == "NamespaceTerminating" for c in causes)
+
+
+def _report(name: str, error: BaseException) -> None:
+    _LOG.error("%s ended", name, exc_info=error)

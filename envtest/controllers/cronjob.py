@@ -1,0 +1,369 @@
+"""Cron jobs: a job for each time of their schedule, and only so many finished ones kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from envtest.controllers.controller import Controller
+from envtest.controllers.job import is_finished
+from envtest.controllers.objects import (
+    conditions_of,
+    controlled_by,
+    controller_of,
+    deleting,
+    is_true,
+    owner_reference,
+    parse_time,
+    stamp,
+    with_status,
+)
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import CRON_JOBS, JOBS, Create, Delete, PendingEvent, Update, Write
+from envtest.groups.batch.cron_schedule import Schedule, ScheduleError, parse
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.errors import AlreadyExistsError
+from opsdk.structured_merge.value import JsonObject
+
+SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+_LATE = 0.1
+"""Seconds after a scheduled time at which it is looked at, as in a real cluster."""
+_STEP = timedelta(days=1)
+"""No clock is set twice within this time."""
+_MANY = 101
+_TOO_MANY = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+_WINDOWS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366))
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A job to begin, and the time that it is for."""
+
+    job: JsonObject
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CronPlan:
+    """What to write, in how many seconds to look again, and what to begin after that."""
+
+    writes: Sequence[Write | PendingEvent]
+    again: float | None
+    due: Due | None
+
+
+@dataclass(slots=True)
+class View:
+    """What a decision is made of: a cron job and its jobs. `writes` and `status` grow."""
+
+    owner: JsonObject
+    jobs: Sequence[JsonObject]
+    now: datetime
+    status: JsonObject
+    writes: list[Write | PendingEvent] = field(default_factory=list)
+
+    @property
+    def active(self) -> list[JsonObject]:
+        """References to the jobs that are not finished."""
+        return list(self.status.get("active") or ())
+
+    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """An event about the cron job."""
+        self.writes.append(PendingEvent(self.owner, reason, message, warning=warning))
+
+    def forget(self, uids: Collection[str | None]) -> None:
+        """These are not active."""
+        left = [r for r in self.active if r.get("uid") not in uids]
+        self.status.pop("active", None)
+        if left:
+            self.status["active"] = left
+
+
+# ------------------------------------------------------------------ core: times
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A schedule in a time zone; times are UTC."""
+
+    schedule: Schedule
+    zone: ZoneInfo
+
+    def after(self, when: datetime) -> datetime | None:
+        """The next moment at which the clock of the zone shows a time of the schedule.
+
+        A time that the clock skips does not come; one that it shows twice comes twice.
+        """
+        when = when.replace(microsecond=0)
+        while True:
+            offset = self._offset(when)
+            shown = self.schedule.next((when + offset).replace(tzinfo=None))
+            if shown is None:
+                return None
+            found = (shown - offset).replace(tzinfo=UTC)
+            change = self._change(when, found, offset)
+            if change is None:
+                return found
+            # The clock was set first: go on from there, and what it shows at that very moment counts.
+            if self.shows(change):
+                return change
+            when = change
+
+    def shows(self, when: datetime) -> bool:
+        """Whether a moment is one of the schedule's."""
+        there = (when + self._offset(when)).replace(tzinfo=None)
+        return self.schedule.next(there - timedelta(seconds=1)) == there
+
+    def _offset(self, when: datetime) -> timedelta:
+        return when.astimezone(self.zone).utcoffset() or timedelta()
+
+    def _change(self, when: datetime, until: datetime, offset: timedelta) -> datetime | None:
+        """The first moment up to `until` at which the clock is set to another offset."""
+        low = when
+        while low < until:
+            high = min(low + _STEP, until)
+            if self._offset(high) != offset:
+                return self._search(low, high, offset)
+            low = high
+        return None
+
+    def _search(self, low: datetime, high: datetime, offset: timedelta) -> datetime:
+        while high - low > timedelta(seconds=1):
+            middle = (low + (high - low) / 2).replace(microsecond=0)
+            if middle <= low:
+                return high
+            low, high = (middle, high) if self._offset(middle) == offset else (low, middle)
+        return high
+
+    def latest(self, since: datetime, now: datetime) -> datetime | None:
+        """The last time after `since` that has come."""
+        if self.schedule.period:
+            passed = math.floor((now - since).total_seconds() / self.schedule.period)
+            return since + timedelta(seconds=passed * self.schedule.period) if passed > 0 else None
+        starts = [max(since, now - w) for w in _WINDOWS] + [since]
+        for start in starts:
+            last, found = None, self.after(start)
+            while found is not None and found <= now:
+                last, found = found, self.after(found)
+            if last is not None or start == since:
+                return last
+        return None
+
+    def many_missed(self, since: datetime, latest: datetime) -> bool:
+        """Whether so many times have passed that something is wrong."""
+        at: datetime | None = since
+        for _ in range(_MANY):
+            at = self.after(at) if at is not None else None
+            if at is None or at > latest:
+                return False
+        return True
+
+
+def times_of(owner: JsonObject) -> Times | PendingEvent:
+    """Its schedule, or what is to be told where there is none to be understood."""
+    spec = owner["spec"]
+    name, text = spec.get("timeZone"), spec.get("schedule", "")
+    try:
+        zone = ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        return PendingEvent(owner, "UnknownTimeZone", f'invalid timeZone: "{name}": {error}', warning=True)
+    try:
+        return Times(parse(text), zone)
+    except ScheduleError as error:
+        return PendingEvent(owner, "UnparseableSchedule", f'unparseable schedule: "{text}" : {error}', warning=True)
+
+
+def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
+    """From when on times count."""
+    last, limit = status.get("lastScheduleTime"), owner["spec"].get("startingDeadlineSeconds")
+    since = parse_time(last or owner["metadata"]["creationTimestamp"])
+    return since if limit is None else max(since, now - timedelta(seconds=limit))
+
+
+# ------------------------------------------------------------------ core
+def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
+    """One step of a cron job: note what became of its jobs, tidy up, begin the next."""
+    view = View(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
+    _note(view)
+    due, again = _due(view) if not deleting(owner) else (None, None)
+    if not deleting(owner):
+        _tidy(view)
+    if view.status != (owner.get("status") or {}):
+        view.writes.append(Update(CRON_JOBS, with_status(owner, view.status), "status"))
+    return CronPlan(view.writes, again, due)
+
+
+def _due(view: View) -> tuple[Due | None, float | None]:
+    """The job to begin, and the seconds until the time after."""
+    times = times_of(view.owner)
+    if isinstance(times, PendingEvent):
+        view.writes.append(times)
+        return None, None
+    if view.owner["spec"].get("suspend"):
+        return None, None
+    since = _earliest(view.owner, view.status, view.now)
+    latest = times.latest(since, view.now)
+    # Periods count from the last time, not from now.
+    upcoming = times.after(latest or since) if times.schedule.period else times.after(max(since, view.now))
+    again = None if upcoming is None else (upcoming - view.now).total_seconds() + _LATE
+    if latest is None or not _may_begin(view, latest):
+        return None, again
+    if times.many_missed(since, latest):
+        view.tell("TooManyMissedTimes", _TOO_MANY, warning=True)
+    return Due(job_for(view.owner, latest, times.zone), latest), again
+
+
+def _began(job: JsonObject) -> tuple[str, str]:
+    started = (job.get("status") or {}).get("startTime") or job["metadata"].get("creationTimestamp", "")
+    return (str(started), job["metadata"]["name"])
+
+
+def _note(view: View) -> None:
+    """Active are the jobs that it began and that go on; the last success is remembered."""
+    known = {r.get("uid") for r in view.active}
+    gone = {r.get("uid"): r for r in view.active}
+    for job in view.jobs:
+        uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+        gone.pop(uid, None)
+        if is_finished(job):
+            if uid in known:
+                kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
+                view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
+                view.forget({uid})
+            _remember_success(view, job)
+        elif uid not in known:
+            text = f"Saw a job that the controller did not create or forgot: {name}"
+            view.tell("UnexpectedJob", text, warning=True)
+    for reference in gone.values():
+        view.tell("MissingJob", f"Active job went missing: {reference.get('name')}")
+    view.forget(gone.keys())
+
+
+def _remember_success(view: View, job: JsonObject) -> None:
+    ended = (job.get("status") or {}).get("completionTime")
+    if ended and is_true(conditions_of(job), "Complete"):
+        view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
+
+
+def _may_begin(view: View, due: datetime) -> bool:
+    """Whether it is not too late, not done already, and the others allow it; those that are to be replaced go."""
+    spec = view.owner["spec"]
+    limit = spec.get("startingDeadlineSeconds")
+    if limit is not None and due + timedelta(seconds=limit) < view.now:
+        shown = due.strftime("%a, %d %b %Y %H:%M:%S +0000")
+        view.tell("MissSchedule", f"Missed scheduled time to start a job: {shown}", warning=True)
+        return False
+    name = job_name(view.owner, due)
+    if stamp(due) == view.status.get("lastScheduleTime") or any(r.get("name") == name for r in view.active):
+        return False
+    policy = spec.get("concurrencyPolicy", "Allow")
+    if policy == "Forbid" and view.active:
+        text = "Not starting job because prior execution is running and concurrency policy is Forbid"
+        view.tell("JobAlreadyActive", text)
+        return False
+    if policy == "Replace":
+        running = {r.get("uid") for r in view.active}
+        _drop(view, [j for j in view.jobs if j["metadata"]["uid"] in running])
+    return True
+
+
+def started(owner: JsonObject, job: JsonObject, due: datetime) -> Update:
+    """The write that remembers a job that was begun; `owner` as it is after the other writes."""
+    status = copy_tree(owner.get("status") or {})
+    status["lastScheduleTime"] = stamp(due)
+    if not is_finished(job) and all(r.get("uid") != job["metadata"]["uid"] for r in status.get("active") or ()):
+        status["active"] = [*(status.get("active") or ()), _reference(job)]
+    return Update(CRON_JOBS, with_status(owner, status), "status")
+
+
+def _drop(view: View, jobs: Sequence[JsonObject]) -> None:
+    for job in jobs:
+        if not deleting(job):
+            failure = PendingEvent(view.owner, "FailedDelete", "Deleted job: {error}", warning=True)
+            done = PendingEvent(view.owner, "SuccessfulDelete", f"Deleted job {job['metadata']['name']}")
+            view.writes.append(Delete(JOBS, job, note=done, failure=failure))
+    view.forget({j["metadata"]["uid"] for j in jobs})
+
+
+def _tidy(view: View) -> None:
+    """Finished jobs beyond the limits go, those that began first."""
+    spec = view.owner["spec"]
+    for kind, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
+        kept = spec.get(limit)
+        if kept is None:
+            continue
+        ended = [j for j in view.jobs if is_true(conditions_of(j), kind) and not deleting(j)]
+        _drop(view, ended[: max(len(ended) - kept, 0)])
+
+
+def job_name(owner: JsonObject, due: datetime) -> str:
+    """The name of the job for one time: no time has two."""
+    return f"{owner['metadata']['name']}-{int(due.timestamp()) // 60}"
+
+
+def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
+    """The job for one time."""
+    template = owner["spec"]["jobTemplate"]
+    meta = template.get("metadata") or {}
+    local = due.astimezone(zone).isoformat() if owner["spec"].get("timeZone") else stamp(due)
+    made: JsonObject = {
+        "name": job_name(owner, due),
+        "namespace": owner["metadata"]["namespace"],
+        "annotations": {**(meta.get("annotations") or {}), SCHEDULED: local.replace("+00:00", "Z")},
+        "ownerReferences": [owner_reference(owner)],
+    }
+    if meta.get("labels"):
+        made["labels"] = dict(meta["labels"])
+    return {"kind": "Job", "apiVersion": "batch/v1", "metadata": made, "spec": copy_tree(template.get("spec") or {})}
+
+
+def _reference(job: JsonObject) -> JsonObject:
+    named = {k: job["metadata"][k] for k in ("namespace", "name", "uid", "resourceVersion")}
+    return {"kind": "Job", "apiVersion": "batch/v1", **named}
+
+
+# ------------------------------------------------------------------ shell
+class CronJobController(Controller):
+    """``cronjob``."""
+
+    name = "cronjob"
+
+    def wire(self) -> None:
+        """Cron jobs and their jobs."""
+        self.informers.on(CRON_JOBS, self.add)
+        self.informers.on(JOBS, self._job)
+
+    def _job(self, event: Event) -> None:
+        for obj in (event.old, event.new):
+            owner = None if obj is None else controller_of(obj)
+            if obj is not None and owner is not None and owner.get("kind") == CRON_JOBS.kind:
+                self.queue.add(CRON_JOBS.key(obj["metadata"]["namespace"], owner["name"]))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        owner = self.informers.get(key)
+        if owner is None:
+            return None
+        found = self.informers.dependents(owner["metadata"]["uid"], JOBS.prefix)
+        made = plan(owner, [j for j in found if controlled_by(j, owner)], self.context.now())
+        await self.write(made.writes)
+        if made.due is not None:
+            await self._begin(key, owner, made.due)
+        return made.again
+
+    async def _begin(self, key: str, owner: JsonObject, due: Due) -> None:
+        done = PendingEvent(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
+        failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
+        job: JsonObject | None
+        try:
+            job = await self.write_one(Create(JOBS, due.job, note=done, failure=failure))
+        except AlreadyExistsError:
+            # It was made by a step that got no further; somebody else's is not ours.
+            job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
+            if job is None or not controlled_by(job, owner):
+                raise
+        await self.informers.catch_up()
+        now = self.informers.get(key)
+        if job is not None and now is not None:
+            await self.write([started(now, job, due.at)])

@@ -1,0 +1,338 @@
+"""DaemonSets: one pod on each node that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from envtest.controllers import controller_history
+from envtest.controllers.controller import ControllerContext
+from envtest.controllers.objects import (
+    age_order,
+    deleting,
+    is_ready,
+    phase_of,
+    pod_from_template,
+    seconds_until_available,
+    with_status,
+)
+from envtest.controllers.pod_control import Plan, PlanningController, claim, make_pod, remove_pod
+from envtest.controllers.reflector import Event
+from envtest.controllers.rollout import scaled
+from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, repelled, taints_of, wanted_by_labels
+from envtest.controllers.writes import DAEMON_SETS, NODES, PODS, REVISIONS, Create, PendingEvent, Update, Write
+from opsdk.structured_merge.value import JsonObject
+
+_GENERATION, _OF_TEMPLATE = "pod-template-generation", "deprecated.daemonset.template.generation"
+_TOLERATED = (
+    (NOT_READY, "NoExecute"),
+    (UNREACHABLE, "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    (UNSCHEDULABLE, "NoSchedule"),
+)
+_OF_NETWORKS = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+_PAUSE, _LONGEST_PAUSE = 1.0, 900.0
+"""Seconds before another pod of a node that failed is deleted, doubled each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a decision is made of.
+
+    The set, its pods by node, the nodes that should run one, those (`kept`) that may go on running one, its revisions;
+    and by node the seconds for which a failed pod stays.
+    """
+
+    owner: JsonObject
+    pods: Mapping[str, Sequence[JsonObject]]
+    nodes: Sequence[str]
+    revisions: Sequence[JsonObject]
+    now: datetime
+    kept: frozenset[str] = frozenset()
+    paused: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The revision of the present template, as its pods carry it."""
+        return controller_history.name_for(self.owner, self.revisions).rpartition("-")[2]
+
+    @property
+    def surge(self) -> int:
+        """How many nodes may run two pods during an update."""
+        return scaled(_rolling(self.owner).get("maxSurge", 0), len(self.nodes), up=True)
+
+    @property
+    def unavailable(self) -> int:
+        """How many nodes may be without an available pod during an update."""
+        found = scaled(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
+        return found if found or self.surge else 1
+
+    def current(self, pod: JsonObject) -> bool:
+        """Whether a pod is of the present template."""
+        return (pod["metadata"].get("labels") or {}).get(controller_history.HASH) == self.digest
+
+    def wait_for(self, pod: JsonObject) -> float | None:
+        """Zero or less for an available pod, None for one that is not ready."""
+        return seconds_until_available(pod, int(self.owner["spec"].get("minReadySeconds") or 0), self.now)
+
+    def available(self, pod: JsonObject) -> bool:
+        """Ready for long enough."""
+        wait = self.wait_for(pod)
+        return wait is not None and wait <= 0
+
+    def on(self, node: str) -> JsonObject | None:
+        """The pod of a node that counts."""
+        return next(iter(self.pods.get(node, ())), None)
+
+
+def _rolling(owner: JsonObject) -> JsonObject:
+    found: JsonObject = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return found
+
+
+def _rolls(owner: JsonObject) -> bool:
+    return bool((owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
+
+
+def node_of(pod: JsonObject) -> str:
+    """The node that a pod is on, or is meant for."""
+    if pod["spec"].get("nodeName"):
+        return str(pod["spec"]["nodeName"])
+    affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    fields = (f for t in affinity.get("nodeSelectorTerms") or () for f in t.get("matchFields") or ())
+    return next((f["values"][0] for f in fields if f.get("key") == "metadata.name"), "")
+
+
+def _tolerations(spec: JsonObject) -> list[JsonObject]:
+    """Those of a pod's spec, and those that every pod of a daemon set has."""
+    given: list[JsonObject] = list(spec.get("tolerations") or ())
+    keys = [*_TOLERATED, *([_OF_NETWORKS] if spec.get("hostNetwork") else [])]
+    own = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in keys]
+    return [*(t for t in given if t not in own), *own]
+
+
+def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
+    """Whether a node should run a pod, and whether it may go on running one."""
+    spec = owner["spec"]["template"].get("spec") or {}
+    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not wanted_by_labels(spec, node):
+        return False, False
+    standing = {"tolerations": _tolerations(spec)}
+    if not repelled(standing, taints_of(node)):
+        return True, True
+    return False, not repelled(standing, taints_of(node), ("NoExecute",))
+
+
+# ------------------------------------------------------------------ core
+def plan(view: View) -> Plan:
+    """One step of a daemon set."""
+    if deleting(view.owner):
+        return Plan([])
+    waits = [w for found in view.pods.values() for p in found if (w := view.wait_for(p)) is not None and w > 0]
+    waits.extend(w for w in view.paused.values() if w > 0)
+    kept = controller_history.keep(view.owner, view.revisions)
+    # Pods are made of a revision: it comes first.
+    writes: list[Write | PendingEvent] = [*kept, *(_manage(view) or (_roll(view) if _rolls(view.owner) else []))]
+    status = count(view)
+    if status != (view.owner.get("status") or {}):
+        writes.append(Update(DAEMON_SETS, with_status(view.owner, status), "status"))
+    hashes = {
+        (p["metadata"].get("labels") or {}).get(controller_history.HASH, "") for f in view.pods.values() for p in f
+    }
+    used = {f"{view.owner['metadata']['name']}-{h}" for h in (*hashes, view.digest)}
+    writes.extend(controller_history.surplus(view.owner, view.revisions, used))
+    return Plan(writes, min(waits, default=None))
+
+
+def _manage(view: View) -> list[Write | PendingEvent]:
+    """Pods where they are missing; none where they do not belong, no second ones, no finished ones."""
+    empty = (n for n in view.nodes if not view.pods.get(n))
+    writes: list[Write | PendingEvent] = [make_pod(_new(view, n), view.owner) for n in empty]
+    for node, found in view.pods.items():
+        live = [p for p in found if not deleting(p)]
+        if node in view.nodes or node in view.kept:
+            writes.extend(_tidy(view, node, live))
+        else:
+            writes.extend(remove_pod(p, view.owner) for p in live)
+    return writes
+
+
+def _tidy(view: View, node: str, live: Sequence[JsonObject]) -> list[Write | PendingEvent]:
+    writes: list[Write | PendingEvent] = []
+    running: list[JsonObject] = []
+    for pod in live:
+        phase, meta = phase_of(pod), pod["metadata"]
+        where = f"daemon pod {meta['namespace']}/{meta['name']} on node {node}"
+        if phase == "Failed" and view.paused.get(node, 0.0) <= 0:
+            text = f"Found failed {where}, will try to kill it"
+            writes.extend(
+                [PendingEvent(view.owner, "FailedDaemonPod", text, warning=True), remove_pod(pod, view.owner)]
+            )
+        elif phase == "Succeeded":
+            text = f"Found succeeded {where}, will try to delete it"
+            writes.extend([PendingEvent(view.owner, "SucceededDaemonPod", text), remove_pod(pod, view.owner)])
+        elif phase != "Failed":
+            running.append(pod)
+    surplus = running[1:] if not view.surge else _beyond_surge(view, running)
+    return [*writes, *(remove_pod(p, view.owner) for p in surplus)]
+
+
+def _beyond_surge(view: View, running: Sequence[JsonObject]) -> list[JsonObject]:
+    """One new pod and one old one may stand side by side, until the new one can do without the old one."""
+    new = [p for p in running if view.current(p)]
+    old = [p for p in running if not view.current(p)]
+    going = [*new[1:], *old[1:]]
+    if new and old and (not is_ready(old[0]) or view.available(new[0])):
+        going.append(old[0])
+    return going
+
+
+def _new(view: View, node: str) -> JsonObject:
+    pod = pod_from_template(view.owner["spec"]["template"], view.owner)
+    given = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
+    own = {controller_history.HASH: view.digest, **({_GENERATION: given} if given else {})}
+    pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
+    pod["spec"]["tolerations"] = _tolerations(pod["spec"])
+    _pin(pod["spec"], node)
+    return pod
+
+
+def _pin(spec: JsonObject, node: str) -> None:
+    """The scheduler is to put it there; what else it may ask for is known to hold."""
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    required: JsonObject = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    before: Sequence[JsonObject] = required.get("nodeSelectorTerms") or ({},)
+    terms = [{**t, "matchFields": fields} for t in before]
+    affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+
+
+def _pair(view: View, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, JsonObject | None] | None:
+    """The new and the old pod of a node; None where that is not clear yet."""
+    new = [p for p in pods if view.current(p)]
+    old = [p for p in pods if not view.current(p)]
+    if any(deleting(p) for p in pods) or len(new) > 1 or len(old) > 1:
+        return None
+    return next(iter(new), None), next(iter(old), None)
+
+
+def _roll(view: View) -> list[Write]:
+    """Old pods go, or new ones come beside them, as many at once as the strategy allows."""
+    pairs = [(node, _pair(view, found)) for node, found in view.pods.items() if found]
+    return _surge(view, pairs) if view.surge else _replace(view, pairs)
+
+
+Pairs = Sequence[tuple[str, tuple[JsonObject | None, JsonObject | None] | None]]
+
+
+def _replace(view: View, pairs: Pairs) -> list[Write]:
+    """Old pods that do not work go at once, others as long as enough nodes have an available one."""
+    missing, broken, working = 0, list[JsonObject](), list[JsonObject]()
+    for _, pair in pairs:
+        new, old = pair or (None, None)
+        if old is None or new is not None:
+            missing += new is None or old is not None or not view.available(new)
+        else:
+            (working if view.available(old) else broken).append(old)
+    return [remove_pod(p, view.owner) for p in (*broken, *working[: max(view.unavailable - missing, 0)])]
+
+
+def _surge(view: View, pairs: Pairs) -> list[Write]:
+    """New pods come beside old ones; where old ones do not work, at once."""
+    taken, broken, working, going = 0, list[str](), list[str](), list[JsonObject]()
+    for node, pair in pairs:
+        new, old = pair or (None, None)
+        if pair is None:
+            taken += 1
+        elif old is not None and new is None:
+            (working if view.available(old) else broken).append(node)
+        elif old is not None and new is not None:
+            if view.available(new):
+                going.append(old)
+            else:
+                taken += 1
+    fresh = [n for n in (*broken, *working[: max(view.surge - taken, 0)]) if n in view.nodes]
+    return [*(remove_pod(p, view.owner) for p in going), *(make_pod(_new(view, n), view.owner) for n in fresh)]
+
+
+def count(view: View) -> JsonObject:
+    """The status."""
+    pods = [p for node in view.nodes if (p := view.on(node)) is not None]
+    available = sum(view.available(p) for p in pods)
+    made = {
+        "observedGeneration": view.owner["metadata"].get("generation", 0),
+        "updatedNumberScheduled": sum(view.current(p) for p in pods),
+        "numberAvailable": available,
+        "numberUnavailable": len(view.nodes) - available,
+    }
+    return {
+        "currentNumberScheduled": len(pods),
+        "numberMisscheduled": sum(bool(found) for node, found in view.pods.items() if node not in view.nodes),
+        "desiredNumberScheduled": len(view.nodes),
+        "numberReady": sum(view.wait_for(p) is not None for p in pods),
+        **{k: v for k, v in made.items() if v},
+    }
+
+
+# ------------------------------------------------------------------ shell
+class DaemonSetController(PlanningController):
+    """``daemonset``."""
+
+    name = "daemonset"
+    resource = DAEMON_SETS
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        # By set, node and revision: how often a pod failed there, and when the last one was deleted.
+        self._failures: dict[tuple[str, str, str], tuple[int, float]] = {}
+
+    def restored(self) -> None:
+        """See `Controller`."""
+        self._failures.clear()
+
+    def wire(self) -> None:
+        """Nodes too."""
+        super().wire()
+        self.informers.on(NODES, self._node)
+
+    def _node(self, event: Event) -> None:
+        seen = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
+        if seen[0] != seen[1]:
+            for key in self.informers.all(DAEMON_SETS):
+                self.queue.add(key)
+
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+        """See `PlanningController`."""
+        mine, moves = claim(owner, pods, loose)
+        by_node: dict[str, list[JsonObject]] = {}
+        for pod in sorted(mine, key=age_order):
+            by_node.setdefault(node_of(pod), []).append(pod)
+        suited = {n["metadata"]["name"]: suits(owner, n) for n in self.informers.all(NODES).values()}
+        kept = self.informers.dependents(owner["metadata"]["uid"], REVISIONS.prefix)
+        nodes = [n for n, (wanted, _) in suited.items() if wanted]
+        view = View(
+            owner, by_node, nodes, kept, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
+        )
+        view = replace(view, paused=self._pauses(view))
+        made = plan(view)
+        without = [w for w in made.writes if not failed or not isinstance(w, Create) or w.resource != PODS]
+        return Plan([*moves, *without], made.again)
+
+    def _pauses(self, view: View) -> dict[str, float]:
+        """By node, how long a pod that failed stays; what is not to wait is counted."""
+        uid, now = view.owner["metadata"]["uid"], self.context.clock.now()
+        pauses: dict[str, float] = {}
+        for node, found in view.pods.items():
+            if not any(phase_of(p) == "Failed" and not deleting(p) for p in found):
+                continue
+            key = (uid, node, view.digest)
+            times, last = self._failures.get(key, (0, 0.0))
+            left = last + min(_PAUSE * 2.0 ** min(times - 1, 12), _LONGEST_PAUSE) - now if times else 0.0
+            pauses[node] = left
+            if left <= 0:
+                self._failures[key] = (times + 1, now)
+        return pauses

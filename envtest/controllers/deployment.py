@@ -1,0 +1,449 @@
+"""Deployments: a replica set for each template, rolled from one to the next, and a status that tells how far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from envtest.controllers import rollout
+from envtest.controllers.controller import Controller
+from envtest.controllers.objects import (
+    age_order,
+    condition_in,
+    conditions_of,
+    controlled_by,
+    controller_of,
+    deleting,
+    owner_reference,
+    parse_time,
+    phase_of,
+    replicas_of,
+    stamp,
+    status_of,
+    with_condition,
+    with_status,
+    without_zeros,
+)
+from envtest.controllers.pod_control import Plan
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import (
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    Create,
+    Delete,
+    Patch,
+    PendingEvent,
+    Update,
+    Write,
+)
+from envtest.groups.common.label_selectors import selects
+from opsdk.errors import AlreadyExistsError, ApiError
+from opsdk.structured_merge.value import JsonObject
+
+_DONE = "NewReplicaSetAvailable"
+_LATE = "ProgressDeadlineExceeded"
+_REFUSED = "ReplicaSetCreateError"
+_NEVER = 2**31 - 1
+"""A deadline that means none."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a decision is made of; `old_pods` counts pods of old replica sets that still run."""
+
+    deployment: JsonObject
+    new: JsonObject | None
+    old: Sequence[JsonObject]
+    old_pods: int
+    now: datetime
+
+    @property
+    def sets(self) -> list[JsonObject]:
+        """All of them."""
+        return [*self.old, *([self.new] if self.new is not None else [])]
+
+
+# ------------------------------------------------------------------ core: the replica sets
+def plan(view: View) -> Plan:
+    """One step of a deployment."""
+    if deleting(view.deployment):
+        return Plan([*_status(view, None, None)])
+    revision = rollout.next_revision(view.new, view.old)
+    if view.deployment["spec"].get("paused") or rollout.scaling(view.deployment, view.sets):
+        writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, everyone=True)
+        cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
+        return Plan([*writes, *cleaned, *_status(view, None, None)])
+    writes = _recreate(view, revision) if _strategy(view) == "Recreate" else _roll(view, revision)
+    made = next((w for w in writes if isinstance(w, Create)), None)
+    known = view.new is not None or made is not None
+    name = made.obj["metadata"]["name"] if made is not None else _name(view.new)
+    writes.extend(_status(view, name if made else None, revision if known else None))
+    writes.extend(_clean(view))
+    return Plan(writes, _deadline(view))
+
+
+def _strategy(view: View) -> str:
+    return str((view.deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate"))
+
+
+def _name(obj: JsonObject | None) -> str:
+    return "" if obj is None else str(obj["metadata"]["name"])
+
+
+def _create(view: View, revision: int) -> Create:
+    size = rollout.new_size(view.deployment, None, view.old)
+    made = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
+    made["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
+    name = made["metadata"]["name"]
+    done = _scaled(view, name, 0, size) if size else None
+    text = f'Failed to create new replica set "{name}": {{error}}'
+    return Create(REPLICA_SETS, made, note=done, failure=PendingEvent(view.deployment, _REFUSED, text, warning=True))
+
+
+def _scaled(view: View, name: str, before: int, after: int) -> PendingEvent:
+    way = "up" if after > before else "down"
+    return PendingEvent(
+        view.deployment, "ScalingReplicaSet", f"Scaled {way} replica set {name} from {before} to {after}"
+    )
+
+
+def _roll(view: View, revision: int) -> list[Write]:
+    """New ones first, as far as the surge allows; old ones as soon as they can be spared."""
+    if view.new is None:
+        return [_create(view, revision)]
+    size = rollout.new_size(view.deployment, view.new, view.old)
+    if size != replicas_of(view.new):
+        return _resize(view, {_name(view.new): size}, revision)
+    return _resize(view, rollout.shrink_old(view.deployment, view.new, view.old), revision)
+
+
+def _recreate(view: View, revision: int) -> list[Write]:
+    """Old ones first, to the last pod."""
+    going = {_name(s): 0 for s in view.old if replicas_of(s)}
+    if going:
+        return _resize(view, going, revision)
+    if view.old_pods:
+        return []
+    if view.new is None:
+        return [_create(view, revision)]
+    return _resize(view, {_name(view.new): replicas_of(view.deployment)}, revision)
+
+
+def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool = False) -> list[Write]:
+    """Write sizes, and keep the annotations: the new set's always, the others' where `everyone` is told of a wish."""
+    writes: list[Write] = []
+    for item in view.sets:
+        before, size = replicas_of(item), sizes.get(_name(item), replicas_of(item))
+        told = size != before or (everyone and size > 0)
+        annotations = _annotations(view, item, revision, told=told)
+        spec = {**item["spec"], "replicas": size}
+        if item is view.new:
+            spec["minReadySeconds"] = view.deployment["spec"].get("minReadySeconds", 0)
+        same = size == before and spec.get("minReadySeconds", 0) == item["spec"].get("minReadySeconds", 0)
+        if same and annotations == (item["metadata"].get("annotations") or {}):
+            continue
+        changed = {**item, "metadata": {**item["metadata"], "annotations": annotations}, "spec": spec}
+        note = _scaled(view, _name(item), before, size) if size != before else None
+        writes.append(Update(REPLICA_SETS, changed, note=note))
+    return writes
+
+
+def _annotations(view: View, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
+    """Those of a replica set; `told` of the deployment's wish."""
+    before: JsonObject = item["metadata"].get("annotations") or {}
+    wanted = rollout.annotations_for(view.deployment, revision)
+    if item is not view.new:
+        return {**before, **({k: wanted[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
+    was = before.get(rollout.REVISION)
+    if was and was != wanted[rollout.REVISION]:
+        past = [*filter(None, before.get(rollout.HISTORY, "").split(",")), was]
+        wanted[rollout.HISTORY] = ",".join(past)
+    return {**before, **wanted}
+
+
+def _clean(view: View, *, always: bool = False) -> list[Write]:
+    """Old replica sets beyond the history's limit, once the rollout is through."""
+    limit = view.deployment["spec"].get("revisionHistoryLimit")
+    if limit is None or limit == _NEVER or not (always or _complete(view, count(view))):
+        return []
+    idle = [
+        s
+        for s in view.old
+        if not (replicas_of(s) or status_of(s, "replicas") or deleting(s))
+        and s["metadata"].get("generation", 0) <= status_of(s, "observedGeneration")
+    ]
+    surplus = len(view.old) - limit
+    idle.sort(key=lambda s: (rollout.number_in(s, rollout.REVISION), age_order(s)))
+    return [Delete(REPLICA_SETS, s) for s in idle[: max(surplus, 0)]]
+
+
+# ------------------------------------------------------------------ core: the status
+def count(view: View) -> JsonObject:
+    """The numbers of the status."""
+    available = rollout.total(view.sets, "availableReplicas")
+    told = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
+    going = {"terminatingReplicas": rollout.total(view.sets, "terminatingReplicas")} if told else {}
+    return {
+        **going,
+        "observedGeneration": view.deployment["metadata"].get("generation", 0),
+        "replicas": rollout.total(view.sets, "replicas"),
+        "updatedReplicas": status_of(view.new, "replicas") if view.new is not None else 0,
+        "readyReplicas": rollout.total(view.sets, "readyReplicas"),
+        "availableReplicas": available,
+        "unavailableReplicas": max(rollout.total_wanted(view.sets) - available, 0),
+    }
+
+
+def _complete(view: View, counts: JsonObject) -> bool:
+    wanted = replicas_of(view.deployment)
+    return all(counts[k] == wanted for k in ("updatedReplicas", "replicas", "availableReplicas"))
+
+
+def _condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
+    return {
+        "type": kind,
+        "status": status,
+        "lastUpdateTime": now,
+        "lastTransitionTime": now,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _put(conditions: list[JsonObject], new: JsonObject, *, touch: bool = False) -> list[JsonObject]:
+    """With a condition; one that says the same already stays, unless it is to be touched."""
+    before = condition_in(conditions, new["type"])
+    same = before is not None and all(before.get(k) == new[k] for k in ("status", "reason", "message"))
+    return conditions if same and not touch else with_condition(conditions, new)
+
+
+def _available(view: View, counts: JsonObject, now: str) -> JsonObject:
+    minimum = replicas_of(view.deployment) - rollout.limits(view.deployment).unavailable
+    if counts["availableReplicas"] >= minimum:
+        text = "Deployment has minimum availability."
+        return _condition("Available", "True", "MinimumReplicasAvailable", text, now)
+    text = "Deployment does not have minimum availability."
+    return _condition("Available", "False", "MinimumReplicasUnavailable", text, now)
+
+
+def _paused(conditions: list[JsonObject], now: str) -> list[JsonObject]:
+    """A pause is told, unless it was too late already."""
+    if (condition_in(conditions, "Progressing") or {}).get("reason") == _LATE:
+        return conditions
+    return _put(conditions, _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now))
+
+
+def _progress(view: View, counts: JsonObject, created: str | None, conditions: list[JsonObject]) -> list[JsonObject]:
+    """The condition ``Progressing``."""
+    now, deployment = stamp(view.now), view.deployment
+    before = condition_in(conditions, "Progressing")
+    if not _has_deadline(deployment):
+        return conditions
+    if deployment["spec"].get("paused"):
+        return _paused(conditions, now)
+    if before is not None and before.get("reason") == "DeploymentPaused":
+        text = "Deployment is resumed"
+        conditions = _put(conditions, _condition("Progressing", "Unknown", "DeploymentResumed", text, now))
+    if created is not None:
+        text = f'Created new replica set "{created}"'
+        return _put(conditions, _condition("Progressing", "True", "NewReplicaSetCreated", text, now))
+    name = _name(view.new) or deployment["metadata"]["name"]
+    settled = counts["replicas"] == counts["updatedReplicas"] and (before or {}).get("reason") == _DONE
+    if settled or view.new is None:
+        return conditions
+    if _complete(view, counts):
+        text = f'ReplicaSet "{name}" has successfully progressed.'
+        return _put(conditions, _condition("Progressing", "True", _DONE, text, now), touch=True)
+    if _moved(deployment, counts):
+        text = f'ReplicaSet "{name}" is progressing.'
+        return _put(conditions, _condition("Progressing", "True", "ReplicaSetUpdated", text, now), touch=True)
+    left = _seconds_left(view)
+    if left is not None and left <= 0:
+        text = f'ReplicaSet "{name}" has timed out progressing.'
+        return _put(conditions, _condition("Progressing", "False", _LATE, text, now))
+    if before is None:
+        text = f'Found new replica set "{name}"'
+        return _put(conditions, _condition("Progressing", "True", "FoundNewReplicaSet", text, now))
+    return conditions
+
+
+def _has_deadline(deployment: JsonObject) -> bool:
+    """Whether progress is watched at all."""
+    return deployment["spec"].get("progressDeadlineSeconds") not in (None, _NEVER)
+
+
+def _failures(view: View, conditions: list[JsonObject]) -> list[JsonObject]:
+    """``ReplicaFailure`` of a replica set, the new one's first, shows on the deployment for as long as it stands."""
+    sets = [*([view.new] if view.new is not None else []), *view.old]
+    found = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
+    if found is None:
+        return [c for c in conditions if c.get("type") != "ReplicaFailure"]
+    shown = _condition(
+        "ReplicaFailure", found["status"], found.get("reason", ""), found.get("message", ""), stamp(view.now)
+    )
+    return _put(conditions, shown)
+
+
+def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
+    """Whether the numbers are better than those of the last status."""
+
+    def was(key: str) -> int:
+        return status_of(deployment, key)
+
+    return bool(
+        counts["updatedReplicas"] > was("updatedReplicas")
+        or counts["replicas"] - counts["updatedReplicas"] < was("replicas") - was("updatedReplicas")
+        or counts["readyReplicas"] > was("readyReplicas")
+        or counts["availableReplicas"] > was("availableReplicas")
+    )
+
+
+def _seconds_left(view: View) -> float | None:
+    """Until the deadline of progress; None where there is none."""
+    limit = view.deployment["spec"]["progressDeadlineSeconds"] if _has_deadline(view.deployment) else None
+    last = condition_in(conditions_of(view.deployment), "Progressing")
+    if limit is None or last is None or last.get("reason") == _DONE or view.deployment["spec"].get("paused"):
+        return None
+    if last.get("reason") == _LATE:
+        return 0.0
+    since = parse_time(last.get("lastUpdateTime") or stamp(view.now))
+    return float(limit - (view.now - since).total_seconds())
+
+
+def _deadline(view: View) -> float | None:
+    left = _seconds_left(view)
+    # Timestamps are whole seconds: a look in the same second as the deadline would come too early.
+    return None if left is None or left <= 0 or _complete(view, count(view)) else left + 1
+
+
+def _status(view: View, created: str | None, revision: int | None) -> list[Write]:
+    """The write that brings the status, and the revision beside it, up to date."""
+    deployment = view.deployment
+    counts = count(view)
+    conditions = _put(conditions_of(deployment), _available(view, counts, stamp(view.now)))
+    conditions = _failures(view, _progress(view, counts, created, conditions))
+    kept = {k: v for k, v in (deployment.get("status") or {}).items() if k == "collisionCount"}
+    status = {**kept, **without_zeros(counts), "conditions": conditions}
+    if "terminatingReplicas" in counts:
+        status["terminatingReplicas"] = counts["terminatingReplicas"]
+    annotations = dict(deployment["metadata"].get("annotations") or {})
+    if revision is not None:
+        annotations[rollout.REVISION] = str(revision)
+    if status == (deployment.get("status") or {}) and annotations == (deployment["metadata"].get("annotations") or {}):
+        return []
+    meta = {**deployment["metadata"], **({"annotations": annotations} if annotations else {})}
+    return [Update(DEPLOYMENTS, {**deployment, "metadata": meta, "status": status}, "status")]
+
+
+def adoptions(
+    deployment: JsonObject, sets: Sequence[JsonObject], loose: Sequence[JsonObject]
+) -> tuple[list[JsonObject], list[Write]]:
+    """The replica sets that are the deployment's, and those that it takes in or lets go."""
+    selector = deployment["spec"].get("selector") or {}
+    mine: list[JsonObject] = []
+    writes: list[Write] = []
+    for item in sets:
+        if not controlled_by(item, deployment):
+            continue
+        if selects(selector, item["metadata"].get("labels") or {}):
+            mine.append(item)
+        else:
+            uid = deployment["metadata"]["uid"]
+            kept = [o for o in item["metadata"]["ownerReferences"] if o.get("uid") != uid]
+            writes.append(_owners(item, kept))
+    if not deleting(deployment):
+        found = [s for s in loose if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
+        writes.extend(_owners(s, [owner_reference(deployment)]) for s in found)
+    return mine, writes
+
+
+def _owners(item: JsonObject, owners: list[JsonObject]) -> Patch:
+    meta = {"ownerReferences": owners or None, "resourceVersion": item["metadata"]["resourceVersion"]}
+    return Patch(REPLICA_SETS, item, {"metadata": meta})
+
+
+def collided(deployment: JsonObject) -> Update:
+    """Somebody else's replica set has the name: the next try takes another one."""
+    status = deployment.get("status") or {}
+    count = int(status.get("collisionCount") or 0) + 1
+    return Update(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
+
+
+def refused(deployment: JsonObject, why: str, now: datetime) -> Update:
+    """The server did not take the new replica set."""
+    condition = _condition("Progressing", "False", _REFUSED, why, stamp(now))
+    conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
+    changed = with_status(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
+    return Update(DEPLOYMENTS, changed, "status")
+
+
+# ------------------------------------------------------------------ shell
+class DeploymentController(Controller):
+    """``deployment``."""
+
+    name = "deployment"
+
+    def wire(self) -> None:
+        """Deployments, their replica sets, and pods that end (a Recreate waits for the last)."""
+        self.informers.on(DEPLOYMENTS, self.add)
+        self.informers.on(REPLICA_SETS, self._replica_set)
+        self.informers.on(PODS, self._pod)
+
+    def _replica_set(self, event: Event) -> None:
+        for obj in (event.old, event.new):
+            owner = None if obj is None else controller_of(obj)
+            if obj is not None and owner is not None and owner.get("kind") == DEPLOYMENTS.kind:
+                self.queue.add(DEPLOYMENTS.key(obj["metadata"]["namespace"], owner["name"]))
+        if event.new is not None and not event.new["metadata"].get("ownerReferences"):
+            namespace, labels = event.new["metadata"]["namespace"], event.new["metadata"].get("labels") or {}
+            for item in self.informers.in_namespace(DEPLOYMENTS, namespace):
+                if selects(item["spec"].get("selector") or {}, labels):
+                    self.queue.add(DEPLOYMENTS.key(namespace, item["metadata"]["name"]))
+
+    def _pod(self, event: Event) -> None:
+        ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
+        owner = controller_of(event.obj) if ended else None
+        if owner is None or owner.get("kind") != REPLICA_SETS.kind:
+            return
+        namespace = event.obj["metadata"]["namespace"]
+        found = self.informers.get(REPLICA_SETS.key(namespace, owner["name"]))
+        above = None if found is None else controller_of(found)
+        if above is not None:
+            self.queue.add(DEPLOYMENTS.key(namespace, above["name"]))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        deployment = self.informers.get(key)
+        if deployment is None:
+            return None
+        meta = deployment["metadata"]
+        owned = self.informers.dependents(meta["uid"], REPLICA_SETS.prefix)
+        mine, moves = adoptions(deployment, owned, self.informers.loose(REPLICA_SETS, meta["namespace"]))
+        if moves:
+            await self.write(moves)
+            return 0.0
+        new, old = rollout.split(deployment, mine)
+        made = plan(View(deployment, new, old, self._running(old), self.context.now()))
+        try:
+            await self.write(made.writes)
+        except ApiError as error:
+            if error is self.told:
+                await self._admit(key, error)
+            raise
+        return made.again
+
+    async def _admit(self, key: str, error: ApiError) -> None:
+        """The replica set could not be made: the status says so, or that its name is taken."""
+        await self.informers.catch_up()
+        deployment = self.informers.get(key)
+        if deployment is not None:
+            taken = isinstance(error, AlreadyExistsError)
+            await self.write(
+                [collided(deployment) if taken else refused(deployment, error.message, self.context.now())]
+            )
+
+    def _running(self, old: Sequence[JsonObject]) -> int:
+        pods = (p for s in old for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
+        return sum(phase_of(p) not in ("Succeeded", "Failed") for p in pods)

@@ -1,0 +1,242 @@
+"""Services: where their pods are, as EndpointSlices and as Endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.objects import deleting, is_ready, owner_reference, phase_of
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, Create, Delete, Update, Write
+from opsdk.structured_merge.value import JsonObject
+
+SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
+_MANAGER = "endpointslice-controller.k8s.io"
+_MIRRORED = "endpoints.kubernetes.io/managed-by"
+_SLICE_SIZE = 100
+"""Endpoints in one slice, as in a real cluster."""
+
+
+# ------------------------------------------------------------------ core
+def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
+    """The pods that stand behind a service, by name."""
+    wanted = (service["spec"].get("selector") or {}).items()
+    found = [
+        p
+        for p in pods
+        if wanted <= (p["metadata"].get("labels") or {}).items()
+        and (p.get("status") or {}).get("podIP")
+        and phase_of(p) not in ("Succeeded", "Failed")
+    ]
+    return sorted(found, key=lambda p: p["metadata"]["name"])
+
+
+def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) -> list[JsonObject]:
+    """The ports where the pods listen; `names` says whether an empty name is written down."""
+    made: list[JsonObject] = []
+    for port in service["spec"].get("ports") or ():
+        number = _number(port.get("targetPort", port.get("port")), pods)
+        if number is not None:
+            entry: JsonObject = {"port": number, "protocol": port.get("protocol", "TCP")}
+            if names or port.get("name"):
+                entry["name"] = port.get("name", "")
+            made.append(entry)
+    return made
+
+
+def _number(target: Any, pods: Sequence[JsonObject]) -> int | None:
+    """A target port as a number: names are those of container ports."""
+    if isinstance(target, int):
+        return target
+    ports = (q for p in pods for c in p["spec"].get("containers") or () for q in c.get("ports") or ())
+    return next((int(q["containerPort"]) for q in ports if q.get("name") == target), None)
+
+
+def _ready(service: JsonObject, pod: JsonObject) -> bool:
+    return (is_ready(pod) and not deleting(pod)) or bool(service["spec"].get("publishNotReadyAddresses"))
+
+
+def _target(pod: JsonObject) -> JsonObject:
+    return {"kind": "Pod", **{k: pod["metadata"][k] for k in ("namespace", "name", "uid")}}
+
+
+def _endpoint(service: JsonObject, pod: JsonObject) -> JsonObject:
+    made: JsonObject = {
+        "addresses": [pod["status"]["podIP"]],
+        "conditions": {"ready": _ready(service, pod), "serving": is_ready(pod), "terminating": deleting(pod)},
+        "nodeName": pod["spec"].get("nodeName", ""),
+        "targetRef": _target(pod),
+    }
+    if pod["spec"].get("hostname") and pod["spec"].get("subdomain") == service["metadata"]["name"]:
+        made["hostname"] = pod["spec"]["hostname"]
+    return made
+
+
+def _selects(service: JsonObject) -> bool:
+    """Whether its pods are looked for: names of other places have none."""
+    return bool(service["spec"].get("selector")) and service["spec"].get("type") != "ExternalName"
+
+
+def _headless(service: JsonObject) -> dict[str, str]:
+    return {"service.kubernetes.io/headless": ""} if service["spec"].get("clusterIP") == "None" else {}
+
+
+def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequence[JsonObject]) -> list[Write]:
+    """The writes that make the slices of a service true."""
+    if not _selects(service) or deleting(service):
+        return []
+    found = [_endpoint(service, p) for p in pods]
+    chunks = [found[n : n + _SLICE_SIZE] for n in range(0, len(found), _SLICE_SIZE)] or [[]]
+    ports = ports_of(service, pods, names=True)
+    known = sorted(slices, key=lambda s: s["metadata"]["name"])
+    writes: list[Write] = []
+    for number, chunk in enumerate(chunks):
+        wanted = {"addressType": "IPv4", "endpoints": chunk, "ports": ports}
+        if number >= len(known):
+            writes.append(Create(SLICES, {**_slice(service), **wanted}))
+        elif any((known[number].get(k) or []) != v for k, v in wanted.items()):
+            writes.append(Update(SLICES, {**known[number], **wanted}))
+    writes.extend(Delete(SLICES, s) for s in known[len(chunks) :])
+    return writes
+
+
+def _slice(service: JsonObject) -> JsonObject:
+    meta = service["metadata"]
+    labels = {**(meta.get("labels") or {}), SERVICE: meta["name"], MANAGED: _MANAGER, **_headless(service)}
+    return {
+        "kind": "EndpointSlice",
+        "apiVersion": "discovery.k8s.io/v1",
+        "metadata": {
+            "generateName": f"{meta['name']}-",
+            "namespace": meta["namespace"],
+            "labels": labels,
+            "ownerReferences": [owner_reference(service)],
+        },
+    }
+
+
+def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], known: JsonObject | None) -> list[Write]:
+    """The writes that make the Endpoints of a service (None: it is gone) true."""
+    if service is None or deleting(service):
+        mine = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
+        return [Delete(ENDPOINTS, known)] if mine and known is not None else []
+    if not _selects(service):
+        return []
+    subsets = _subsets(service, [p for p in pods if not deleting(p)])
+    meta = service["metadata"]
+    if known is None:
+        labels = {**(meta.get("labels") or {}), _MIRRORED: "endpoint-controller", **_headless(service)}
+        made = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
+        return [Create(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": made, "subsets": subsets})]
+    return [] if (known.get("subsets") or []) == subsets else [Update(ENDPOINTS, {**known, "subsets": subsets})]
+
+
+def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject]:
+    ready = sorted((_address(p) for p in pods if _ready(service, p)), key=_ip)
+    others = sorted((_address(p) for p in pods if not _ready(service, p)), key=_ip)
+    if not pods:
+        return []
+    made: JsonObject = {"ports": ports_of(service, pods, names=False)}
+    if ready:
+        made["addresses"] = ready
+    if others:
+        made["notReadyAddresses"] = others
+    return [made]
+
+
+def _address(pod: JsonObject) -> JsonObject:
+    return {"ip": pod["status"]["podIP"], "nodeName": pod["spec"].get("nodeName", ""), "targetRef": _target(pod)}
+
+
+@dataclass(slots=True)
+class ByLabel:
+    """Keys of objects by namespace and one label each."""
+
+    _keys: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
+
+    def move(self, namespace: str, key: str, before: JsonObject, after: JsonObject) -> None:
+        """The object had `before` as labels and has `after` now."""
+        for pair in before.items() - after.items():
+            self._keys.get((namespace, *pair), {}).pop(key, None)
+        for pair in after.items() - before.items():
+            self._keys.setdefault((namespace, *pair), {})[key] = None
+
+    def smallest(self, namespace: str, labels: JsonObject) -> list[str]:
+        """The keys under the rarest of some labels: whoever has all of them is among these."""
+        found = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
+        return min(found, key=len) if found else []
+
+    def any_of(self, namespace: str, labels: JsonObject) -> set[str]:
+        """The keys under any of some labels."""
+        return {key for pair in labels.items() for key in self._keys.get((namespace, *pair), ())}
+
+
+# ------------------------------------------------------------------ shell
+class _ServiceController(Controller):
+    """Looks at a service whenever it changes or a pod does that it selects."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._pods = ByLabel()
+        self._services = ByLabel()
+
+    def wire(self) -> None:
+        """Services and pods."""
+        self.informers.on(SERVICES, self._service)
+        self.informers.on(PODS, self._pod)
+
+    def _service(self, event: Event) -> None:
+        before, after = (_one(((o or {}).get("spec") or {}).get("selector") or {}) for o in (event.old, event.new))
+        self._services.move(event.obj["metadata"]["namespace"], event.key, before, after)
+        self.queue.add(event.key)
+
+    def _pod(self, event: Event) -> None:
+        namespace = event.obj["metadata"]["namespace"]
+        before, after = (((o or {}).get("metadata") or {}).get("labels") or {} for o in (event.old, event.new))
+        self._pods.move(namespace, event.key, before, after)
+        for key in self._services.any_of(namespace, before) | self._services.any_of(namespace, after):
+            self.queue.add(key)
+
+    def backends(self, service: JsonObject) -> list[JsonObject]:
+        """The pods behind a service."""
+        keys = self._pods.smallest(service["metadata"]["namespace"], service["spec"].get("selector") or {})
+        return backends(service, (p for k in keys if (p := self.informers.get(k)) is not None))
+
+
+def _one(labels: JsonObject) -> JsonObject:
+    """One label of a selector is enough to find its service by."""
+    return dict(sorted(labels.items())[:1])
+
+
+class SliceController(_ServiceController):
+    """``endpointslice``."""
+
+    name = "endpointslice"
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        service = self.informers.get(key)
+        if service is not None:
+            slices = self.informers.dependents(service["metadata"]["uid"], SLICES.prefix)
+            await self.write(plan_slices(service, self.backends(service), slices))
+        return None
+
+
+class EndpointsController(_ServiceController):
+    """``endpoints``."""
+
+    name = "endpoints"
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        service = self.informers.get(key)
+        known = self.informers.get(ENDPOINTS.key(*SERVICES.split(key)))
+        pods = [] if service is None else self.backends(service)
+        await self.write(plan_endpoints(service, pods, known))
+        return None
+
+
+def _ip(address: JsonObject) -> str:
+    return str(address["ip"])

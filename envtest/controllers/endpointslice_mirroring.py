@@ -1,0 +1,107 @@
+"""Endpoints that people write by hand show as EndpointSlices, too: ``endpointslice-mirroring``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from envtest.controllers.controller import Controller
+from envtest.controllers.endpointslice import MANAGED, SERVICE
+from envtest.controllers.objects import deleting, owner_reference
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import ENDPOINTS, SERVICES, SLICES, Create, Delete, Update, Write
+from opsdk.structured_merge.value import JsonObject
+
+_MANAGER = "endpointslicemirroring-controller.k8s.io"
+_SKIP, _LEADER = "endpointslice.kubernetes.io/skip-mirror", "control-plane.alpha.kubernetes.io/leader"
+_OURS = "endpoints.kubernetes.io/managed-by"
+_NOT_COPIED = ("kubectl.kubernetes.io/last-applied-configuration", "endpoints.kubernetes.io/last-change-trigger-time")
+
+
+# ------------------------------------------------------------------ core
+def is_mirrored(endpoints: JsonObject, service: JsonObject | None) -> bool:
+    """Whether somebody wrote it for a service that looks for no pods."""
+    meta = endpoints["metadata"]
+    labels = meta.get("labels") or {}
+    if labels.get(_SKIP) == "true" or _OURS in labels or _LEADER in (meta.get("annotations") or {}):
+        return False
+    return service is not None and not service["spec"].get("selector")
+
+
+def wanted_slices(endpoints: JsonObject) -> Iterator[JsonObject]:
+    """What the slices should say: one for each subset and sort of address."""
+    for subset in endpoints.get("subsets") or ():
+        found = [(a, True) for a in subset.get("addresses") or ()]
+        found += [(a, False) for a in subset.get("notReadyAddresses") or ()]
+        ports = [{"name": "", "protocol": "TCP", **p} for p in subset.get("ports") or ()]
+        for kind in ("IPv4", "IPv6"):
+            chosen = [_endpoint(a, ready=ready) for a, ready in found if (":" in a["ip"]) == (kind == "IPv6")]
+            if chosen:
+                yield {"addressType": kind, "endpoints": chosen, "ports": ports}
+
+
+def _endpoint(address: JsonObject, *, ready: bool) -> JsonObject:
+    named = {k: address[k] for k in ("hostname", "nodeName", "targetRef") if address.get(k)}
+    return {"addresses": [address["ip"]], "conditions": {"ready": ready}, **named}
+
+
+def plan(endpoints: JsonObject, slices: Sequence[JsonObject], *, mirrored: bool) -> list[Write]:
+    """The writes that make the slices of hand-made endpoints true."""
+    wanted = list(wanted_slices(endpoints)) if mirrored and not deleting(endpoints) else []
+    spare = list(slices)
+    writes: list[Write] = []
+    for content in wanted:
+        same = next((s for s in spare if all((s.get(k) or []) == v for k, v in content.items())), None)
+        # The sort of addresses never changes: another slice takes their place.
+        other = next((s for s in spare if s["addressType"] == content["addressType"]), None)
+        known = same or other
+        if known is None:
+            writes.append(Create(SLICES, {**_slice(endpoints), **content}))
+            continue
+        spare.remove(known)
+        if same is None:
+            writes.append(Update(SLICES, {**known, **content}))
+    return [*writes, *(Delete(SLICES, s) for s in spare)]
+
+
+def _slice(endpoints: JsonObject) -> JsonObject:
+    meta = endpoints["metadata"]
+    notes = {k: v for k, v in (meta.get("annotations") or {}).items() if k not in _NOT_COPIED}
+    made = {
+        "generateName": f"{meta['name']}-",
+        "namespace": meta["namespace"],
+        "labels": {**(meta.get("labels") or {}), SERVICE: meta["name"], MANAGED: _MANAGER},
+        "ownerReferences": [owner_reference(endpoints)],
+        **({"annotations": notes} if notes else {}),
+    }
+    return {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": made}
+
+
+# ------------------------------------------------------------------ shell
+class MirroringController(Controller):
+    """``endpointslice-mirroring``: keys of Endpoints."""
+
+    name = "endpointslice-mirroring"
+
+    def wire(self) -> None:
+        """Endpoints, their services, and slices that somebody takes away."""
+        self.informers.on(ENDPOINTS, self.add)
+        self.informers.on(SERVICES, self._same_name)
+        self.informers.on(SLICES, self._slice)
+
+    def _same_name(self, event: Event) -> None:
+        self.queue.add(ENDPOINTS.key(*event.resource.split(event.key)))
+
+    def _slice(self, event: Event) -> None:
+        labels = event.obj["metadata"].get("labels") or {}
+        if event.new is None and labels.get(MANAGED) == _MANAGER:
+            self.queue.add(ENDPOINTS.key(event.obj["metadata"]["namespace"], labels.get(SERVICE, "")))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        endpoints = self.informers.get(key)
+        if endpoints is None:
+            return None
+        service = self.informers.get(SERVICES.key(*ENDPOINTS.split(key)))
+        found = self.informers.dependents(endpoints["metadata"]["uid"], SLICES.prefix)
+        await self.write(plan(endpoints, found, mirrored=is_mirrored(endpoints, service)))
+        return None

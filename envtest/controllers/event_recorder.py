@@ -1,0 +1,184 @@
+"""Events: what controllers tell about objects. What is said again is counted, who says too much is cut short."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from envtest.controllers.client import InProcessClient
+from envtest.controllers.objects import stamp
+from envtest.controllers.writes import EVENTS, Create, Patch, PendingEvent
+from opsdk.aio.clock import Clock
+from opsdk.errors import ApiError, NotFoundError
+from opsdk.structured_merge.value import JsonObject
+
+_LOG = logging.getLogger("envtest.controllers")
+_MEMORY = 4096
+"""Objects and events that are remembered, as in clients written in Go."""
+_ALIKE, _WINDOW = 10, 600.0
+"""So many events that differ only in their text within so many seconds are counted as one from then on."""
+_BURST, _REFILL = 25.0, 300.0
+"""So many events about one object at once, and one more each so many seconds."""
+_NUMBERS = itertools.count(1)
+"""No two events of this process have one name, even where time stands still."""
+_COMBINED = "(combined from similar events): "
+
+V = TypeVar("V")
+Key = tuple[str, ...]
+
+
+class _Recent(OrderedDict[Key, V]):
+    """A dictionary that forgets what was not used for longest."""
+
+    def take(self, key: Key, default: V) -> V:
+        found: V = self.pop(key, default)
+        self[key] = found
+        if len(self) > _MEMORY:
+            self.popitem(last=False)
+        return found
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float = _BURST
+    at: float = 0.0
+
+
+@dataclass(slots=True)
+class _Alike:
+    texts: set[str] = field(default_factory=set)
+    last: float = 0.0
+
+
+@dataclass(slots=True)
+class Said:
+    """One event that was written: its name, and how often that was said."""
+
+    name: str = ""
+    count: int = 0
+    first: str = ""
+
+
+# ------------------------------------------------------------------ core
+class Correlator:
+    """Decides what becomes of an event: dropped, counted, or new. No clock: times are given in seconds."""
+
+    def __init__(self) -> None:
+        self._buckets: _Recent[_Bucket] = _Recent()
+        self._alike: _Recent[_Alike] = _Recent()
+        self._said: _Recent[Said] = _Recent()
+
+    def __repr__(self) -> str:
+        return f"<Correlator of {len(self._said)} events>"
+
+    def look(self, note: PendingEvent, message: str, now: float) -> tuple[Said, str] | None:
+        """The record of an event (with `count` 0 for a new one) and the text to write; None where it is dropped."""
+        about = note.about
+        uid = about["metadata"].get("uid", "")
+        whose = (about.get("kind", ""), about["metadata"].get("namespace", ""), about["metadata"]["name"], uid)
+        same = (*whose, note.reason, str(note.warning))
+        message, combined = self._combined(same, message, now)
+        if not self._spend(whose, now):
+            return None
+        return self._said.take((*same, "" if combined else message), Said()), message
+
+    def _combined(self, same: Key, message: str, now: float) -> tuple[str, bool]:
+        alike = self._alike.take(same, _Alike(last=now))
+        if now - alike.last > _WINDOW:
+            alike.texts.clear()
+        alike.last = now
+        alike.texts.add(message)
+        if len(alike.texts) < _ALIKE:
+            return message, False
+        alike.texts.pop()
+        return _COMBINED + message, True
+
+    def _spend(self, whose: Key, now: float) -> bool:
+        bucket = self._buckets.take(whose, _Bucket(at=now))
+        bucket.left = min(_BURST, bucket.left + (now - bucket.at) / _REFILL)
+        bucket.at = now
+        if bucket.left < 1:
+            return False
+        bucket.left -= 1
+        return True
+
+
+def reference_to(obj: JsonObject) -> JsonObject:
+    """How an event names what it is about."""
+    meta = obj["metadata"]
+    named = {k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion") if meta.get(k)}
+    return {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), **named}
+
+
+def event_of(note: PendingEvent, message: str, *, name: str, source: JsonObject, now: str) -> JsonObject:
+    """The event as it is written first."""
+    involved = reference_to(note.about)
+    return {
+        "kind": "Event",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": involved.get("namespace", "default")},
+        "involvedObject": involved,
+        "reason": note.reason,
+        "message": message,
+        "type": "Warning" if note.warning else "Normal",
+        "source": source,
+        "reportingComponent": source["component"],
+        "reportingInstance": source.get("host", ""),
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+
+
+# ------------------------------------------------------------------ shell
+class Recorder:
+    """Writes events as one component."""
+
+    def __init__(self, api: InProcessClient, component: str, clock: Clock, *, host: str = "") -> None:
+        self._api = api
+        self._component = component
+        self._source: JsonObject = {"component": component, **({"host": host} if host else {})}
+        self._clock = clock
+        self._correlator = Correlator()
+
+    def __repr__(self) -> str:
+        return f"<Recorder of {self._component}>"
+
+    async def tell(self, note: PendingEvent, *, name: str = "", error: str = "") -> None:
+        """Write or count one event. Events are best effort: a refusal is logged."""
+        message = note.message.replace("{name}", name).replace("{error}", error)[:1024]
+        found = self._correlator.look(note, message, self._clock.now())
+        if found is None:
+            return
+        said, text = found
+        try:
+            await self._write(note, said, text)
+        except ApiError as refused:
+            level = logging.DEBUG if refused.code in (403, 404) else logging.WARNING
+            _LOG.log(level, "%s: event %s: %r", self._component, note.reason, refused)
+
+    async def _write(self, note: PendingEvent, said: Said, text: str) -> None:
+        wall = self._clock.wall()
+        now = stamp(wall)
+        said.count += 1
+        if said.count > 1:
+            meta = {"namespace": note.about["metadata"].get("namespace", "default"), "name": said.name}
+            patch = {"count": said.count, "lastTimestamp": now, "message": text}
+            try:
+                await self._api.write(Patch(EVENTS, {"metadata": meta}, patch))
+            except NotFoundError:
+                said.count = 1
+            else:
+                return
+        said.name, said.first = self._name(note, wall), now
+        made = event_of(note, text, name=said.name, source=self._source, now=now)
+        await self._api.write(Create(EVENTS, made))
+
+    @staticmethod
+    def _name(note: PendingEvent, wall: datetime) -> str:
+        ticks = int(wall.timestamp()) * 10**9 + wall.microsecond * 1000 + next(_NUMBERS)
+        return f"{note.about['metadata']['name'][:236]}.{ticks:x}"

@@ -1,0 +1,553 @@
+"""Jobs: pods until enough of them have succeeded, or too many failed. Each pod is counted exactly once.
+
+A finished pod is first noted in ``uncountedTerminatedPods``, then loses its finalizer, and only then moves to the
+counters: whenever this stops in between, it can go on from what is written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from envtest.controllers import job_pods as of_pods
+from envtest.controllers.controller import ControllerContext
+from envtest.controllers.job_pods import FAILURES, FINALIZER, IGNORED, INDEX, intervals, numbers_in
+from envtest.controllers.objects import (
+    condition_in,
+    conditions_of,
+    controller_of,
+    deleting,
+    is_active,
+    is_ready,
+    is_true,
+    parse_time,
+    phase_of,
+    pod_from_template,
+    stamp,
+    status_of,
+    with_status,
+)
+from envtest.controllers.pod_control import PodOwnerController, claim, make_pod, remove_pod
+from envtest.controllers.pod_ranking import first_to_go
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import JOBS, PODS, Patch, PendingEvent, Update, Write
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.structured_merge.value import JsonObject
+
+_PAUSE, _LONGEST_PAUSE = 10.0, 600.0
+"""Seconds before the pod that follows a failed one, doubled with each further failure."""
+_AT_ONCE = 500
+"""Pods that are made, deleted or counted in one step."""
+_OURS = "kubernetes.io/job-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How many pods failed since the last success, and when the last one did."""
+
+    failures: int = 0
+    last: datetime | None = None
+
+    def left(self, now: datetime) -> float:
+        """Seconds until the next pod may be made."""
+        if self.last is None:
+            return 0.0
+        return _pause(self.failures) - (now - self.last).total_seconds()
+
+    def after(self, succeeded: Sequence[datetime], failed: Sequence[datetime]) -> Backoff:
+        """With what has ended since."""
+        start = Backoff() if succeeded else self
+        newer = [f for f in failed if not succeeded or f > max(succeeded)]
+        return Backoff(start.failures + len(newer), max([*newer, *([start.last] if start.last else [])], default=None))
+
+
+def _pause(failures: int) -> float:
+    return min(_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE) if failures > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to write, in how many seconds to look again, and what to remember once that is written."""
+
+    writes: Sequence[Write | PendingEvent]
+    again: float | None
+    backoff: Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What has ended: `new` pods were not noted before; the numbers are those of all."""
+
+    new_succeeded: Sequence[JsonObject]
+    new_failed: Sequence[JsonObject]
+    succeeded: int
+    failed: int
+    good: frozenset[int]
+    bad: frozenset[int]
+    """Indexes that succeeded, and those that failed for good."""
+
+
+@dataclass(slots=True)
+class View:
+    """What a decision is made of; `blocked` where pods cannot be made now. The rest grows as decisions are made."""
+
+    job: JsonObject
+    pods: Sequence[JsonObject]
+    now: datetime
+    backoff: Backoff = field(default_factory=Backoff)
+    blocked: bool = False
+    writes: list[Write | PendingEvent] = field(default_factory=list)
+    status: JsonObject = field(default_factory=dict)
+    waits: list[float] = field(default_factory=list)
+    made: int = 0
+    gone: list[JsonObject] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.status = copy_tree(self.job.get("status") or {})
+
+    @property
+    def spec(self) -> JsonObject:
+        """What is wanted."""
+        spec: JsonObject = self.job["spec"]
+        return spec
+
+    @property
+    def active(self) -> list[JsonObject]:
+        """Pods that are neither finished nor on their way out."""
+        return [p for p in self.pods if is_active(p)]
+
+    @property
+    def terminating(self) -> int:
+        """Pods that are on their way out."""
+        return sum(of_pods.terminating(p) for p in self.pods)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it waits to be resumed."""
+        return bool(self.spec.get("suspend"))
+
+    def noted(self, key: str) -> list[str]:
+        """Uids of pods that ended and are not in the counters yet."""
+        return list((self.status.get("uncountedTerminatedPods") or {}).get(key) or ())
+
+    def condition(self, kind: str, reason: str, message: str, *, holds: bool = True) -> JsonObject:
+        """One that was reached now."""
+        when = stamp(self.now)
+        times = {"lastProbeTime": when, "lastTransitionTime": when}
+        return {"type": kind, "status": str(holds), **times, "reason": reason, "message": message}
+
+    def put(self, condition: JsonObject) -> bool:
+        """Set a condition; whether that changed anything. What never held need not be said not to hold."""
+        conditions = list(self.status.get("conditions") or ())
+        before = condition_in(conditions, condition["type"])
+        if before is None and condition["status"] == "False":
+            return False
+        if before is not None and all(before.get(k) == condition[k] for k in ("status", "reason", "message")):
+            return False
+        self.status["conditions"] = [*(c for c in conditions if c is not before), condition]
+        return True
+
+
+# ------------------------------------------------------------------ core: counting
+def is_finished(job: JsonObject) -> bool:
+    """Whether it is complete or has failed."""
+    conditions = conditions_of(job)
+    return is_true(conditions, "Complete") or is_true(conditions, "Failed")
+
+
+def tally(view: View) -> Tally:
+    """What has ended."""
+    job, spec = view.job, view.spec
+    known = {*view.noted("succeeded"), *view.noted("failed")}
+    indexed = of_pods.is_indexed(job)
+    wanted = [p for p in view.pods if not indexed or of_pods.valid_index(p, job)]
+    good = [
+        p for p in wanted if phase_of(p) == "Succeeded" and of_pods.tracked(p) and p["metadata"]["uid"] not in known
+    ]
+    bad = list(of_pods.new_failures(job, wanted, known))
+    policy = spec.get("podFailurePolicy")
+    counted = [p for p in bad if of_pods.verdict_on(policy, p)[0] != "Ignore"]
+    failed = status_of(job, "failed") + len(counted) + len(view.noted("failed"))
+    if not indexed:
+        succeeded = status_of(job, "succeeded") + len(good) + len(view.noted("succeeded"))
+        return Tally(good, bad, succeeded, failed, frozenset(), frozenset())
+    completions = int(spec.get("completions") or 0)
+    indexes = numbers_in(view.status.get("completedIndexes", ""), completions) | {of_pods.index_of(p) for p in good}
+    lost = numbers_in(view.status.get("failedIndexes") or "", completions) if of_pods.limited_per_index(job) else set()
+    lost |= {of_pods.index_of(p) for p in bad if _loses_index(view, p)}
+    return Tally(good, bad, len(indexes), failed, frozenset(indexes), frozenset(lost))
+
+
+def _loses_index(view: View, pod: JsonObject) -> bool:
+    if not of_pods.limited_per_index(view.job):
+        return False
+    action, _ = of_pods.verdict_on(view.spec.get("podFailurePolicy"), pod)
+    if action in ("FailIndex", "Ignore"):
+        return action == "FailIndex"
+    return of_pods.failures_of_index(pod) >= int(view.spec["backoffLimitPerIndex"])
+
+
+# ------------------------------------------------------------------ core: is it over?
+def verdict(view: View, counted: Tally) -> JsonObject | None:
+    """The condition after which nothing more is begun: ``SuccessCriteriaMet`` or ``FailureTarget``."""
+    conditions = conditions_of(view.job)
+    for kind in ("SuccessCriteriaMet", "FailureTarget"):
+        if is_true(conditions, kind):
+            return condition_in(conditions, kind)
+    why = _failure(view, counted)
+    if why is not None:
+        return view.condition("FailureTarget", *why)
+    met = of_pods.success_by(view.spec.get("successPolicy"), counted.good, int(view.spec.get("completions") or 0))
+    return None if met is None else view.condition("SuccessCriteriaMet", "SuccessPolicy", met)
+
+
+def _failure(view: View, counted: Tally) -> tuple[str, str] | None:
+    spec = view.spec
+    policy = spec.get("podFailurePolicy")
+    for pod in view.pods if policy else ():
+        _, why = of_pods.verdict_on(policy, pod) if of_pods.is_failed(pod, view.job) else ("", None)
+        if why is not None:
+            return "PodFailurePolicy", why
+    limit = spec.get("backoffLimit", 6)
+    if counted.failed > limit or _restarted_too_often(view, limit):
+        return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+    left = _until_deadline(view)
+    if left is not None and left <= 0:
+        return "DeadlineExceeded", "Job was active longer than specified deadline"
+    if left is not None:
+        view.waits.append(left)
+    return _failed_indexes(spec, counted) if of_pods.limited_per_index(view.job) else None
+
+
+def _restarted_too_often(view: View, limit: int) -> bool:
+    """Where containers are started again in place, these count."""
+    if (view.spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
+        return False
+    found = sum(of_pods.restarts(p) for p in view.pods if phase_of(p) in ("Running", "Pending"))
+    return found > 0 if limit == 0 else found >= limit
+
+
+def _until_deadline(view: View) -> float | None:
+    limit, started = view.spec.get("activeDeadlineSeconds"), view.status.get("startTime")
+    if limit is None or view.suspended or not started or is_true(conditions_of(view.job), "Suspended"):
+        return None
+    return float(limit - (view.now - parse_time(started)).total_seconds())
+
+
+def _failed_indexes(spec: JsonObject, counted: Tally) -> tuple[str, str] | None:
+    most, lost = spec.get("maxFailedIndexes"), len(counted.bad)
+    if most is not None and lost > most:
+        return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+    if lost and lost + len(counted.good) >= int(spec.get("completions") or 0):
+        return "FailedIndexes", "Job has failed indexes"
+    return None
+
+
+# ------------------------------------------------------------------ core: pods
+def plan(view: View) -> Plan:
+    """One step of a job."""
+    if is_finished(view.job) or view.spec.get("managedBy") not in (None, _OURS):
+        return Plan([], None, Backoff())
+    if not view.suspended:
+        view.status.setdefault("startTime", stamp(view.now))
+    counted = tally(view)
+    ended = [of_pods.ended_at(p) for p in counted.new_succeeded]
+    view.backoff = view.backoff.after(ended, [of_pods.ended_at(p) for p in counted.new_failed])
+    held = (
+        of_pods.delayed(view.job, view.pods, counted.good | counted.bad | _indexes(view.active))
+        if of_pods.limited_per_index(view.job)
+        else {}
+    )
+    over = verdict(view, counted)
+    if over is not None:
+        _remove(view, view.active)
+    else:
+        over = _go_on(view, counted, held)
+    finalizers = _track(view, counted, over, {p["metadata"]["uid"] for p in held.values()})
+    _count(view)
+    if over is not None:
+        _finish(view, over, done=not finalizers)
+    if view.status != (view.job.get("status") or {}):
+        view.writes.append(Update(JOBS, with_status(view.job, view.status), "status"))
+    view.writes.extend([*finalizers, *_last_words(view)])
+    return Plan(view.writes, min(view.waits, default=None), view.backoff)
+
+
+def _indexes(pods: Sequence[JsonObject]) -> set[int]:
+    return {of_pods.index_of(p) for p in pods}
+
+
+def _go_on(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> JsonObject | None:
+    """Make or delete pods; the condition after which it is over, if that was reached."""
+    if not deleting(view.job):
+        _manage(view, counted, held)
+    wanted = view.spec.get("completions")
+    running = len(view.active) + view.made - len(view.gone)
+    if not running and (counted.succeeded > 0 if wanted is None else counted.succeeded >= wanted):
+        text = "Reached expected number of succeeded pods"
+        return view.condition("SuccessCriteriaMet", "CompletionsReached", text)
+    if not deleting(view.job):
+        _suspended_or_not(view)
+    return None
+
+
+def _suspended_or_not(view: View) -> None:
+    if view.suspended:
+        if view.put(view.condition("Suspended", "JobSuspended", "Job suspended")):
+            view.writes.append(PendingEvent(view.job, "Suspended", "Job suspended"))
+    elif view.put(view.condition("Suspended", "JobResumed", "Job resumed", holds=False)):
+        view.writes.append(PendingEvent(view.job, "Resumed", "Job resumed"))
+        view.status["startTime"] = stamp(view.now)
+
+
+def _manage(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> None:
+    """Bring the number of active pods to what it should be; in one step either deletes or makes."""
+    active, wanted = view.active, _wanted(view, counted)
+    going = of_pods.repeated(view.job, active, first_to_go) if of_pods.is_indexed(view.job) else []
+    if len(going) < len(active) - wanted:
+        rest = first_to_go([p for p in active if p not in going])
+        going += rest[: len(active) - wanted - len(going)]
+    if going:
+        _remove(view, going[:_AT_ONCE])
+        return
+    leaving = view.terminating if of_pods.only_failed_are_replaced(view.job) else 0
+    missing = min(wanted - leaving - len(active), _AT_ONCE)
+    if missing <= 0 or view.blocked:
+        return
+    left = 0.0 if of_pods.limited_per_index(view.job) else view.backoff.left(view.now)
+    if left > 0:
+        view.waits.append(left)
+    elif of_pods.is_indexed(view.job):
+        _make_indexed(view, counted, held, missing)
+    else:
+        for _ in range(missing):
+            _make(view, pod_from_template(view.spec["template"], view.job))
+
+
+def _wanted(view: View, counted: Tally) -> int:
+    parallelism, completions = int(view.spec.get("parallelism", 1)), view.spec.get("completions")
+    if view.suspended:
+        return 0
+    if completions is None:
+        return len(view.active) if counted.succeeded > 0 else parallelism
+    return max(min(parallelism, int(completions) - counted.succeeded), 0)
+
+
+def _remove(view: View, pods: Sequence[JsonObject]) -> None:
+    view.gone.extend(pods)
+    view.writes.extend(remove_pod(p, view.job) for p in pods)
+
+
+def _make(view: View, pod: JsonObject) -> None:
+    meta = pod["metadata"]
+    meta["finalizers"] = [*(f for f in meta.get("finalizers") or () if f != FINALIZER), FINALIZER]
+    view.made += 1
+    view.writes.append(make_pod(pod, view.job))
+
+
+def _make_indexed(view: View, counted: Tally, held: Mapping[int, JsonObject], missing: int) -> None:
+    taken = counted.good | counted.bad | _indexes(view.active)
+    if of_pods.only_failed_are_replaced(view.job):
+        taken |= _indexes([p for p in view.pods if of_pods.terminating(p)])
+    waiting: list[float] = []
+    for index in (n for n in range(int(view.spec.get("completions") or 0)) if n not in taken):
+        if missing <= 0:
+            break
+        before = held.get(index)
+        left = _until_next(before, view.now)
+        missing -= 1
+        if left > 0:
+            waiting.append(left)
+        else:
+            _make(view, _indexed(view, index, before))
+    view.waits.extend(waiting)
+
+
+def _until_next(before: JsonObject | None, now: datetime) -> float:
+    if before is None:
+        return 0.0
+    passed = (now - of_pods.ended_at(before)).total_seconds()
+    return _pause(of_pods.all_failures_of_index(before) + 1) - passed
+
+
+def _indexed(view: View, index: int, before: JsonObject | None) -> JsonObject:
+    job = view.job
+    pod = pod_from_template(view.spec["template"], job)
+    meta, name = pod["metadata"], f"{job['metadata']['name']}-{index}"
+    meta["generateName"] = f"{name}-"
+    for key in ("labels", "annotations"):
+        meta[key] = {**(meta.get(key) or {}), INDEX: str(index)}
+    if of_pods.limited_per_index(job):
+        meta["annotations"].update(_failure_counts(view, before))
+    pod["spec"].setdefault("hostname", name)
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
+    for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
+        known = container.setdefault("env", [])
+        if all(e.get("name") != "JOB_COMPLETION_INDEX" for e in known):
+            known.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
+    return pod
+
+
+def _failure_counts(view: View, before: JsonObject | None) -> dict[str, str]:
+    if before is None:
+        return {FAILURES: "0"}
+    counted = of_pods.failures_of_index(before)
+    ignored = of_pods.all_failures_of_index(before) - counted
+    if of_pods.verdict_on(view.spec.get("podFailurePolicy"), before)[0] == "Ignore":
+        return {FAILURES: str(counted), IGNORED: str(ignored + 1)}
+    return {FAILURES: str(counted + 1), **({IGNORED: str(ignored)} if ignored else {})}
+
+
+# ------------------------------------------------------------------ core: the status
+def _track(view: View, counted: Tally, over: JsonObject | None, held: Collection[str]) -> list[Patch]:
+    """Note what has ended, and let go of what is noted; the patches that take finalizers away."""
+    _settle(view)
+    failing = over is not None and over["type"] == "FailureTarget"
+    noted: dict[str, list[str]] = {key: view.noted(key) for key in ("succeeded", "failed")}
+    patches: list[Patch] = []
+    for pod in view.pods:
+        uid, failed = pod["metadata"]["uid"], of_pods.is_failed(pod, view.job)
+        ended = phase_of(pod) == "Succeeded" or failed
+        if not of_pods.tracked(pod) or not (ended or over is not None) or len(patches) >= _AT_ONCE:
+            continue
+        if uid in held and over is None and not deleting(view.job):
+            continue
+        patches.append(_release(pod))
+        key = _counts_as(view, pod, failed=failed or failing)
+        if key is not None and uid not in (*noted["succeeded"], *noted["failed"]):
+            noted[key].append(uid)
+    view.status["uncountedTerminatedPods"] = {k: v for k, v in noted.items() if v}
+    if of_pods.is_indexed(view.job):
+        _note_indexes(view, counted)
+    return patches
+
+
+def _counts_as(view: View, pod: JsonObject, *, failed: bool) -> str | None:
+    indexed = of_pods.is_indexed(view.job)
+    if phase_of(pod) == "Succeeded":
+        return None if indexed else "succeeded"
+    if not failed or (indexed and not of_pods.valid_index(pod, view.job)):
+        return None
+    ignored = of_pods.verdict_on(view.spec.get("podFailurePolicy"), pod)[0] == "Ignore"
+    return None if ignored else "failed"
+
+
+def _settle(view: View) -> None:
+    """What has lost its finalizer moves from the notes to the counters."""
+    there = {p["metadata"]["uid"] for p in view.pods if of_pods.tracked(p)}
+    for key in ("succeeded", "failed"):
+        moved = [u for u in view.noted(key) if u not in there]
+        if moved:
+            view.status[key] = int(view.status.get(key) or 0) + len(moved)
+            view.status["uncountedTerminatedPods"][key] = [u for u in view.noted(key) if u in there]
+
+
+def _note_indexes(view: View, counted: Tally) -> None:
+    view.status.pop("completedIndexes", None)
+    view.status.pop("succeeded", None)
+    if counted.good:
+        view.status.update(completedIndexes=intervals(counted.good), succeeded=len(counted.good))
+    if of_pods.limited_per_index(view.job):
+        view.status["failedIndexes"] = intervals(counted.bad)
+
+
+def _release(pod: JsonObject) -> Patch:
+    meta = {"uid": pod["metadata"]["uid"], "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
+    return Patch(PODS, pod, {"metadata": meta}, strategic=True)
+
+
+def _count(view: View) -> None:
+    """Pods that are there, with those that were just made and without those that were just deleted."""
+    left = [p for p in view.active if p not in view.gone]
+    view.status.pop("active", None)
+    if len(left) + view.made:
+        view.status["active"] = len(left) + view.made
+    view.status["ready"] = sum(is_ready(p) for p in left)
+    view.status["terminating"] = view.terminating + len(view.gone)
+
+
+def _finish(view: View, over: JsonObject, *, done: bool) -> None:
+    """Say first that it will end, and that it has ended when every pod is counted and gone."""
+    if view.put(over):
+        return
+    if not done or any(view.status["uncountedTerminatedPods"].values()) or view.status["terminating"]:
+        return
+    kind = "Complete" if over["type"] == "SuccessCriteriaMet" else "Failed"
+    final = view.condition(kind, over["reason"], over["message"])
+    view.put(final)
+    if kind == "Complete":
+        view.status["completionTime"] = final["lastTransitionTime"]
+
+
+def _last_words(view: View) -> list[PendingEvent]:
+    conditions = view.status.get("conditions") or ()
+    if is_true(conditions, "Complete"):
+        return [PendingEvent(view.job, "Completed", "Job completed")]
+    found = condition_in(conditions, "Failed")
+    if found is not None and found["status"] == "True":
+        return [PendingEvent(view.job, found["reason"], found["message"], warning=True)]
+    return []
+
+
+# ------------------------------------------------------------------ shell
+class JobController(PodOwnerController):
+    """``job``."""
+
+    name = "job"
+    resource = JOBS
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._backoffs: dict[str, Backoff] = {}
+
+    def wire(self) -> None:
+        """Jobs that go, too, and pods whose job is gone."""
+        super().wire()
+        self.informers.on(JOBS, self._forget)
+        self.informers.on(PODS, self._left_over)
+
+    def restored(self) -> None:
+        """See `Controller`."""
+        self._backoffs.clear()
+
+    def _forget(self, event: Event) -> None:
+        if event.new is not None:
+            return
+        self._backoffs.pop(event.obj["metadata"]["uid"], None)
+        for key in self.informers.dependent_keys(event.obj["metadata"]["uid"]):
+            if key.startswith(PODS.prefix):
+                self.queue.add(key)
+
+    def _left_over(self, event: Event) -> None:
+        if event.new is not None and of_pods.tracked(event.new) and self._orphaned(event.new):
+            self.queue.add(event.key)
+
+    def _orphaned(self, pod: JsonObject) -> bool:
+        owner = controller_of(pod)
+        if owner is None or owner.get("kind") != JOBS.kind:
+            return owner is None
+        job = self.informers.get(JOBS.key(pod["metadata"]["namespace"], owner["name"]))
+        return job is None or job["metadata"]["uid"] != owner["uid"] or is_finished(job)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        if not key.startswith(PODS.prefix):
+            return await super().reconcile(key)
+        pod = self.informers.get(key)
+        if pod is not None and of_pods.tracked(pod) and self._orphaned(pod):
+            await self.write([_release(pod)])
+        return None
+
+    async def step(
+        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+    ) -> float | None:
+        """See `PodOwnerController`."""
+        uid = owner["metadata"]["uid"]
+        mine, moves = claim(owner, pods, loose, finalizer=FINALIZER)
+        made = plan(View(owner, mine, self.context.now(), self._backoffs.get(uid, Backoff()), blocked=bool(failed)))
+        await self.write([*moves, *made.writes])
+        self._backoffs[uid] = made.backoff
+        if made.backoff == Backoff():
+            del self._backoffs[uid]
+        return made.again

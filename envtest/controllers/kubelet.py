@@ -1,0 +1,360 @@
+"""Nodes as far as tests meet them: pods are scheduled, run, end, and go when they are told to.
+
+What becomes of a pod is data: see `envtest.controllers.stages`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+
+from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.event_recorder import Recorder
+from envtest.controllers.objects import (
+    condition_in,
+    conditions_of,
+    is_true,
+    phase_of,
+    stamp,
+    with_status,
+)
+from envtest.controllers.persistent_volume_binder import claims_of, unbound
+from envtest.controllers.pod_status import (
+    Move,
+    ending,
+    has_started,
+    needs_refresh,
+    pause_before_restart,
+    reachable,
+    state_of,
+    status_in,
+)
+from envtest.controllers.reflector import Event
+from envtest.controllers.scheduler import (
+    NOT_READY,
+    Place,
+    asked_by,
+    binding,
+    schedule,
+    unschedulable,
+    waits_for_scheduler,
+)
+from envtest.controllers.stages import Stage, State, stage_for
+from envtest.controllers.writes import CLAIMS, NODES, PODS, STORAGE_CLASSES, Create, Delete, PendingEvent, Update
+from opsdk.errors import AlreadyExistsError
+from opsdk.structured_merge.value import JsonObject
+
+NODE = "node-1"
+"""The node that every simulated cluster has."""
+_CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "100000", "ephemeral-storage": "1Ti"}
+_ADDRESS = "192.168.0.1"
+
+
+# ------------------------------------------------------------------ core
+def labels_of_node(name: str) -> dict[str, str]:
+    """What every node says of itself."""
+    return {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+
+
+def node_object() -> JsonObject:
+    """The node as it registers itself."""
+    meta = {"name": NODE, "labels": labels_of_node(NODE)}
+    return {"kind": "Node", "apiVersion": "v1", "metadata": meta, "spec": {}}
+
+
+def registered(node: JsonObject) -> JsonObject | None:
+    """A node whose agent has come up, None where it is as it should be: with labels, and not held back as new."""
+    meta, spec = node["metadata"], node.get("spec") or {}
+    labels = {**labels_of_node(meta["name"]), **(meta.get("labels") or {})}
+    ready = is_true(conditions_of(node), "Ready")
+    taints = [t for t in spec.get("taints") or () if not (ready and t.get("key") == NOT_READY)]
+    if labels == meta.get("labels") and len(taints) == len(spec.get("taints") or ()):
+        return None
+    return {**node, "metadata": {**meta, "labels": labels}, "spec": {**spec, "taints": taints}}
+
+
+def is_alive(node: JsonObject | None) -> bool:
+    """Whether a node's agent does anything; one that has gone from the records still does."""
+    ready = None if node is None else condition_in(conditions_of(node), "Ready")
+    return ready is None or ready.get("status") != "Unknown"
+
+
+def is_well(node: JsonObject | None) -> bool:
+    """Whether it starts pods and finds them ready."""
+    ready = None if node is None else condition_in(conditions_of(node), "Ready")
+    return ready is None or ready.get("status") == "True"
+
+
+def address_of(node: JsonObject | None) -> str:
+    """Its address."""
+    found = ((node or {}).get("status") or {}).get("addresses") or ()
+    return next((str(a["address"]) for a in found if a.get("type") == "InternalIP"), _ADDRESS)
+
+
+def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
+    """The status of a healthy node; what it says already stays."""
+    healthy = [
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    ]
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    given = conditions_of(node)
+    conditions = [{"type": t, "status": s, "reason": r, "message": m, **times} for t, s, r, m in healthy]
+    name = node["metadata"]["name"]
+    made: JsonObject = {
+        "capacity": dict(_CAPACITY),
+        "allocatable": dict(_CAPACITY),
+        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+        "nodeInfo": _NODE_INFO,
+        "declaredFeatures": list(_FEATURES),
+    }
+    known = node.get("status") or {}
+    kept = {k: v for k, v in known.items() if v and (k != "nodeInfo" or any(v.values()))}
+    more = [c for c in conditions if condition_in(given, str(c["type"])) is None]
+    return {**made, **kept, "conditions": [*given, *more]}
+
+
+_FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
+_NODE_INFO = {
+    "machineID": "",
+    "systemUUID": "",
+    "bootID": "",
+    "kernelVersion": "simulated",
+    "osImage": "simulated",
+    "containerRuntimeVersion": "simulated://1",
+    "kubeletVersion": "v1.36.2",
+    "kubeProxyVersion": "",
+    "operatingSystem": "linux",
+    "architecture": "amd64",
+}
+
+
+# ------------------------------------------------------------------ shell
+class KubeletController(Controller):
+    """``kubelet``: a scheduler and the agents of all nodes in one."""
+
+    name = "kubelet"
+    component = "kubelet"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self.stages = tuple(context.stages)
+        self.scheduler = Recorder(context.api, "default-scheduler", context.clock)
+        self.events = Recorder(context.kubelet, "kubelet", context.clock, host=NODE)
+        self._addresses = 0
+        self._hosts = 0
+        self._used: Counter[int] = Counter()
+        # When a pod's present state was first seen: delays count from there.
+        self._since: dict[str, tuple[str, State, float]] = {}
+
+    def restored(self) -> None:
+        """See `Controller`."""
+        self._since.clear()
+        self._used.clear()
+
+    def wire(self) -> None:
+        """Pods; nodes, and the pods that wait for one or are on it."""
+        self.informers.on(PODS, self._pod)
+        self.informers.on(NODES, self._node)
+        self.informers.on(CLAIMS, lambda _: self._reschedule())
+
+    def _pod(self, event: Event) -> None:
+        if event.new is None:
+            self._since.pop(event.key, None)
+        else:
+            self.queue.add(event.key)
+        freed = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
+        if freed and event.old is not None and event.old["spec"].get("nodeName") and asked_by(event.old):
+            self._reschedule()
+
+    def _node(self, event: Event) -> None:
+        self.queue.add(event.key)
+        if event.new is None:
+            return
+        self._reschedule()
+        if event.old is not None and conditions_of(event.old) != conditions_of(event.new):
+            name = event.new["metadata"]["name"]
+            for key, pod in self.informers.all(PODS).items():
+                if pod["spec"].get("nodeName") == name:
+                    self.queue.add(key)
+
+    def _reschedule(self) -> None:
+        for key, pod in self.informers.all(PODS).items():
+            if waits_for_scheduler(pod):
+                self.queue.add(key)
+
+    async def begin(self) -> None:
+        """The node."""
+        try:
+            await self.context.kubelet.write(Create(NODES, node_object()))
+        except AlreadyExistsError:
+            return
+        await self.informers.catch_up()
+        await self._register(NODES.key("", NODE))
+
+    async def _register(self, key: str) -> None:
+        """A node comes up: it says how it is, and takes pods from then on."""
+        node = self.informers.get(key)
+        if node is None:
+            return
+        if condition_in(conditions_of(node), "Ready") is None:
+            self._hosts = self._hosts % 250 + 1
+            status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.context.now()))
+            node = await self.context.kubelet.write(Update(NODES, with_status(node, status), "status"))
+            wanted = registered(node)
+            if wanted is not None:
+                await self.context.api.write(Update(NODES, wanted))
+
+    def _next_ip(self) -> str:
+        self._addresses = self._addresses % 65_000 + 1
+        return f"10.244.{self._addresses // 250}.{self._addresses % 250 + 2}"
+
+    # -------------------------------------------------------------- one pod
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        if key.startswith(NODES.prefix):
+            await self._register(key)
+            return None
+        pod = self.informers.get(key)
+        if pod is None:
+            return None
+        if waits_for_scheduler(pod):
+            await self._place(pod)
+            return None
+        node = self.informers.get(NODES.key("", pod["spec"].get("nodeName") or ""))
+        if not pod["spec"].get("nodeName") or not is_alive(node):
+            return None
+        state = state_of(pod)
+        if state is State.TERMINATING:
+            return await self._end(key, pod)
+        return await self._live(key, pod, state) if is_well(node) else None
+
+    async def _live(self, key: str, pod: JsonObject, state: State) -> float | None:
+        number = stage_for(pod, state, self.stages, self._used)
+        stage = None if number is None else self.stages[number]
+        if stage is None and state is State.CRASHED:
+            stage = self._restart(pod)
+        wait = self._remaining(key, pod, state, stage.delay if stage else 0.0)
+        if stage is not None and stage.to is not None and wait <= 0:
+            if number is not None:
+                self._used[number] += 1
+            await self._move(pod, stage)
+        elif state is State.PENDING and not (pod.get("status") or {}).get("startTime"):
+            await self._write_status(pod, Move(to=State.PENDING, now=stamp(self.context.now()), host=self._host(pod)))
+        elif state is State.READY and needs_refresh(pod):
+            await self._write_status(pod, self._to(pod, State.READY))
+        return wait if stage is not None and 0 < wait < math.inf else None
+
+    def _restart(self, pod: JsonObject) -> Stage:
+        """Containers that ended are started again, as they were at first."""
+        number = stage_for(pod, State.PENDING, self.stages, self._used)
+        first = None if number is None else self.stages[number].to
+        to = first if first in (State.RUNNING, State.READY) else State.RUNNING
+        return Stage(at=State.CRASHED, to=to, delay=pause_before_restart(pod))
+
+    def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
+        now, uid = self.context.clock.now(), pod["metadata"]["uid"]
+        known = self._since.get(key)
+        if known is None or known[:2] != (uid, state):
+            self._since[key] = known = (uid, state, now)
+        return known[2] + delay - now
+
+    async def _place(self, pod: JsonObject) -> None:
+        nodes = list(self.informers.all(NODES).values())
+        meta = pod["metadata"]
+        place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
+        why = self._claims(pod)
+        if why:
+            place = Place(
+                message=f"0/{len(nodes)} nodes are available: {why}. preemption: 0/{len(nodes)} nodes are"
+                f" available: {len(nodes)} Preemption is not helpful for scheduling."
+            )
+        if place.node:
+            await self.context.api.write(Create(PODS, binding(pod, place.node), "binding"))
+            text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {place.node}"
+            await self.scheduler.tell(PendingEvent(pod, "Scheduled", text))
+            return
+        status = unschedulable(pod, place.message, stamp(self.context.now()))
+        if status is not None:
+            await self.context.api.write(Update(PODS, with_status(pod, status), "status"))
+            await self.scheduler.tell(PendingEvent(pod, "FailedScheduling", place.message, warning=True))
+
+    def _claims(self, pod: JsonObject) -> str:
+        """What keeps a pod from being placed for its claims' sake."""
+        names, namespace = claims_of(pod), pod["metadata"]["namespace"]
+        found = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
+        kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
+        return unbound(pod, found, kinds)
+
+    def _by_node(self) -> dict[str, list[JsonObject]]:
+        found: dict[str, list[JsonObject]] = defaultdict(list)
+        for pod in self.informers.all(PODS).values():
+            if pod["spec"].get("nodeName"):
+                found[pod["spec"]["nodeName"]].append(pod)
+        return found
+
+    def _host(self, pod: JsonObject) -> str:
+        return address_of(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
+
+    def _to(self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None) -> Move:
+        host = self._host(pod)
+        known = (pod.get("status") or {}).get("podIP")
+        ip = str(known) if known else host if pod["spec"].get("hostNetwork") else self._next_ip()
+        shown = stage or Stage(at=state, to=state)
+        return Move(
+            to=state,
+            now=stamp(self.context.now()),
+            ip=ip,
+            host=host,
+            reason=shown.reason,
+            message=shown.message,
+            code=shown.code if code is None else code,
+        )
+
+    async def _write_status(self, pod: JsonObject, move: Move) -> JsonObject | None:
+        status = status_in(pod, move)
+        if status == pod.get("status"):
+            return pod
+        return await self.context.kubelet.write(Update(PODS, with_status(pod, status), "status"))
+
+    async def _move(self, pod: JsonObject, stage: Stage) -> None:
+        before, to = state_of(pod), reachable(pod, stage)
+        await self._write_status(pod, self._to(pod, to, stage))
+        if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):
+            for _ in pod["spec"].get("containers") or ():
+                await self.events.tell(PendingEvent(pod, "Started", "Container started"))
+        if to is State.CRASHED:
+            meta = pod["metadata"]
+            for container in pod["spec"].get("containers") or ():
+                where = f"{container['name']} in pod {meta['name']}_{meta['namespace']}({meta['uid']})"
+                text = f"Back-off restarting failed container {where}"
+                await self.events.tell(PendingEvent(pod, "BackOff", text, warning=True))
+        elif to is State.WAITING:
+            text = stage.message or f"Error: {stage.reason}"
+            await self.events.tell(PendingEvent(pod, "Failed", text, warning=True))
+
+    # -------------------------------------------------------------- the end
+    async def _end(self, key: str, pod: JsonObject) -> float | None:
+        """The containers are told to stop, and killed when the time of grace is over; then the pod is gone."""
+        number = stage_for(pod, State.TERMINATING, self.stages, self._used)
+        stage = None if number is None else self.stages[number]
+        grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        running = phase_of(pod) not in ("Succeeded", "Failed") and has_started(pod)
+        delay = stage.delay if stage is not None and running else 0.0
+        left = self._remaining(key, pod, State.TERMINATING, min(delay, grace))
+        if left > 0:
+            return left
+        if running:
+            if number is not None:
+                self._used[number] += 1
+            told = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
+            to, code = ending(pod, told, killed=delay > grace > 0)
+            for container in pod["spec"].get("containers") or ():
+                await self.events.tell(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
+            ended = await self._write_status(pod, self._to(pod, to, stage, code=code))
+            pod = ended if ended is not None else pod
+        if pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"):
+            await self.context.kubelet.write(Delete(PODS, pod, grace=0))
+        return None

@@ -1,0 +1,144 @@
+"""Namespaces on their way out: content goes first, finalizers are waited for, conditions tell of what is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from envtest.controllers.controller import Controller
+from envtest.controllers.objects import conditions_of, deleting, stamp, with_condition, with_status
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import NAMESPACES, PODS, Delete, Resource, Update
+from opsdk.errors import ConflictError, NotFoundError
+from opsdk.structured_merge.value import JsonObject
+
+_FINALIZER = "kubernetes"
+
+
+# ------------------------------------------------------------------ core
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is still there: objects by resource (``widgets.demo.io``) and by finalizer."""
+
+    objects: Mapping[str, int]
+    finalizers: Mapping[str, int]
+
+    @classmethod
+    def of(cls, found: Sequence[tuple[Resource, JsonObject]]) -> Left:
+        """Count."""
+        held = (f for _, obj in found for f in obj["metadata"].get("finalizers") or ())
+        return cls(Counter(f"{r.plural}.{r.group}" for r, _ in found), Counter(held))
+
+    def __bool__(self) -> bool:
+        return bool(self.objects)
+
+
+def conditions(namespace: JsonObject, left: Left, now: str) -> list[JsonObject]:
+    """The conditions of a namespace that terminates."""
+    found = conditions_of(namespace)
+    for kind, holds, reason, message in _says(left):
+        entry = {
+            "type": kind,
+            "status": str(holds),
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+        found = with_condition(found, entry)
+    return found
+
+
+def _says(left: Left) -> list[tuple[str, bool, str, str]]:
+    content = (False, "ContentRemoved", "All content successfully removed")
+    if left.objects:
+        listed = ", ".join(f"{name} has {n} resource instances" for name, n in sorted(left.objects.items()))
+        content = (True, "SomeResourcesRemain", f"Some resources are remaining: {listed}")
+    held = (False, "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+    if left.finalizers:
+        listed = ", ".join(f"{name} in {n} resource instances" for name, n in sorted(left.finalizers.items()))
+        text = f"Some content in the namespace has finalizers remaining: {listed}"
+        held = (True, "SomeFinalizersRemain", text)
+    done = "All content successfully deleted, may be waiting on finalization"
+    return [
+        ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            False,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        ("NamespaceDeletionContentFailure", False, "ContentDeleted", done),
+        ("NamespaceContentRemaining", *content),
+        ("NamespaceFinalizersRemaining", *held),
+    ]
+
+
+def finalized(namespace: JsonObject) -> JsonObject:
+    """The namespace without this controller's hold."""
+    spec = namespace.get("spec") or {}
+    return {**namespace, "spec": {**spec, "finalizers": [f for f in spec.get("finalizers") or () if f != _FINALIZER]}}
+
+
+# ------------------------------------------------------------------ shell
+class NamespaceController(Controller):
+    """``namespace``."""
+
+    name = "namespace"
+
+    def wire(self) -> None:
+        """Namespaces, and whatever goes or loses a finalizer in one that terminates."""
+        self.informers.on(NAMESPACES, self._namespace)
+        self.informers.on_all(self._content)
+
+    def _namespace(self, event: Event) -> None:
+        if event.new is not None and deleting(event.new):
+            self.queue.add(event.key)
+
+    def _content(self, event: Event) -> None:
+        name = event.obj["metadata"].get("namespace")
+        if not name or (event.new is not None and not deleting(event.new) and event.old is not None):
+            return
+        key = NAMESPACES.key("", name)
+        namespace = self.informers.get(key)
+        if namespace is not None and deleting(namespace):
+            self.queue.add(key)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        namespace = self.informers.get(key)
+        if namespace is None or not deleting(namespace):
+            return None
+        name = namespace["metadata"]["name"]
+        left = await self._empty(name)
+        wanted = {
+            **(namespace.get("status") or {}),
+            "conditions": conditions(namespace, left, stamp(self.context.now())),
+        }
+        if left:
+            if wanted != namespace.get("status"):
+                await self.context.api.write(Update(NAMESPACES, with_status(namespace, wanted), "status"))
+        elif _FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ()):
+            await self.context.api.write(Update(NAMESPACES, finalized(namespace), "finalize"))
+        return None
+
+    async def _empty(self, name: str) -> Left:
+        """Delete what is not yet deleted, pods before everything else; what stays for now."""
+        await self._delete_all(PODS, name)
+        found = self._found([PODS], name)
+        if not found:
+            others = [r for r in self.informers.resources if r.namespaced]
+            for resource in others:
+                await self._delete_all(resource, name)
+            found = self._found(others, name)
+        return Left.of(found)
+
+    async def _delete_all(self, resource: Resource, namespace: str) -> None:
+        for obj in self.informers.in_namespace(resource, namespace):
+            if not deleting(obj):
+                with suppress(NotFoundError, ConflictError):
+                    await self.context.api.write(Delete(resource, obj))
+
+    def _found(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, JsonObject]]:
+        return [(r, obj) for r in resources for obj in self.informers.in_namespace(r, namespace)]

@@ -1,0 +1,310 @@
+"""Claims are bound to volumes that nobody provides, and both are protected for as long as they are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from envtest.controllers.controller import Controller
+from envtest.controllers.objects import deleting, phase_of, with_status
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import (
+    CLAIMS,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Create,
+    Delete,
+    PendingEvent,
+    Resource,
+    Update,
+    Write,
+    Writes,
+)
+from envtest.groups.common.label_selectors import selects
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.structured_merge.value import JsonObject
+
+_CLAIM_IN_USE, _VOLUME_IN_USE = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
+_LATER, _NOBODY = "WaitForFirstConsumer", "kubernetes.io/no-provisioner"
+_COMPLETED, _BY = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
+
+
+# ------------------------------------------------------------------ core
+def claims_of(pod: JsonObject) -> list[str]:
+    """The names of the claims that a pod uses."""
+    sources = (v.get("persistentVolumeClaim") or {} for v in pod["spec"].get("volumes") or ())
+    return [s["claimName"] for s in sources if s.get("claimName")]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a claim's fate depends on.
+
+    `volume` is the one it names, `others` those that may be bound; `kind` is its storage class, if that is there;
+    `used` says that a pod runs with it, `wanted` that one is there that would.
+    """
+
+    volume: JsonObject | None = None
+    others: Sequence[JsonObject] = ()
+    kind: JsonObject | None = None
+    used: bool = False
+    wanted: bool = False
+
+
+def plan_claim(claim: JsonObject, around: Around) -> Writes:
+    """One step of a claim."""
+    spec, volume = claim["spec"], around.volume
+    if deleting(claim):
+        return [] if around.used else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
+    if not spec.get("volumeName"):
+        return _bind(claim, around)
+    if volume is None:
+        return _lose(claim) if phase_of(claim) == "Bound" else []
+    if not _takes(volume, claim):
+        return []
+    if phase_of(claim) == "Bound" and not _grows(claim, volume):
+        return []
+    if _grows(claim, volume):
+        capacity = {**volume["spec"]["capacity"], "storage": _asked(claim)}
+        return [Update(VOLUMES, {**volume, "spec": {**volume["spec"], "capacity": capacity}})]
+    status = {**(claim.get("status") or {}), "phase": "Bound", **_shape(volume)}
+    return [Update(CLAIMS, with_status(claim, status), "status")]
+
+
+def _shape(volume: JsonObject) -> JsonObject:
+    capacity = (volume["spec"].get("capacity") or {}).get("storage", "0")
+    return {"accessModes": list(volume["spec"].get("accessModes") or ()), "capacity": {"storage": capacity}}
+
+
+def _asked(claim: JsonObject) -> str:
+    return str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "1Gi"))
+
+
+def _grows(claim: JsonObject, volume: JsonObject) -> bool:
+    """Whether a bound claim asks for more than its volume has."""
+    there = (volume["spec"].get("capacity") or {}).get("storage", "0")
+    return phase_of(claim) == "Bound" and Quantity(_asked(claim)) > Quantity(there)
+
+
+def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
+    """The claim says how large its volume is by now."""
+    shown = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
+    if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
+        return []
+    if shown == _shape(volume)["capacity"]["storage"]:
+        return []
+    return [Update(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
+
+
+def _lose(claim: JsonObject) -> Writes:
+    text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    lost = {**(claim.get("status") or {}), "phase": "Lost"}
+    return [
+        Update(CLAIMS, with_status(claim, lost), "status"),
+        PendingEvent(claim, "ClaimLost", text, warning=True),
+    ]
+
+
+def _bind(claim: JsonObject, around: Around) -> Writes:
+    """Bind it to the smallest volume that fits, else to one that is made for it, else say what it waits for."""
+    meta, spec = claim["metadata"], claim["spec"]
+    name, waits = spec.get("storageClassName") or "", (around.kind or {}).get("volumeBindingMode") == _LATER
+    if waits and not around.wanted:
+        text = "waiting for first consumer to be created before binding"
+        return [PendingEvent(claim, _LATER, text)]
+    found = match(claim, around.others)
+    made: list[Write | PendingEvent] = []
+    if found is None:
+        if name and around.kind is None:
+            text = f'storageclass.storage.k8s.io "{name}" not found'
+            return [PendingEvent(claim, "ProvisioningFailed", text, warning=True)]
+        if around.kind is not None and around.kind.get("provisioner") == _NOBODY:
+            text = "no persistent volumes available for this claim and no storage class is set"
+            return [PendingEvent(claim, "FailedBinding", text)]
+        found = _volume(claim, volume_name(claim), around.kind)
+        text = f"Successfully provisioned volume {volume_name(claim)}"
+        made = [Create(VOLUMES, found), PendingEvent(claim, "ProvisioningSucceeded", text)]
+    marks = {**(meta.get("annotations") or {}), _COMPLETED: "yes", _BY: "yes"}
+    named = {**spec, "volumeName": found["metadata"]["name"]}
+    return [*made, Update(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": named})]
+
+
+def match(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
+    """The volume that is meant for a claim, else the smallest free one that will do."""
+    mine = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
+    free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
+    free.sort(key=lambda v: (Quantity(v["spec"]["capacity"]["storage"]).value, v["metadata"]["name"]))
+    return next(iter([*mine, *free]), None)
+
+
+def _fits(claim: JsonObject, volume: JsonObject) -> bool:
+    wanted, given = claim["spec"], volume["spec"]
+    if (wanted.get("storageClassName") or "") != (given.get("storageClassName") or ""):
+        return False
+    if wanted.get("volumeMode", "Filesystem") != given.get("volumeMode", "Filesystem"):
+        return False
+    if not set(wanted.get("accessModes") or ()) <= set(given.get("accessModes") or ()):
+        return False
+    if wanted.get("selector") and not selects(wanted["selector"], volume["metadata"].get("labels") or {}):
+        return False
+    return Quantity(_asked(claim)) <= Quantity((given.get("capacity") or {}).get("storage", "0"))
+
+
+def _takes(volume: JsonObject, claim: JsonObject) -> bool:
+    """Whether a volume is for this claim, or for anybody."""
+    reference = volume["spec"].get("claimRef") or {}
+    meta = claim["metadata"]
+    if reference and (reference.get("namespace"), reference.get("name")) != (meta["namespace"], meta["name"]):
+        return False
+    return reference.get("uid") in (None, "", meta["uid"])
+
+
+def unbound(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[str, JsonObject]) -> str:
+    """Why a pod cannot be placed yet for its claims' sake; empty where it can. Both by name."""
+    for name in claims_of(pod):
+        claim = claims.get(name)
+        if claim is None:
+            return f'persistentvolumeclaim "{name}" not found'
+        if deleting(claim):
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        if phase_of(claim) == "Lost":
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume'
+        kind = kinds.get(claim["spec"].get("storageClassName") or "") or {}
+        if phase_of(claim) != "Bound" and kind.get("volumeBindingMode") != _LATER:
+            return "pod has unbound immediate PersistentVolumeClaims"
+    return ""
+
+
+def volume_name(claim: JsonObject) -> str:
+    """The volume that is made for a claim."""
+    return f"pvc-{claim['metadata']['uid']}"
+
+
+def _let_go(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
+    meta = obj["metadata"]
+    kept = [f for f in meta.get("finalizers") or () if f != finalizer]
+    if len(kept) == len(meta.get("finalizers") or ()):
+        return []
+    return [Update(resource, {**obj, "metadata": {**meta, "finalizers": kept}})]
+
+
+def claim_reference(claim: JsonObject) -> JsonObject:
+    """How a volume names its claim."""
+    meta = claim["metadata"]
+    named = {k: meta[k] for k in ("name", "namespace", "uid", "resourceVersion")}
+    return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **named}
+
+
+def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject:
+    spec = claim["spec"]
+    made = {
+        "capacity": {"storage": _asked(claim)},
+        "accessModes": list(spec.get("accessModes") or ["ReadWriteOnce"]),
+        "claimRef": claim_reference(claim),
+        "hostPath": {"path": f"/simulated/{name}", "type": ""},
+        "persistentVolumeReclaimPolicy": (kind or {}).get("reclaimPolicy", "Delete"),
+        **({"storageClassName": spec["storageClassName"]} if spec.get("storageClassName") else {}),
+        **({"volumeMode": spec["volumeMode"]} if spec.get("volumeMode") else {}),
+    }
+    by = (kind or {}).get("provisioner", "envtest")
+    meta = {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": by}}
+    return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": meta, "spec": made}
+
+
+def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
+    """One step of a volume; `claim` is the one that has it or asks for it by name."""
+    bound = claim is not None and claim["spec"].get("volumeName") == volume["metadata"]["name"]
+    if deleting(volume):
+        return [] if bound else _let_go(VOLUMES, volume, _VOLUME_IN_USE)
+    reference = volume["spec"].get("claimRef") or {}
+    if bound and claim is not None and not reference.get("uid"):
+        return [Update(VOLUMES, {**volume, "spec": {**volume["spec"], "claimRef": claim_reference(claim)}})]
+    gone = bool(reference.get("uid")) and (claim is None or claim["metadata"]["uid"] != reference["uid"])
+    if gone and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+        return [Delete(VOLUMES, volume)]
+    phase = "Released" if gone else "Bound" if reference.get("uid") else "Available"
+    if phase_of(volume) == phase:
+        return []
+    return [Update(VOLUMES, with_status(volume, {**(volume.get("status") or {}), "phase": phase}), "status")]
+
+
+# ------------------------------------------------------------------ shell
+class VolumeController(Controller):
+    """``persistentvolume-binder``: keys of claims and of volumes."""
+
+    name = "persistentvolume-binder"
+    component = "persistentvolume-controller"
+
+    def wire(self) -> None:
+        """Claims, volumes, and pods that stop using them."""
+        self.informers.on(CLAIMS, self._claim)
+        self.informers.on(VOLUMES, self._volume)
+        self.informers.on(PODS, self._pod)
+        self.informers.on(STORAGE_CLASSES, lambda _: self._look_again())
+
+    def _claim(self, event: Event) -> None:
+        self.queue.add(event.key)
+        name = event.obj["spec"].get("volumeName")
+        if name:
+            self.queue.add(VOLUMES.key("", name))
+
+    def _volume(self, event: Event) -> None:
+        self.queue.add(event.key)
+        reference = event.obj["spec"].get("claimRef") or {}
+        if reference:
+            self.queue.add(CLAIMS.key(reference.get("namespace", ""), reference.get("name", "")))
+        elif event.new is not None:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Claims that wait may be bound now."""
+        for key, claim in self.informers.all(CLAIMS).items():
+            if not claim["spec"].get("volumeName"):
+                self.queue.add(key)
+
+    def _pod(self, event: Event) -> None:
+        ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
+        if ended or event.old is None:
+            for name in claims_of(event.obj):
+                self.queue.add(CLAIMS.key(event.obj["metadata"]["namespace"], name))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        obj = self.informers.get(key)
+        if obj is None:
+            return None
+        if key.startswith(CLAIMS.prefix):
+            around = self._around(obj)
+            await self.write(plan_claim(obj, around) or resized(obj, around.volume))
+        else:
+            await self.write(plan_volume(obj, self._claim_for(obj)))
+        return None
+
+    def _around(self, claim: JsonObject) -> Around:
+        spec, namespace = claim["spec"], claim["metadata"]["namespace"]
+        kind = self.informers.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
+        if spec.get("volumeName"):
+            volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
+            return Around(volume, kind=kind, used=deleting(claim) and self._used(claim))
+        made = self.informers.get(VOLUMES.key("", volume_name(claim)))
+        others = [made] if made is not None else list(self.informers.all(VOLUMES).values())
+        name = claim["metadata"]["name"]
+        wanted = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
+        return Around(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=wanted)
+
+    def _claim_for(self, volume: JsonObject) -> JsonObject | None:
+        reference = volume["spec"].get("claimRef") or {}
+        if reference:
+            return self.informers.get(CLAIMS.key(reference.get("namespace", ""), reference.get("name", "")))
+        name = volume["metadata"]["name"]
+        claims = self.informers.all(CLAIMS).values()
+        return next((c for c in claims if c["spec"].get("volumeName") == name), None)
+
+    def _used(self, claim: JsonObject) -> bool:
+        meta = claim["metadata"]
+        pods = self.informers.in_namespace(PODS, meta["namespace"])
+        return any(
+            meta["name"] in claims_of(p) and phase_of(p) not in ("Succeeded", "Failed") and p["spec"].get("nodeName")
+            for p in pods
+        )

@@ -1,0 +1,165 @@
+"""What controllers that make pods share: whose pod is whose, and the shell around a plan."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envtest.controllers.controller import Controller
+from envtest.controllers.objects import controlled_by, controller_of, deleting, is_active, owner_reference
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import PODS, Create, Delete, Patch, PendingEvent, Resource, Write, Writes
+from envtest.groups.common.label_selectors import selects
+from opsdk.errors import ApiError
+from opsdk.structured_merge.value import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to write, and in how many seconds to look again."""
+
+    writes: Writes
+    again: float | None = None
+
+
+# ------------------------------------------------------------------ core
+def claim(
+    owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], *, finalizer: str = ""
+) -> tuple[list[JsonObject], list[Write]]:
+    """The pods that count as the owner's, and the writes that take others in or let strangers go.
+
+    `finalizer` comes with the owner and goes with it.
+    """
+    selector = selector_of(owner)
+    mine: list[JsonObject] = []
+    writes: list[Write] = []
+    for pod in pods:
+        if not controlled_by(pod, owner):
+            continue
+        if selects(selector, pod["metadata"].get("labels") or {}):
+            mine.append(pod)
+        elif not deleting(owner):
+            uid = owner["metadata"]["uid"]
+            kept = [o for o in pod["metadata"]["ownerReferences"] if o.get("uid") != uid]
+            writes.append(_owners(pod, kept, [f for f in _finalizers(pod) if f != finalizer]))
+    if deleting(owner):
+        return mine, []
+    for pod in loose:
+        if is_active(pod) and selects(selector, pod["metadata"].get("labels") or {}):
+            mine.append(pod)
+            owners = [*(pod["metadata"].get("ownerReferences") or ()), owner_reference(owner)]
+            held = [finalizer] if finalizer and finalizer not in _finalizers(pod) else []
+            writes.append(_owners(pod, owners, [*_finalizers(pod), *held]))
+    return mine, writes
+
+
+def _finalizers(pod: JsonObject) -> list[str]:
+    return list(pod["metadata"].get("finalizers") or ())
+
+
+def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> Patch:
+    meta = {"ownerReferences": owners or None, "resourceVersion": pod["metadata"]["resourceVersion"]}
+    if finalizers != _finalizers(pod):
+        meta["finalizers"] = finalizers or None
+    return Patch(PODS, pod, {"metadata": meta})
+
+
+def selector_of(owner: JsonObject) -> JsonObject:
+    """Its selector; that of a replication controller is a bare set of labels."""
+    found: JsonObject = owner["spec"].get("selector") or {}
+    return {"matchLabels": found} if owner.get("kind") == "ReplicationController" else found
+
+
+def make_pod(pod: JsonObject, owner: JsonObject) -> Create:
+    """The creation of an owner's pod, and what is told of it."""
+    done = PendingEvent(owner, "SuccessfulCreate", "Created pod: {name}")
+    return Create(
+        PODS, pod, note=done, failure=PendingEvent(owner, "FailedCreate", "Error creating: {error}", warning=True)
+    )
+
+
+def remove_pod(pod: JsonObject, owner: JsonObject) -> Delete:
+    """The deletion of an owner's pod, and what is told of it."""
+    done = PendingEvent(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+    failure = PendingEvent(owner, "FailedDelete", "Error deleting: {error}", warning=True)
+    return Delete(PODS, pod, note=done, failure=failure)
+
+
+# ------------------------------------------------------------------ shell
+class PodOwnerController(Controller):
+    """Looks at an owner whenever it or one of its pods changes, or a pod comes that it could take in.
+
+    Attributes:
+        resource: the kind of the owners.
+    """
+
+    resource: Resource
+
+    @abstractmethod
+    async def step(
+        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+    ) -> float | None:
+        """One step; `pods` name the owner, `loose` ones have no controller; `failed` says why pods cannot be made.
+
+        The answer is that of `reconcile`.
+        """
+
+    def wire(self) -> None:
+        """Owners and pods."""
+        self.informers.on(self.resource, self.add)
+        self.informers.on(PODS, self._pod)
+
+    def _pod(self, event: Event) -> None:
+        for obj in (event.old, event.new):
+            owner = None if obj is None else controller_of(obj)
+            if obj is not None and owner is not None and owner.get("kind") == self.resource.kind:
+                self.queue.add(self.resource.key(obj["metadata"]["namespace"], owner["name"]))
+        if event.new is not None and controller_of(event.new) is None:
+            self._stray(event.new)
+
+    def _stray(self, pod: JsonObject) -> None:
+        labels, namespace = pod["metadata"].get("labels") or {}, pod["metadata"]["namespace"]
+        for owner in self.informers.in_namespace(self.resource, namespace) if labels else ():
+            if selects(selector_of(owner), labels):
+                self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        owner = self.informers.get(key)
+        if owner is None:
+            return None
+        try:
+            return await self._look(owner, "")
+        except ApiError as error:
+            if error is self.told:
+                await self._admit(key, error)
+            raise
+
+    async def _admit(self, key: str, error: ApiError) -> None:
+        """What could not be written does not keep the rest from being written."""
+        await self.informers.catch_up()
+        owner = self.informers.get(key)
+        if owner is not None:
+            await self._look(owner, error.message)
+
+    async def _look(self, owner: JsonObject, failed: str) -> float | None:
+        meta = owner["metadata"]
+        pods = self.informers.dependents(meta["uid"], PODS.prefix)
+        return await self.step(owner, pods, self.informers.loose(PODS, meta["namespace"]), failed)
+
+
+class PlanningController(PodOwnerController):
+    """One whose steps are pure plans."""
+
+    @abstractmethod
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+        """What to do; see `step`."""
+
+    async def step(
+        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+    ) -> float | None:
+        """See `PodOwnerController`."""
+        made = self.plan(owner, pods, loose, failed)
+        await self.write(made.writes)
+        return made.again

@@ -1,0 +1,106 @@
+"""Pods that nobody else ends: their node is gone, or they never had one; and finished ones in masses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.node_lifecycle import disrupted
+from envtest.controllers.objects import age_order, deleting, phase_of, with_status
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import NODES, PODS, Delete, Update, Writes
+from opsdk.structured_merge.value import JsonObject
+
+_QUARANTINE = 40.0
+"""Seconds for which a node must be gone: it may come back."""
+_MANY = 12_500
+"""Finished pods that are kept."""
+
+
+# ------------------------------------------------------------------ core
+def orphaned(pod: JsonObject, now: datetime) -> Writes:
+    """The writes that end a pod whose node is gone."""
+    phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
+    said = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
+    return [*([said] if said else []), Delete(PODS, pod, grace=0)]
+
+
+def never_ran(pod: JsonObject) -> Writes:
+    """The writes that end a deleted pod that no node has to let go of."""
+    failed = with_status(pod, {**(pod.get("status") or {}), "phase": "Failed"})
+    ended = phase_of(pod) in ("Succeeded", "Failed")
+    said = [] if ended else [Update(PODS, failed, "status")]
+    held = pod["metadata"].get("finalizers")
+    return [*said, *([] if ended and held else [Delete(PODS, pod, grace=0)])]
+
+
+def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
+    """The deletions of finished pods beyond a limit, the oldest first."""
+    going = sorted(finished, key=age_order)[: max(len(finished) - limit, 0)]
+    return [Delete(PODS, p, grace=0) for p in going]
+
+
+# ------------------------------------------------------------------ shell
+class PodCollector(Controller):
+    """``pod-garbage-collector``: keys of pods, and an empty one for finished pods."""
+
+    name = "pod-garbage-collector"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._gone: dict[str, float] = {}
+        self._finished = 0
+
+    def restored(self) -> None:
+        """See `Controller`."""
+        self._gone.clear()
+
+    def wire(self) -> None:
+        """Pods, and nodes that go."""
+        self.informers.on(PODS, self._pod)
+        self.informers.on(NODES, self._node)
+
+    def _pod(self, event: Event) -> None:
+        ended = [o is not None and phase_of(o) in ("Succeeded", "Failed") for o in (event.old, event.new)]
+        self._finished += ended[1] - ended[0]
+        if self._finished > _MANY:
+            self.queue.add("")
+        new = event.new
+        if new is None:
+            return
+        name = new["spec"].get("nodeName")
+        lost = bool(name) and self.informers.get(NODES.key("", name)) is None
+        if lost or (deleting(new) and not name):
+            self.queue.add(event.key)
+
+    def _node(self, event: Event) -> None:
+        name = event.obj["metadata"]["name"]
+        if event.new is not None:
+            self._gone.pop(name, None)
+            return
+        for key, pod in self.informers.all(PODS).items():
+            if pod["spec"].get("nodeName") == name:
+                self.queue.add(key)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        if not key:
+            finished = [p for p in self.informers.all(PODS).values() if phase_of(p) in ("Succeeded", "Failed")]
+            await self.write(too_many(finished))
+            return None
+        pod = self.informers.get(key)
+        if pod is None:
+            return None
+        name = pod["spec"].get("nodeName")
+        if not name:
+            await self.write(never_ran(pod) if deleting(pod) else [])
+            return None
+        if self.informers.get(NODES.key("", name)) is not None:
+            return None
+        clock = self.context.clock.now()
+        left = self._gone.setdefault(name, clock) + _QUARANTINE - clock
+        if left > 0:
+            return left
+        await self.write(orphaned(pod, self.context.now()))
+        return None

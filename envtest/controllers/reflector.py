@@ -1,0 +1,278 @@
+"""What the controllers see: the objects of every kind, indexed by owner, as fresh as the storage itself.
+
+The storage is in this process, so a controller may look at the present state at any time:
+`SharedInformers.catch_up` takes in what has happened up to now. Nothing is copied: the reflector holds the storage's
+own trees, which nobody changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from envtest.controllers.objects import controller_of, owner_uids
+from envtest.controllers.writes import Resource
+from opsdk.aio.tasks import TaskOwner
+from opsdk.apiserver.storage.ports import CompactedError, Storage, StorageWatch
+from opsdk.structured_merge.value import JsonObject
+
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
+"""The prefix under which the definitions of custom resources are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One object was created (`old` None), changed, or removed (`new` None)."""
+
+    resource: Resource
+    key: str
+    old: JsonObject | None
+    new: JsonObject | None
+
+    @property
+    def obj(self) -> JsonObject:
+        """The object as it is now, or was last."""
+        found = self.new if self.new is not None else self.old
+        assert found is not None
+        return found
+
+
+Handler = Callable[[Event], None]
+
+
+class Reflector:
+    """The objects of one kind."""
+
+    def __init__(self, storage: Storage, resource: Resource, emit: Handler) -> None:
+        self.resource = resource
+        self.objects: dict[str, JsonObject] = {}
+        self._storage = storage
+        self._emit = emit
+        self._watch: StorageWatch | None = None
+        self._stopped = False
+
+    def __repr__(self) -> str:
+        return f"<Reflector of {len(self.objects)} {self.resource.plural}>"
+
+    def sync(self) -> None:
+        """Take the present state, and watch from there on."""
+        page = self._storage.list(self.resource.prefix)
+        self._watch = self._storage.watch(self.resource.prefix, page.revision)
+        listed = dict(page.items)
+        for key in [k for k in self.objects if k not in listed]:
+            self._apply(key, None)
+        for key, obj in listed.items():
+            self._apply(key, obj)
+
+    def _apply(self, key: str, obj: JsonObject | None) -> None:
+        old = self.objects.get(key)
+        if old is obj:
+            return
+        if obj is None:
+            del self.objects[key]
+        else:
+            self.objects[key] = obj
+        if old is not None and obj is not None and old["metadata"]["uid"] != obj["metadata"]["uid"]:
+            self._emit(Event(self.resource, key, old, None))
+            old = None
+        self._emit(Event(self.resource, key, old, obj))
+
+    async def drain(self) -> None:
+        """Take in what waits; does not suspend."""
+        while self._watch is not None and self._watch.progress() is None:
+            try:
+                await self._take(self._watch)
+            except CompactedError:
+                self.sync()
+
+    async def _take(self, watch: StorageWatch) -> None:
+        change = await anext(watch)
+        if change.value is not None:
+            self._apply(change.key, change.value if change.kind.value == "put" else None)
+
+    async def follow(self) -> None:
+        """Take in changes until `stop`; a watch that ends is begun again."""
+        while not self._stopped:
+            if self._watch is None:
+                self.sync()
+            watch = self._watch
+            try:
+                while watch is not None and watch is self._watch:
+                    await self._take(watch)
+            except (StopAsyncIteration, CompactedError):
+                if watch is self._watch:
+                    self._watch = None
+
+    def stop(self) -> None:
+        """End; idempotent."""
+        self._stopped = True
+        if self._watch is not None:
+            self._watch.close()
+
+
+@dataclass(slots=True)
+class _Owned:
+    """Keys by the uid of an owner."""
+
+    by_uid: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def move(self, key: str, before: Iterable[str], after: Iterable[str]) -> None:
+        old, new = set(before), set(after)
+        for uid in old - new:
+            keys = self.by_uid.get(uid, {})
+            keys.pop(key, None)
+            if not keys:
+                self.by_uid.pop(uid, None)
+        for uid in new - old:
+            self.by_uid.setdefault(uid, {})[key] = None
+
+
+class SharedInformers:
+    """Every reflector, the index by owner, and who wants to hear of what."""
+
+    def __init__(self, storage: Storage, resources: Iterable[Resource]) -> None:
+        self._storage = storage
+        self._reflectors: dict[str, Reflector] = {}
+        self._by_kind: dict[tuple[str, str], Resource] = {}
+        self._owned = _Owned()
+        self._loose: dict[str, dict[str, None]] = {}
+        self._handlers: dict[str, list[Handler]] = {}
+        self._all: list[Handler] = []
+        self._tasks: TaskOwner | None = None
+        self._seen = -1
+        for resource in resources:
+            self._add(resource)
+
+    def __repr__(self) -> str:
+        return f"<SharedInformers of {len(self._reflectors)} kinds>"
+
+    # -------------------------------------------------------------- life
+    def start(self, tasks: TaskOwner) -> None:
+        """Take in everything there is; `tasks` own what follows."""
+        self._tasks = tasks
+        for reflector in list(self._reflectors.values()):
+            self._begin(reflector)
+
+    def _begin(self, reflector: Reflector) -> None:
+        if self._tasks is not None:
+            reflector.sync()
+            self._tasks.start(reflector.follow(), name=f"reflector of {reflector.resource.prefix}")
+
+    def stop(self) -> None:
+        """End every watch."""
+        for reflector in self._reflectors.values():
+            reflector.stop()
+
+    async def catch_up(self) -> None:
+        """Take in everything that has been written up to now; does not suspend."""
+        while self._seen != self._storage.current_rv:
+            self._seen = self._storage.current_rv
+            for reflector in list(self._reflectors.values()):
+                await reflector.drain()
+
+    # -------------------------------------------------------------- kinds
+    def _add(self, resource: Resource) -> Reflector:
+        made = Reflector(self._storage, resource, self._emit)
+        self._reflectors[resource.prefix] = made
+        self._by_kind[resource.group, resource.kind] = resource
+        return made
+
+    def _define(self, event: Event) -> None:
+        """A definition of a custom resource came, changed or went."""
+        resource = _defined(event.obj)
+        known = self._reflectors.get(resource.prefix)
+        if event.new is None:
+            if known is not None:
+                known.stop()
+                del self._reflectors[resource.prefix]
+                self._by_kind.pop((resource.group, resource.kind), None)
+        elif known is None:
+            self._begin(self._add(resource))
+        elif known.resource != resource:
+            known.resource = self._by_kind[resource.group, resource.kind] = resource
+
+    @property
+    def resources(self) -> list[Resource]:
+        """Every kind, those of custom resources too."""
+        return [m.resource for m in self._reflectors.values()]
+
+    def resource_of(self, api_version: str, kind: str) -> Resource | None:
+        """The kind that a reference means, in whichever version."""
+        group, _, _ = api_version.rpartition("/")
+        return self._by_kind.get((group, kind))
+
+    def resource_at(self, key: str) -> Resource | None:
+        """The kind that a key belongs to."""
+        group, plural, *_ = key.split("/", 2)
+        reflector = self._reflectors.get(f"{group}/{plural}/")
+        return None if reflector is None else reflector.resource
+
+    # -------------------------------------------------------------- reading
+    def get(self, key: str) -> JsonObject | None:
+        """The object at a key."""
+        group, plural, *_ = key.split("/", 2)
+        reflector = self._reflectors.get(f"{group}/{plural}/")
+        return None if reflector is None else reflector.objects.get(key)
+
+    def all(self, resource: Resource) -> Mapping[str, JsonObject]:
+        """Every object of a kind by key, oldest first as far as this process saw them come."""
+        reflector = self._reflectors.get(resource.prefix)
+        return {} if reflector is None else reflector.objects
+
+    def in_namespace(self, resource: Resource, namespace: str) -> list[JsonObject]:
+        """The objects of a kind in one namespace, by name."""
+        return [obj for _, obj in self._storage.list(f"{resource.prefix}{namespace}/").items]
+
+    def dependents(self, uid: str, prefix: str = "") -> list[JsonObject]:
+        """The objects that name this owner; of one kind, if `prefix` says so."""
+        keys = self._owned.by_uid.get(uid, ())
+        return [obj for key in keys if key.startswith(prefix) and (obj := self.get(key)) is not None]
+
+    def dependent_keys(self, uid: str) -> list[str]:
+        """Their keys."""
+        return list(self._owned.by_uid.get(uid, ()))
+
+    def loose(self, resource: Resource, namespace: str) -> list[JsonObject]:
+        """The objects of a kind in a namespace that nobody controls."""
+        keys = self._loose.get(f"{resource.prefix}{namespace}/", ())
+        return [obj for key in keys if (obj := self.get(key)) is not None]
+
+    # -------------------------------------------------------------- telling
+    def on(self, resource: Resource, handler: Handler) -> None:
+        """Call `handler` for every event of a kind."""
+        self._handlers.setdefault(resource.prefix, []).append(handler)
+
+    def on_all(self, handler: Handler) -> None:
+        """Call `handler` for every event."""
+        self._all.append(handler)
+
+    def _emit(self, event: Event) -> None:
+        self._index(event)
+        if event.resource.prefix == DEFINITIONS:
+            self._define(event)
+        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._all):
+            handler(event)
+
+    def _index(self, event: Event) -> None:
+        before, after = owner_uids(event.old), owner_uids(event.new)
+        if before or after:
+            self._owned.move(event.key, before, after)
+        place = event.key.rpartition("/")[0] + "/"
+        if event.new is not None and (not after or controller_of(event.new) is None):
+            self._loose.setdefault(place, {})[event.key] = None
+        elif event.old is not None and (not before or controller_of(event.old) is None):
+            self._loose.get(place, {}).pop(event.key, None)
+
+
+def _defined(definition: JsonObject) -> Resource:
+    spec = definition["spec"]
+    names = spec["names"]
+    served = [v["name"] for v in spec["versions"] if v.get("served")]
+    return Resource(
+        group=spec["group"],
+        version=served[0] if served else spec["versions"][0]["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        prefix=f"{spec['group']}/{names['plural']}/",
+    )

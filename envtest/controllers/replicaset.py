@@ -1,0 +1,128 @@
+"""ReplicaSets and ReplicationControllers: as many pods as are wanted, and a status that counts them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from envtest.controllers.job_pods import terminating
+from envtest.controllers.objects import (
+    condition_in,
+    conditions_of,
+    controller_of,
+    deleting,
+    is_active,
+    pod_from_template,
+    replicas_of,
+    seconds_until_available,
+    stamp,
+    with_status,
+    without_zeros,
+)
+from envtest.controllers.pod_control import Plan, PlanningController, claim, make_pod, remove_pod
+from envtest.controllers.pod_ranking import first_to_go
+from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, PendingEvent, Update, Write
+from opsdk.structured_merge.value import JsonObject
+
+_AT_ONCE = 500
+"""Pods that are made or deleted in one step."""
+
+
+# ------------------------------------------------------------------ core
+def plan(
+    replica_set: JsonObject,
+    pods: Sequence[JsonObject],
+    loose: Sequence[JsonObject],
+    now: datetime,
+    *,
+    failed: str = "",
+    crowd: dict[str, int] | None = None,
+) -> Plan:
+    """One step: adopt and release, create or delete, count.
+
+    `failed` says why pods cannot be made; `crowd` how many related pods each node runs.
+    """
+    mine, moved = claim(replica_set, pods, loose)
+    writes: list[Write | PendingEvent] = [*moved]
+    active = [p for p in mine if is_active(p)]
+    if not deleting(replica_set):
+        writes.extend(_fill(replica_set, active, crowd or {}, blocked=bool(failed)))
+    status, again = count(replica_set, mine, now, failed=failed)
+    if status != (replica_set.get("status") or {}):
+        resource = REPLICA_SETS if replica_set["kind"] == REPLICA_SETS.kind else REPLICATION_CONTROLLERS
+        writes.append(Update(resource, with_status(replica_set, status), "status"))
+    return Plan(writes, again)
+
+
+def _fill(
+    replica_set: JsonObject, active: Sequence[JsonObject], crowd: dict[str, int], *, blocked: bool
+) -> list[Write]:
+    missing = min(replicas_of(replica_set) - len(active), _AT_ONCE)
+    if missing < 0:
+        going = first_to_go(active, crowd=crowd)[: min(-missing, _AT_ONCE)]
+        return [remove_pod(pod, replica_set) for pod in going]
+    template = replica_set["spec"].get("template") or {}
+    return [make_pod(pod_from_template(template, replica_set), replica_set) for _ in range(0 if blocked else missing)]
+
+
+def count(
+    replica_set: JsonObject, mine: Sequence[JsonObject], now: datetime, *, failed: str = ""
+) -> tuple[JsonObject, float | None]:
+    """The status, and the seconds until another pod has been ready for long enough."""
+    spec = replica_set["spec"]
+    active = [p for p in mine if is_active(p)]
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    waits = [seconds_until_available(p, int(spec.get("minReadySeconds") or 0), now) for p in active]
+    counts = {
+        "fullyLabeledReplicas": sum(labels.items() <= (p["metadata"].get("labels") or {}).items() for p in active),
+        "readyReplicas": sum(w is not None for w in waits),
+        "availableReplicas": sum(w is not None and w <= 0 for w in waits),
+        "observedGeneration": replica_set["metadata"].get("generation", 0),
+        "conditions": _conditions(replica_set, len(active), now, failed),
+    }
+    made = {"replicas": len(active), **without_zeros(counts)}
+    if replica_set["kind"] == REPLICA_SETS.kind:
+        made["terminatingReplicas"] = sum(terminating(p) for p in mine)
+    pending = [w for w in waits if w is not None and w > 0]
+    return made, min(pending, default=None)
+
+
+def _conditions(replica_set: JsonObject, active: int, now: datetime, failed: str) -> list[JsonObject]:
+    """``ReplicaFailure`` stands as long as pods cannot be made or deleted."""
+    found = conditions_of(replica_set)
+    before = condition_in(found, "ReplicaFailure")
+    missing = replicas_of(replica_set) - active
+    if failed and before is None and missing:
+        reason = "FailedCreate" if missing > 0 else "FailedDelete"
+        new = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": stamp(now)}
+        return [*found, {**new, "reason": reason, "message": failed}]
+    return found if failed or before is None or missing else [c for c in found if c is not before]
+
+
+# ------------------------------------------------------------------ shell
+class ReplicaSetController(PlanningController):
+    """``replicaset``."""
+
+    name = "replicaset"
+    resource = REPLICA_SETS
+
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+        """See `PlanningController`."""
+        crowd = self._crowd(owner) if len(pods) > replicas_of(owner) else None
+        return plan(owner, pods, loose, self.context.now(), failed=failed, crowd=crowd)
+
+    def _crowd(self, owner: JsonObject) -> dict[str, int]:
+        """How many pods each node runs for this set and others of the same owner."""
+        above = controller_of(owner)
+        sets = [owner] if above is None else self.informers.dependents(above["uid"], self.resource.prefix)
+        pods = (p for s in sets for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
+        return Counter(str(p["spec"].get("nodeName") or "") for p in pods if is_active(p))
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """``replicationcontroller``."""
+
+    name = "replicationcontroller"
+    component = "replication-controller"
+    resource = REPLICATION_CONTROLLERS

@@ -1,0 +1,58 @@
+"""What resource quotas say is used, counted anew whenever something changed: ``resourcequota``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envtest.admission.pod_resources import Amounts, read
+from envtest.admission.resource_quota.check import recount, written
+from envtest.admission.resource_quota.evaluators import Evaluator, Registry
+from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.objects import deleting, with_status
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import QUOTAS, Update
+from opsdk.structured_merge.value import JsonObject
+
+
+class QuotaController(Controller):
+    """Keeps ``status.hard`` and ``status.used``; admission books what is new, this one finds out what is gone."""
+
+    name = "resourcequota"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._registry = Registry()
+
+    def wire(self) -> None:
+        """Quotas, and whatever they might count."""
+        self.informers.on_all(self._changed)
+
+    def _changed(self, event: Event) -> None:
+        if event.resource.prefix == QUOTAS.prefix:
+            self.queue.add(event.key)
+        if not event.resource.namespaced:
+            return
+        namespace, _ = event.resource.split(event.key)
+        evaluator = self._registry.of(event.resource.group, event.resource.plural)
+        for quota in self.informers.in_namespace(QUOTAS, namespace) if evaluator is not None else ():
+            if evaluator is not None and evaluator.matching((quota["spec"].get("hard") or {}).keys()):
+                self.queue.add(QUOTAS.key(namespace, quota["metadata"]["name"]))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        quota = self.informers.get(key)
+        if quota is None or deleting(quota):
+            return None
+        hard: Amounts = read(quota["spec"].get("hard"))
+        used = recount(quota, self._objects(quota, hard), self.context.now())
+        status = quota.get("status") or {}
+        if read(status.get("hard")) != hard or read(status.get("used")) != used:
+            wanted = {"hard": written(hard), "used": written(used)}
+            await self.context.api.write(Update(QUOTAS, with_status(quota, wanted), "status"))
+        return None
+
+    def _objects(self, quota: JsonObject, hard: Amounts) -> Iterator[tuple[Evaluator, list[JsonObject]]]:
+        for resource in self.informers.resources:
+            evaluator = self._registry.of(resource.group, resource.plural) if resource.namespaced else None
+            if evaluator is not None and evaluator.matching(hard):
+                yield evaluator, self.informers.in_namespace(resource, quota["metadata"]["namespace"])

@@ -1,0 +1,199 @@
+"""Which node a pod goes to, and why it goes to none. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envtest.admission.pod_resources import ZERO, Amounts, add, of_pod, read, with_overhead
+from envtest.controllers.objects import condition_in, conditions_of, deleting, phase_of, with_condition
+from envtest.groups.common.label_selectors import selects
+from opsdk.structured_merge.value import JsonObject
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_HELPLESS = "Preemption is not helpful for scheduling"
+
+
+# ------------------------------------------------------------------ taints
+def tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
+    """Whether one toleration stands one taint."""
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def stands(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
+    """Whether any of them does."""
+    return any(tolerates(t, taint) for t in tolerations)
+
+
+def repelled(
+    pod_spec: JsonObject, taints: Iterable[JsonObject], effects: Sequence[str] = ("NoSchedule", "NoExecute")
+) -> bool:
+    """Whether a taint with one of the effects keeps the pod away."""
+    given = pod_spec.get("tolerations") or ()
+    return any(t.get("effect") in effects and not stands(given, t) for t in taints)
+
+
+def taints_of(node: JsonObject) -> list[JsonObject]:
+    """Its taints; what nobody has turned into one yet counts too."""
+    spec = node.get("spec") or {}
+    found = list(spec.get("taints") or ())
+    if spec.get("unschedulable") and all(t.get("key") != UNSCHEDULABLE for t in found):
+        found.append({"key": UNSCHEDULABLE, "effect": "NoSchedule"})
+    return found
+
+
+# ------------------------------------------------------------------ affinity
+def wanted_by_labels(spec: JsonObject, node: JsonObject) -> bool:
+    """Whether the selector and the required affinity of a pod's spec fit a node."""
+    labels = node["metadata"].get("labels") or {}
+    if not (spec.get("nodeSelector") or {}).items() <= labels.items():
+        return False
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    terms = affinity.get("nodeSelectorTerms") or ()
+    return not terms or any(_term(t, labels, node["metadata"]["name"]) for t in terms)
+
+
+def _term(term: JsonObject, labels: Mapping[str, str], name: str) -> bool:
+    if not term.get("matchExpressions") and not term.get("matchFields"):
+        return False
+    return all(_fits(e, dict(labels)) for e in term.get("matchExpressions") or ()) and all(
+        _fits(e, {"metadata.name": name}) for e in term.get("matchFields") or ()
+    )
+
+
+def _fits(expression: JsonObject, labels: JsonObject) -> bool:
+    operator, value = expression.get("operator"), labels.get(expression.get("key", ""))
+    if operator not in ("Gt", "Lt"):
+        return selects({"matchExpressions": [expression]}, labels)
+    bound = next(iter(expression.get("values") or ("",)))
+    if value is None or not value.lstrip("-").isdigit() or not bound.lstrip("-").isdigit():
+        return False
+    return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
+
+
+# ------------------------------------------------------------------ amounts
+def asked_by(pod: JsonObject) -> Amounts:
+    """What a pod asks a node for."""
+    return with_overhead(pod["spec"], "requests", of_pod(pod["spec"], "requests"))
+
+
+def short_of(asked: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> list[str]:
+    """The names of what a node has too little of; one that says nothing of itself has enough."""
+    allocatable = (node.get("status") or {}).get("allocatable")
+    if not asked or not allocatable:
+        return []
+    there, taken = read(allocatable), Amounts()
+    for pod in others:
+        if phase_of(pod) not in ("Succeeded", "Failed"):
+            taken = add(taken, asked_by(pod))
+    left = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in asked}
+    return [name for name, amount in asked.items() if amount.value > left[name]]
+
+
+# ------------------------------------------------------------------ the decision
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The node for a pod, or (``node`` empty) why there is none."""
+
+    node: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Search:
+    """Nodes are looked at one by one; `pods` are those of each node, by its name."""
+
+    pod: JsonObject
+    pods: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
+    fitting: list[str] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def look(self, node: JsonObject) -> None:
+        """One node."""
+        found = list(self._against(node))
+        self.reasons.update(found)
+        if not found:
+            self.fitting.append(node["metadata"]["name"])
+
+    def _against(self, node: JsonObject) -> Iterable[str]:
+        spec = self.pod["spec"]
+        taints = taints_of(node)
+        if deleting(node) or repelled(spec, [t for t in taints if t.get("key") == UNSCHEDULABLE]):
+            return ["node(s) were unschedulable"]
+        if repelled(spec, taints):
+            return ["node(s) had untolerated taint(s)"]
+        if not wanted_by_labels(spec, node):
+            return ["node(s) didn't match Pod's node affinity/selector"]
+        others = self.pods.get(node["metadata"]["name"], ())
+        return [f"Insufficient {name}" for name in short_of(asked_by(self.pod), node, others)]
+
+
+def schedule(
+    pod: JsonObject, nodes: Sequence[JsonObject], pods: Mapping[str, Sequence[JsonObject]] | None = None
+) -> Place:
+    """Where a pod goes; `pods` by node say what is taken."""
+    if not nodes:
+        return Place(message="no nodes available to schedule pods")
+    search = Search(pod, pods or {})
+    for node in nodes:
+        search.look(node)
+    if search.fitting:
+        # Spread without state: by the pod's uid.
+        return Place(sorted(search.fitting)[_number(pod) % len(search.fitting)])
+    return Place(message=_message(search.reasons, len(nodes)))
+
+
+def _number(pod: JsonObject) -> int:
+    digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
+    return int(digits[:8] or "0", 16)
+
+
+def _message(reasons: Mapping[str, int], total: int) -> str:
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    none = f"0/{total} nodes are available:"
+    return f"{none} {listed}. no new claims to deallocate, preemption: {none} {total} {_HELPLESS}."
+
+
+def waits_for_scheduler(pod: JsonObject) -> bool:
+    """Whether the scheduler should place it."""
+    spec = pod["spec"]
+    return (
+        not spec.get("nodeName")
+        and not deleting(pod)
+        and not spec.get("schedulingGates")
+        and spec.get("schedulerName", "default-scheduler") == "default-scheduler"
+        and phase_of(pod) not in ("Succeeded", "Failed")
+    )
+
+
+def unschedulable(pod: JsonObject, message: str, now: str) -> JsonObject | None:
+    """Its status where no node fits; None where it says so already."""
+    new = {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": "Unschedulable",
+        "message": message,
+    }
+    before = conditions_of(pod)
+    known = condition_in(before, "PodScheduled") or {}
+    if all(known.get(k) == new[k] for k in ("status", "reason", "message")):
+        return None
+    return {**(pod.get("status") or {}), "conditions": with_condition(before, new)}
+
+
+def binding(pod: JsonObject, node: str) -> JsonObject:
+    """What the scheduler posts."""
+    meta = {k: pod["metadata"][k] for k in ("name", "namespace", "uid")}
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {"kind": "Binding", "apiVersion": "v1", "metadata": meta, "target": target}

@@ -1,0 +1,116 @@
+"""What every namespace has: the account ``default``, and the certificates that pods trust."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+
+from envtest.controllers.controller import Controller, Sign
+from envtest.controllers.objects import deleting
+from envtest.controllers.reflector import Event
+from envtest.controllers.writes import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Create, Delete, Update, Write
+from opsdk.apiserver.auth.service_accounts import kept_claims
+from opsdk.errors import AlreadyExistsError
+from opsdk.structured_merge.value import JsonObject
+
+ACCOUNT = "default"
+_FOR_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - the type of secrets, none itself
+_ANNOTATION = "kubernetes.io/service-account."
+TRUST = "kube-root-ca.crt"
+
+
+# ------------------------------------------------------------------ core
+def missing(namespace: str, account: JsonObject | None, trust: JsonObject | None, certificate: str) -> list[Write]:
+    """The writes after which a namespace has both, the right certificates among them."""
+    writes: list[Write] = []
+    if account is None:
+        account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": ACCOUNT, "namespace": namespace}}
+        writes.append(Create(SERVICE_ACCOUNTS, account))
+    data = {"ca.crt": certificate}
+    if trust is None:
+        text = "Contains a CA bundle that can be used to verify the kube-apiserver."
+        meta = {"name": TRUST, "namespace": namespace, "annotations": {"kubernetes.io/description": text}}
+        made = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data}
+        writes.append(Create(CONFIG_MAPS, made))
+    elif trust.get("data") != data:
+        writes.append(Update(CONFIG_MAPS, {**trust, "data": data}))
+    return writes
+
+
+def kept_token(secret: JsonObject, account: JsonObject | None, sign: Sign, certificate: str) -> Update | Delete | None:
+    """What a secret for an account's token needs: its content, or to go with the account."""
+    meta = secret["metadata"]
+    uid = (meta.get("annotations") or {}).get(f"{_ANNOTATION}uid", "")
+    if account is None or (uid and uid != account["metadata"]["uid"]):
+        return Delete(SECRETS, secret)
+    data: JsonObject = dict(secret.get("data") or {})
+    if data.get("token"):
+        return None
+    content = {"ca.crt": certificate, "namespace": meta["namespace"], "token": sign(kept_claims(account, secret))}
+    data.update({key: base64.b64encode(text.encode()).decode() for key, text in content.items()})
+    notes = {**meta["annotations"], f"{_ANNOTATION}uid": account["metadata"]["uid"]}
+    return Update(SECRETS, {**secret, "metadata": {**meta, "annotations": notes}, "data": data})
+
+
+# ------------------------------------------------------------------ shell
+class ServiceAccountController(Controller):
+    """``serviceaccount``; `certificate` gives the bundle that serving certificates are signed by."""
+
+    name = "serviceaccount"
+
+    def wire(self) -> None:
+        """Namespaces, and the two objects where they change or go."""
+        self.informers.on(NAMESPACES, self.add)
+        self.informers.on(SERVICE_ACCOUNTS, self._kept)
+        self.informers.on(CONFIG_MAPS, self._kept)
+
+    def _kept(self, event: Event) -> None:
+        meta = event.obj["metadata"]
+        if meta["name"] in (ACCOUNT, TRUST) and event.old is not None:
+            self.queue.add(NAMESPACES.key("", meta["namespace"]))
+
+    async def begin(self) -> None:
+        """At once for what is there: who has a cluster expects its accounts."""
+        for key in list(self.informers.all(NAMESPACES)):
+            await self.reconcile(key)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        namespace = self.informers.get(key)
+        if namespace is None or deleting(namespace):
+            return None
+        name = namespace["metadata"]["name"]
+        account = self.informers.get(SERVICE_ACCOUNTS.key(name, ACCOUNT))
+        trust = self.informers.get(CONFIG_MAPS.key(name, TRUST))
+        for wanted in missing(name, account, trust, self.context.certificate()):
+            with suppress(AlreadyExistsError):
+                await self.context.api.write(wanted)
+        return None
+
+
+class TokenController(Controller):
+    """``serviceaccount-token``: fills secrets of the type that asks for an account's token; `sign` signs claims."""
+
+    name = "serviceaccount-token"
+
+    def wire(self) -> None:
+        """Secrets, and all of a namespace's where an account of it changes."""
+        self.informers.on(SECRETS, self.add)
+        self.informers.on(SERVICE_ACCOUNTS, self._account)
+
+    def _account(self, event: Event) -> None:
+        for secret in self.informers.in_namespace(SECRETS, event.obj["metadata"]["namespace"]):
+            self.queue.add(SECRETS.key(secret["metadata"]["namespace"], secret["metadata"]["name"]))
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        secret = self.informers.get(key)
+        if secret is None or deleting(secret) or secret.get("type") != _FOR_TOKEN:
+            return None
+        meta = secret["metadata"]
+        name = (meta.get("annotations") or {}).get(f"{_ANNOTATION}name", "")
+        account = self.informers.get(SERVICE_ACCOUNTS.key(meta["namespace"], name))
+        wanted = kept_token(secret, account, self.context.sign, self.context.certificate())
+        if wanted is not None:
+            await self.context.api.write(wanted)
+        return None

@@ -1,0 +1,383 @@
+"""StatefulSets: pods with names that stay, made in order, replaced from the last to the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from envtest.controllers import controller_history
+from envtest.controllers.objects import (
+    deleting,
+    owner_reference,
+    phase_of,
+    pod_from_template,
+    replicas_of,
+    seconds_until_available,
+    with_status,
+    without_zeros,
+)
+from envtest.controllers.pod_control import Plan, PlanningController, claim
+from envtest.controllers.reflector import Event
+from envtest.controllers.rollout import scaled
+from envtest.controllers.writes import (
+    CLAIMS,
+    PODS,
+    REVISIONS,
+    STATEFUL_SETS,
+    Create,
+    Delete,
+    Patch,
+    PendingEvent,
+    Update,
+    Write,
+)
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.structured_merge.value import JsonObject
+
+_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a decision is made of: the set, its pods by ordinal, its revisions, and by name the claims there are."""
+
+    owner: JsonObject
+    pods: Mapping[int, JsonObject]
+    revisions: Sequence[JsonObject]
+    claims: Mapping[str, JsonObject]
+    now: datetime
+    blocked: bool = False
+
+    @property
+    def update(self) -> str:
+        """The revision of the present template."""
+        return controller_history.name_for(self.owner, self.revisions)
+
+    @property
+    def current(self) -> str:
+        """The revision that pods have until the rollout reaches them."""
+        found = str((self.owner.get("status") or {}).get("currentRevision", ""))
+        return found if any(r["metadata"]["name"] == found for r in self.revisions) else self.update
+
+    @property
+    def start(self) -> int:
+        """The first ordinal."""
+        return int((self.owner["spec"].get("ordinals") or {}).get("start", 0))
+
+    @property
+    def ordinals(self) -> range:
+        """Those that are wanted."""
+        return range(self.start, self.start + replicas_of(self.owner))
+
+    @property
+    def ordered(self) -> bool:
+        """One after another, rather than all at once."""
+        return bool(self.owner["spec"].get("podManagementPolicy", "OrderedReady") == "OrderedReady")
+
+    @property
+    def rolls(self) -> bool:
+        """Whether pods are replaced without anybody deleting them."""
+        strategy = self.owner["spec"].get("updateStrategy") or {}
+        return bool(strategy.get("type", "RollingUpdate") == "RollingUpdate")
+
+    @property
+    def partition(self) -> int | None:
+        """The first ordinal that is updated; None where pods are only replaced when somebody deletes them."""
+        rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+        return self.start + int(rolling.get("partition") or 0) if self.rolls else None
+
+    @property
+    def unavailable(self) -> int:
+        """How many pods may be missing during an update."""
+        rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+        return max(scaled(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
+
+    def wait_for(self, pod: JsonObject) -> float | None:
+        """Zero or less for an available pod, None for one that is not ready."""
+        return seconds_until_available(pod, int(self.owner["spec"].get("minReadySeconds") or 0), self.now)
+
+
+def ordinal_of(pod: JsonObject) -> int:
+    """The number at the end of its name; -1 where there is none."""
+    _, _, number = pod["metadata"]["name"].rpartition("-")
+    return int(number) if number.isdigit() else -1
+
+
+def revision_of(pod: JsonObject) -> str:
+    """The revision that it was made from."""
+    return str((pod["metadata"].get("labels") or {}).get(controller_history.HASH, ""))
+
+
+def healthy(view: View, pod: JsonObject) -> bool:
+    """Available, and not on its way out."""
+    wait = view.wait_for(pod)
+    return not deleting(pod) and wait is not None and wait <= 0
+
+
+# ------------------------------------------------------------------ core
+def plan(view: View) -> Plan:
+    """One step of a stateful set."""
+    if deleting(view.owner):
+        return Plan([])
+    kept = controller_history.keep(view.owner, view.revisions)
+    moved = _fill(view) or _shrink(view) or _roll(view)
+    if view.blocked:
+        moved = [w for w in moved if not isinstance(w, Create)]
+    writes: list[Write | PendingEvent] = [*kept, *retain(view), *moved]
+    status = count(view)
+    if status != (view.owner.get("status") or {}):
+        writes.append(Update(STATEFUL_SETS, with_status(view.owner, status), "status"))
+    used = {view.update, view.current, *(revision_of(p) for p in view.pods.values())}
+    writes.extend(controller_history.surplus(view.owner, view.revisions, used))
+    waits = [w for p in view.pods.values() if (w := view.wait_for(p)) is not None and w > 0]
+    return Plan(writes, min(waits, default=None))
+
+
+def _blocked(view: View) -> bool:
+    """Whether an ordered set has a wanted pod that is missing or not well."""
+    return view.ordered and any(n not in view.pods or not healthy(view, view.pods[n]) for n in view.ordinals)
+
+
+def _fill(view: View) -> list[Write | PendingEvent]:
+    """Make what is missing; an ordered set waits for each pod before the next."""
+    writes: list[Write | PendingEvent] = []
+    for ordinal in view.ordinals:
+        pod = view.pods.get(ordinal)
+        if pod is None:
+            if _stale(view, f"{view.owner['metadata']['name']}-{ordinal}"):
+                return writes
+            writes.extend(_new(view, ordinal))
+        elif phase_of(pod) in ("Succeeded", "Failed") and not deleting(pod):
+            writes.extend([*_lost(view.owner, pod), _remove(view.owner, pod)])
+        elif healthy(view, pod):
+            continue
+        elif phase_of(pod) == "Pending":
+            writes.extend(_missing_claims(view, pod["metadata"]["name"]))
+        if view.ordered:
+            return writes
+    return writes
+
+
+def _lost(owner: JsonObject, pod: JsonObject) -> list[PendingEvent]:
+    """What is told of a pod that ended."""
+    meta, ended = owner["metadata"], phase_of(pod)
+    what = (
+        ("RecreatingFailedPod", "failed", True)
+        if ended == "Failed"
+        else ("RecreatingTerminatedPod", "terminated", False)
+    )
+    text = f"StatefulSet {meta['namespace']}/{meta['name']} is recreating {what[1]} Pod {pod['metadata']['name']}"
+    return [PendingEvent(owner, what[0], text, warning=what[2])]
+
+
+def _remove(owner: JsonObject, pod: JsonObject) -> Delete:
+    where = f"Pod {pod['metadata']['name']} in StatefulSet {owner['metadata']['name']}"
+    done = PendingEvent(owner, "SuccessfulDelete", f"delete {where} successful")
+    return Delete(
+        PODS,
+        pod,
+        note=done,
+        failure=PendingEvent(owner, "FailedDelete", f"delete {where} failed error: {{error}}", warning=True),
+    )
+
+
+def _shrink(view: View) -> list[Write | PendingEvent]:
+    """Delete what is not wanted, the highest first; an ordered set one at a time, while all others are well."""
+    condemned = sorted((n for n in view.pods if n not in view.ordinals), reverse=True)
+    if view.ordered:
+        if any(deleting(view.pods[n]) for n in condemned) or _blocked(view):
+            return []
+        well = [healthy(view, view.pods[n]) for n in condemned]
+        if well and not well[0] and not all(well[1:]):
+            return []  # the lowest that is not well goes on first
+        condemned = condemned[:1]
+    return [_remove(view.owner, view.pods[n]) for n in condemned if not deleting(view.pods[n])]
+
+
+def _roll(view: View) -> list[Write | PendingEvent]:
+    """Delete the last pods of another revision, as many as may be missing; they come back as new ones."""
+    partition = view.partition
+    if partition is None:
+        return []
+    old = _outdated(view, partition)
+    if view.unavailable == 1:
+        return [_remove(view.owner, p) for p in old[:1] if _all_well_above(view, ordinal_of(p))]
+    away = sum((p := view.pods.get(n)) is None or not healthy(view, p) for n in view.ordinals)
+    return [_remove(view.owner, p) for p in old[: max(view.unavailable - away, 0)]]
+
+
+def _outdated(view: View, partition: int) -> list[JsonObject]:
+    """Pods of another revision that are to be replaced, the last first."""
+    found = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
+    return [p for p in found if revision_of(p) != view.update and not deleting(p)]
+
+
+def _all_well_above(view: View, ordinal: int) -> bool:
+    above = [n for n in view.ordinals if n > ordinal]
+    return all(n in view.pods and healthy(view, view.pods[n]) for n in above)
+
+
+def _new(view: View, ordinal: int) -> list[Write | PendingEvent]:
+    """A pod, and the claims that it needs."""
+    owner, spec = view.owner, view.owner["spec"]
+    revision = view.update if view.partition is None or ordinal >= view.partition else view.current
+    kept = next((r for r in view.revisions if r["metadata"]["name"] == revision), None)
+    template = spec["template"] if kept is None or revision == view.update else controller_history.template_of(kept)
+    name = f"{owner['metadata']['name']}-{ordinal}"
+    pod = pod_from_template(template, owner, name=name)
+    own = {_NAME: name, _INDEX: str(ordinal), controller_history.HASH: revision}
+    pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
+    pod["spec"].setdefault("hostname", name)
+    if spec.get("serviceName"):
+        pod["spec"].setdefault("subdomain", spec["serviceName"])
+    templates = spec.get("volumeClaimTemplates") or ()
+    claimed = {c["metadata"]["name"]: _claim_name(c, name) for c in templates}
+    volumes: list[JsonObject] = [{"name": n, "persistentVolumeClaim": {"claimName": c}} for n, c in claimed.items()]
+    volumes.extend(v for v in pod["spec"].get("volumes") or () if v["name"] not in claimed)
+    if volumes:
+        pod["spec"]["volumes"] = volumes
+    where = f"Pod {name} in StatefulSet {owner['metadata']['name']}"
+    done = PendingEvent(owner, "SuccessfulCreate", f"create {where} successful")
+    failure = PendingEvent(owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
+    return [*_missing_claims(view, name), Create(PODS, pod, note=done, failure=failure)]
+
+
+def _claim_name(template: JsonObject, pod: str) -> str:
+    return f"{template['metadata']['name']}-{pod}"
+
+
+def _stale(view: View, pod: str) -> bool:
+    """Whether a claim still belongs to a pod of this name that is gone: it is about to go, too."""
+    templates = view.owner["spec"].get("volumeClaimTemplates") or ()
+    found = (view.claims.get(_claim_name(t, pod)) for t in templates)
+    owners = (r for c in found if c is not None for r in c["metadata"].get("ownerReferences") or ())
+    return any(r.get("kind") == "Pod" and r.get("name") == pod for r in owners)
+
+
+def _missing_claims(view: View, pod: str) -> list[Write | PendingEvent]:
+    writes: list[Write | PendingEvent] = []
+    for template in view.owner["spec"].get("volumeClaimTemplates") or ():
+        name = _claim_name(template, pod)
+        if name not in view.claims:
+            where = f"Claim {name} Pod {pod} in StatefulSet {view.owner['metadata']['name']}"
+            done = PendingEvent(view.owner, "SuccessfulCreate", f"create {where} success")
+            failure = PendingEvent(view.owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
+            writes.append(Create(CLAIMS, _claim(view.owner, template, name), note=done, failure=failure))
+    return writes
+
+
+def _claim(owner: JsonObject, template: JsonObject, name: str) -> JsonObject:
+    labels = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
+    meta: JsonObject = {**copy_tree(template["metadata"]), "name": name, "namespace": owner["metadata"]["namespace"]}
+    meta["labels"] = {**(meta.get("labels") or {}), **labels}
+    if _retention(owner)[0]:
+        meta["ownerReferences"] = [owner_reference(owner)]
+    spec: JsonObject = copy_tree(template["spec"])
+    return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": meta, "spec": spec}
+
+
+# ------------------------------------------------------------------ core: what becomes of claims
+def _retention(owner: JsonObject) -> tuple[bool, bool]:
+    """Whether claims go with the set, and with pods that are not wanted any more."""
+    policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
+    return policy.get("whenDeleted") == "Delete", policy.get("whenScaled") == "Delete"
+
+
+def retain(view: View) -> list[Write]:
+    """The writes after which each pod's claims belong to whom they should go with."""
+    templates = view.owner["spec"].get("volumeClaimTemplates") or ()
+    with_set, with_pod = _retention(view.owner)
+    writes: list[Write] = []
+    for ordinal, pod in view.pods.items() if templates else ():
+        condemned = ordinal not in view.ordinals
+        wanted = [pod] if condemned and with_pod else [view.owner] if with_set else []
+        for template in templates:
+            claim_found = view.claims.get(_claim_name(template, pod["metadata"]["name"]))
+            changed = None if claim_found is None else _belonging(claim_found, wanted, view, pod)
+            if changed is not None and claim_found is not None:
+                meta = {
+                    "ownerReferences": changed or None,
+                    "resourceVersion": claim_found["metadata"]["resourceVersion"],
+                }
+                writes.append(Patch(CLAIMS, claim_found, {"metadata": meta}))
+    return writes
+
+
+def _belonging(found: JsonObject, wanted: Sequence[JsonObject], view: View, pod: JsonObject) -> list[JsonObject] | None:
+    """The owners of a claim, None where they are right; those that others have set stay."""
+    before = list(found["metadata"].get("ownerReferences") or ())
+    names = {(view.owner["kind"], view.owner["metadata"]["name"]), ("Pod", pod["metadata"]["name"])}
+    others = [r for r in before if (r.get("kind"), r.get("name")) not in names]
+    after = [*others, *(owner_reference(w) for w in wanted)]
+    return None if {r.get("uid") for r in before} == {r.get("uid") for r in after} else after
+
+
+def count(view: View) -> JsonObject:
+    """The status."""
+    before = view.owner.get("status") or {}
+    pods = [p for p in view.pods.values() if phase_of(p) not in ("Succeeded", "Failed")]
+    live = [p for p in pods if not deleting(p)]
+    waits = [view.wait_for(p) for p in live]
+    current, update = before.get("currentRevision") or view.update, view.update
+    updated = sum(revision_of(p) == update for p in live)
+    ready = sum(w is not None for w in waits)
+    if view.rolls and updated == ready == len(pods) == replicas_of(view.owner):
+        current = update
+    return {
+        "observedGeneration": view.owner["metadata"].get("generation", 0),
+        "replicas": len(pods),
+        **without_zeros(
+            {
+                "readyReplicas": ready,
+                "currentReplicas": sum(revision_of(p) == current for p in live),
+                "updatedReplicas": updated,
+            }
+        ),
+        "currentRevision": current,
+        "updateRevision": update,
+        "collisionCount": 0,
+        "availableReplicas": sum(w is not None and w <= 0 for w in waits),
+    }
+
+
+# ------------------------------------------------------------------ shell
+class StatefulSetController(PlanningController):
+    """``statefulset``."""
+
+    name = "statefulset"
+    resource = STATEFUL_SETS
+
+    def wire(self) -> None:
+        """Revisions too: a deleted one comes back; and claims that go, as a pod may wait for that."""
+        super().wire()
+        self.informers.on(REVISIONS, self._revision)
+        self.informers.on(CLAIMS, self._claim)
+
+    def _claim(self, event: Event) -> None:
+        namespace = event.obj["metadata"]["namespace"]
+        for owner in self.informers.in_namespace(STATEFUL_SETS, namespace) if event.new is None else ():
+            if owner["spec"].get("volumeClaimTemplates"):
+                self.queue.add(STATEFUL_SETS.key(namespace, owner["metadata"]["name"]))
+
+    def _revision(self, event: Event) -> None:
+        for ref in event.obj["metadata"].get("ownerReferences") or ():
+            if ref.get("kind") == self.resource.kind and event.new is None:
+                self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
+
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+        """See `PlanningController`."""
+        mine, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
+        meta = owner["metadata"]
+        kept = self.informers.dependents(meta["uid"], REVISIONS.prefix)
+        wants = bool(owner["spec"].get("volumeClaimTemplates"))
+        claims = self.informers.in_namespace(CLAIMS, meta["namespace"]) if wants else ()
+        there = {c["metadata"]["name"]: c for c in claims}
+        view = View(owner, {ordinal_of(p): p for p in mine}, kept, there, self.context.now(), blocked=bool(failed))
+        made = plan(view)
+        return Plan([*moves, *made.writes], made.again)
+
+    @staticmethod
+    def _named(owner: JsonObject, pod: JsonObject) -> bool:
+        base, _, _ = pod["metadata"]["name"].rpartition("-")
+        return bool(base == owner["metadata"]["name"]) and ordinal_of(pod) >= 0

@@ -1,0 +1,42 @@
+"""Finished jobs go when their time to live is over: ``ttl-after-finished``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from envtest.controllers.controller import Controller
+from envtest.controllers.job import is_finished
+from envtest.controllers.objects import conditions_of, deleting, parse_time
+from envtest.controllers.writes import JOBS, Delete
+from opsdk.structured_merge.value import JsonObject
+
+
+# ------------------------------------------------------------------ core
+def seconds_left(job: JsonObject, now: datetime) -> float | None:
+    """Until it is to go; None for jobs that stay."""
+    ttl = job["spec"].get("ttlSecondsAfterFinished")
+    if ttl is None or deleting(job) or not is_finished(job):
+        return None
+    ended = (c for c in conditions_of(job) if c["type"] in ("Complete", "Failed") and c["status"] == "True")
+    since = next(parse_time(c["lastTransitionTime"]) for c in ended)
+    return float(ttl - (now - since).total_seconds())
+
+
+# ------------------------------------------------------------------ shell
+class TtlController(Controller):
+    """``ttl-after-finished``."""
+
+    name = "ttl-after-finished"
+
+    def wire(self) -> None:
+        """Jobs."""
+        self.informers.on(JOBS, self.add)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `Controller`."""
+        job = self.informers.get(key)
+        left = None if job is None else seconds_left(job, self.context.now())
+        if job is None or left is None or left > 0:
+            return left
+        await self.write([Delete(JOBS, job, "Foreground")])
+        return None

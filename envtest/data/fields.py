@@ -1,0 +1,79 @@
+"""What the server's own types say of their fields and the published schemas do not.
+
+Which are pointers, and which are written even where nothing was given. The table has a line for each type: its fields,
+in the order in which they are written, each with the embedded struct it is in, its Go type where the
+schema does not tell that, and a mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Final, NamedTuple
+
+from envtest.data.table import read_table
+
+PLAIN: Final = ""
+"""Left out where it is zero: a zero that was given means nothing."""
+POINTER: Final = "*"
+"""Left out where it was not given: a zero means something. Structs, lists and maps never have this mark."""
+SHOWN: Final = "="
+"""Always written, with the zero of its type where nothing was given."""
+NULL: Final = "?"
+"""Always written, as null where nothing was given."""
+
+
+@cache
+def _lines() -> Mapping[str, str]:
+    text = read_table("fields")
+    return {name: rest for name, _, rest in (line.partition(" ") for line in text.splitlines())}
+
+
+def forms(name: str) -> Mapping[str, str]:
+    """The marks of a type's fields by their names, in order; empty where the type is not known.
+
+    >>> forms("io.k8s.api.batch.v1.JobStatus")["ready"], forms("io.k8s.api.batch.v1.JobStatus")["active"]
+    ('*', '')
+    """
+    return {word.field: word.mark for word in _words(name)}
+
+
+def go_types(name: str) -> Mapping[str, str]:
+    """The Go types of the fields whose schemas do not tell them, as Go writes them.
+
+    >>> go_types("io.k8s.api.core.v1.ServiceSpec")["ipFamilies"]
+    '[]v1.IPFamily'
+    """
+    return {word.field: word.go_type for word in _words(name) if word.go_type}
+
+
+def embedded(name: str) -> Mapping[str, str]:
+    """The names of the embedded structs that some fields are in, where Go's decoder tells of them.
+
+    >>> embedded("io.k8s.api.core.v1.Probe")["httpGet"]
+    'ProbeHandler'
+    """
+    return {word.field: word.embedded for word in _words(name) if word.embedded}
+
+
+class _Word(NamedTuple):
+    """``embedded/field:type`` and a mark."""
+
+    embedded: str
+    field: str
+    go_type: str
+    mark: str
+
+
+def _words(name: str) -> Iterator[_Word]:
+    for word in _lines().get(name, "").split():
+        described = word.rstrip(POINTER + SHOWN + NULL)
+        path, _, go_type = described.partition(":")
+        above, _, field = path.rpartition("/")
+        yield _Word(above, field, go_type, word[len(described) :])
+
+
+@cache
+def pointers(name: str) -> frozenset[str]:
+    """The fields of a type in which a zero means something."""
+    return frozenset(field for field, mark in forms(name).items() if mark in (POINTER, NULL))

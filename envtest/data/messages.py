@@ -1,0 +1,135 @@
+"""The protobuf messages of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from envtest.data.fields import pointers
+from envtest.data.table import read_table
+from opsdk.apiserver.serializer.protobuf import META, ProtobufField, ProtobufReader
+from opsdk.apiserver.serializer.protobuf_writer import ProtobufWriter, enveloped
+
+_PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggregator": "kube_aggregator"}
+
+
+@cache
+def _blocks() -> Mapping[str, str]:
+    text = read_table("messages").removeprefix("message ")
+    found = {}
+    for block in text.split("\nmessage "):
+        name, _, rest = block.partition("\n")
+        found[name] = rest
+    return found
+
+
+_SCALARS = frozenset({"string", "bytes", "bool", "int32", "int64"})
+_INLINE = frozenset(
+    {
+        "deviceConfiguration", "ephemeralContainerCommon", "handler", "ingressRuleValue", "localObjectReference",
+        "persistentVolumeSource", "rule", "ruleWithOperations", "volumeSource",
+    }
+)  # fmt: skip
+"""Parts of their own in protobuf, whose fields stand beside the others in JSON."""
+_SHOWN = {
+    "Expression": "expression",
+    "Name": "name",
+    "Raw": "raw",
+    "Webhooks": "webhooks",
+    "aPIGroup": "apiGroup",
+    "uID": "uid",
+}
+_SCHEMA_SHOWN = {
+    "ref": "$ref",
+    "schema": "$schema",
+    "xKubernetesEmbeddedResource": "x-kubernetes-embedded-resource",
+    "xKubernetesIntOrString": "x-kubernetes-int-or-string",
+    "xKubernetesListMapKeys": "x-kubernetes-list-map-keys",
+    "xKubernetesListType": "x-kubernetes-list-type",
+    "xKubernetesMapType": "x-kubernetes-map-type",
+    "xKubernetesPreserveUnknownFields": "x-kubernetes-preserve-unknown-fields",
+    "xKubernetesValidations": "x-kubernetes-validations",
+}
+"""The names in JSON, where they are others: the tables keep Go's."""
+
+
+def _map_kind(kind: str, package: str) -> str:
+    """The types of a map; messages by their full names."""
+    key, _, value = kind.removeprefix("map<").removesuffix(">").partition(",")
+    if value.startswith("."):
+        value = value[1:]
+    elif value not in _SCALARS:
+        value = f"{package}.{value}"
+    return f"{key},{value}"
+
+
+@cache
+def fields_of(message: str) -> Mapping[int, ProtobufField] | None:
+    """The fields of a message by number."""
+    block = _blocks().get(message)
+    if block is None:
+        return None
+    package, _, short = message.rpartition(".")
+    names = _SCHEMA_SHOWN if short == "JSONSchemaProps" else _SHOWN
+    made = {}
+    for line in block.splitlines():
+        number, name, kind, *marks = line.split()
+        mapped, repeated = "map" in marks, "*" in marks
+        inline = not repeated and name in _INLINE and kind.endswith(name[1:])
+        made[int(number)] = ProtobufField(
+            names.get(name, name),
+            _map_kind(kind, package) if mapped else kind,
+            repeated=repeated,
+            map=mapped,
+            inline=inline,
+        )
+    return made
+
+
+def message_of(schema: str) -> str:
+    """The message of a schema: ``io.k8s.api.core.v1.Pod`` is ``k8s.io.api.core.v1.Pod``."""
+    name = f"k8s.io.{schema.removeprefix('io.k8s.')}"
+    for written, spoken in _PACKAGES.items():
+        name = name.replace(written, spoken)
+    return name
+
+
+def _is_plain(message: str, field: str) -> bool:
+    name = f"io.k8s.{message.removeprefix('k8s.io.')}"
+    for written, spoken in _PACKAGES.items():
+        name = name.replace(spoken, written)
+    return field not in pointers(name)
+
+
+READER = ProtobufReader(fields_of, _is_plain)
+"""Reads the bodies of built-in kinds."""
+
+_WRITER = ProtobufWriter(fields_of)
+_GROUPS = {
+    "": "k8s.io.api.core",
+    "apiextensions.k8s.io": "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions",
+    "apiregistration.k8s.io": "k8s.io.kube_aggregator.pkg.apis.apiregistration",
+    "internal.apiserver.k8s.io": "k8s.io.api.apiserverinternal",
+}
+"""Packages that are not named after the first word of their group."""
+_META_KINDS = frozenset({"Status", "PartialObjectMetadata", "PartialObjectMetadataList", "WatchEvent"})
+
+
+def message_for(api_version: str, kind: str) -> str:
+    """The message of a kind.
+
+    >>> message_for("apps/v1", "DeploymentList")
+    'k8s.io.api.apps.v1.DeploymentList'
+    """
+    if kind in _META_KINDS:
+        return f"{META}.{kind}"
+    group, _, version = api_version.rpartition("/")
+    package = _GROUPS.get(group) or f"k8s.io.api.{group.partition('.')[0]}"
+    return f"{package}.{version}.{kind}"
+
+
+def write_protobuf(tree: Mapping[str, Any]) -> bytes:
+    """An object, a list or a status as a body; `EncodeError` for a kind without messages."""
+    api_version, kind = tree["apiVersion"], tree["kind"]
+    return enveloped(api_version, kind, _WRITER.write(tree, message_for(api_version, kind)))

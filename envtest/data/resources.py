@@ -1,0 +1,51 @@
+"""The served resources and subresources, with their verbs and names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+
+from envtest.data.table import read_table
+from opsdk.apiserver.resources import ResourceInfo
+from opsdk.structured_merge.value import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One served resource."""
+
+    info: ResourceInfo
+    verbs: tuple[str, ...]
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Every resource and subresource."""
+    return tuple(_row(json.loads(line)) for line in read_table("resources").splitlines())
+
+
+_DEPRECATIONS = {
+    ("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+}
+
+
+def _row(raw: JsonObject) -> Row:
+    info = ResourceInfo(
+        group=raw["group"],
+        version=raw["version"],
+        resource=raw["resource"],
+        kind=raw["kind"],
+        namespaced=raw["namespaced"],
+        singular=raw.get("singularResource", ""),
+        list_kind=f"{raw['kind']}List",
+        short_names=tuple(raw.get("shortNames", ())),
+        categories=tuple(raw.get("categories", ())),
+        subresource=raw.get("subresource", ""),
+        kind_group=raw.get("kindGroup"),
+        kind_version=raw.get("kindVersion"),
+        deprecation=_DEPRECATIONS.get((raw["group"], raw["resource"]), ""),
+        raw_field="data" if raw["resource"] == "controllerrevisions" else "",
+    )
+    return Row(info, tuple(raw["verbs"]))

@@ -1,0 +1,115 @@
+"""The schemas of the served types. Each type is parsed at its first use."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from envtest.data.table import read_table
+from opsdk.structured_merge.value import JsonObject
+
+_REF = "#/components/schemas/"
+_BETWEEN = re.compile(r" (?![^(]*\))")
+_ENUM = re.compile(r"([\w:-]+)\((.*)\)")
+
+
+class Types:
+    """Schemas by name, parsed lazily."""
+
+    def __init__(self, text: str) -> None:
+        self._blocks: dict[str, str] = {}
+        self._kinds: dict[tuple[str, str, str], str] = {}
+        self._parsed: dict[str, JsonObject] = {}
+        for block in text.removeprefix("type ").split("\ntype "):
+            first = block.partition("\n")[0]
+            name, *marks = first.split(" ", 1)
+            self._blocks[name] = block.rstrip("\n")
+            match = re.search(r"\bkind=(\S*)", marks[0]) if marks else None
+            if match:
+                group, version, kind = match.group(1).split("/")
+                self._kinds[group, version, kind] = name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._blocks)
+
+    def name_of(self, group: str, version: str, kind: str) -> str | None:
+        """The schema of a kind."""
+        return self._kinds.get((group, version, kind))
+
+    def schema(self, name: str) -> JsonObject | None:
+        """A schema in OpenAPI form; None where there is no such type. Not to be changed."""
+        found = self._parsed.get(name)
+        if found is None and name in self._blocks:
+            found = self._parsed[name] = _parse_type(self._blocks[name])
+        return found
+
+    def all(self) -> dict[str, JsonObject]:
+        """Every schema by name."""
+        return {name: schema for name in self._blocks if (schema := self.schema(name)) is not None}
+
+
+def _parse_type(block: str) -> JsonObject:
+    head, *fields = block.split("\n")
+    marks = dict(m.split("=", 1) for m in head.split(" ")[1:])
+    schema: JsonObject = json.loads(marks["raw"]) if "raw" in marks else {"type": "object", "properties": {}}
+    if "map" in marks:
+        schema["x-kubernetes-map-type"] = marks["map"]
+    if "kind" in marks:
+        group, version, kind = marks["kind"].split("/")
+        schema["x-kubernetes-group-version-kind"] = [{"group": group, "version": version, "kind": kind}]
+    required = []
+    for line in fields:
+        name, inner, needed = _parse_field(line)
+        schema["properties"][name] = inner
+        if needed:
+            required.append(name)
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def _parse_field(line: str) -> tuple[str, JsonObject, bool]:
+    text, _, default = line.strip().partition(" default=")
+    # Some values of enumerations have spaces.
+    name, kind, *marks = _BETWEEN.split(text) if "(" in text else text.split(" ")
+    schema = _parse_expression(kind)
+    if default:
+        schema["default"] = json.loads(default)
+    for mark in marks:
+        key, _, value = mark.partition("=")
+        match key:
+            case "list":
+                schema["x-kubernetes-list-type"] = value
+            case "map":
+                schema["x-kubernetes-map-type"] = value
+            case "keys":
+                schema["x-kubernetes-list-map-keys"] = value.split(",")
+            case "patch":
+                schema["x-kubernetes-patch-strategy"] = value
+            case "merge":
+                schema["x-kubernetes-patch-merge-key"] = value
+    return name, schema, "required" in marks
+
+
+def _parse_expression(text: str) -> JsonObject:
+    if text.startswith("["):
+        return {"type": "array", "items": _parse_expression(text[1:-1])}
+    if text.startswith("{"):
+        return {"type": "object", "additionalProperties": _parse_expression(text[1:-1])}
+    if text == "any":
+        return {}
+    enum = _ENUM.fullmatch(text)
+    if enum:
+        return {**_parse_expression(enum.group(1)), "enum": enum.group(2).split("|")}
+    kind, _, form = text.partition(":")
+    if "." in kind:
+        return {"allOf": [{"$ref": f"{_REF}{kind}"}]}
+    return {"type": kind, "format": form} if form else {"type": kind}
+
+
+@cache
+def types() -> Types:
+    """Every type."""
+    return Types(read_table("schemas"))

@@ -1,0 +1,243 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""One version of a custom resource: how it is read, defaulted, validated, stored, scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+
+from envtest.codec.decode_context import DecodeContext
+from envtest.codec.decoder import Decoders
+from envtest.extensions.jsonpath import find
+from envtest.extensions.printer_columns import ColumnPrinter, text
+from envtest.extensions.scale_paths import ScalePaths
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints.body import unsupported_media
+from opsdk.apiserver.endpoints.negotiation import JSON, YAML
+from opsdk.apiserver.field_errors import FieldError
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.resources import DecodedBody, Printer
+from opsdk.apiserver.serializer.documents import json_kind
+from opsdk.apiserver.structural.schema import StructuralSchema
+from opsdk.apiserver.structural.strategy import SchemaStrategy
+from opsdk.errors import ApiError, Cause, DecodeError
+from opsdk.structured_merge.go_format import go_json, whole_numbers
+from opsdk.structured_merge.identity_cache import IdentityCache
+from opsdk.structured_merge.schema import Schema, shape_of_schema
+from opsdk.structured_merge.value import JsonObject
+
+_SHOWN = 1024
+"""Objects of one version that are remembered as they are shown; most reads and writes are of objects just written."""
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+class CustomModel:
+    """Reads bodies by the schema of a definition's version."""
+
+    typed = False
+
+    def __init__(self, definition: JsonObject, version: JsonObject, decoders: Decoders) -> None:
+        spec = definition["spec"]
+        self._alone = len(spec["versions"]) == 1
+        self.raw: JsonObject = version["schema"]["openAPIV3Schema"]
+        self.api_version = f"{spec['group']}/{version['name']}"
+        self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
+        self.schema = StructuralSchema(self.raw)
+        self.selectable = tuple(field["jsonPath"] for field in version.get("selectableFields") or ())
+        self._decoders = decoders
+        self._shown = IdentityCache[JsonObject](limit=_SHOWN)
+        self._printer = ColumnPrinter(version.get("additionalPrinterColumns") or ())
+
+    def __repr__(self) -> str:
+        return f"<CustomModel {self.api_version} {self.schema_name}>"
+
+    @cached_property
+    def shape(self) -> Schema:
+        """See `Model`."""
+        return shape_of_schema(self.raw)
+
+    @property
+    def printer(self) -> Printer:
+        """See `Model`."""
+        return self._printer
+
+    @property
+    def blank(self) -> JsonObject:
+        """See `Model`."""
+        return {}
+
+    def type_named(self, api_version: str, kind: str) -> str:
+        """See `Model`; custom types are not looked up."""
+        return ""
+
+    def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
+        """See `Model`."""
+        reading = DecodeContext(path=["metadata"], above=1, struct="ObjectMeta")
+        found = body.get("metadata")
+        meta = self._decoders.read(_META, {} if found is None else found, reading)
+        pruned, unknown = self.schema.prune({**body, "metadata": meta})
+        inner: list[str] = []
+        made = self.schema.change_embedded(pruned, lambda obj, place: self._decode_inner(obj, place, inner))
+        told = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
+        return DecodedBody(made, [*reading.problems, *told])
+
+    def _decode_inner(self, obj: JsonObject, place: str, told: list[str]) -> JsonObject:
+        """An object inside of another: its metadata has the one form that metadata has."""
+        for key in ("apiVersion", "kind"):
+            if obj.get(key) is not None and not isinstance(obj[key], str):
+                raise DecodeError(f"{place}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
+        found = obj.get("metadata")
+        if found is None:
+            return obj
+        at = f"{place}.metadata: Invalid value: {go_json(found)}"
+        if not isinstance(found, dict):
+            raise DecodeError(f"{at}: json: cannot unmarshal {json_kind(found)} into Go value of type v1.ObjectMeta")
+        reading = DecodeContext(path=[place, "metadata"], above=2, struct="ObjectMeta")
+        try:
+            meta = self._decoders.read(_META, found, reading)
+        except DecodeError as error:
+            raise DecodeError(f"{at}: {error}") from error
+        told += reading.problems
+        return {**obj, "metadata": meta}
+
+    def from_protobuf(self, body: bytes) -> JsonObject:
+        """See `Model`: schemas have no numbers."""
+        raise unsupported_media(f"{JSON}, {YAML}")
+
+    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
+        """See `Model`."""
+        made: JsonObject = self.schema.default(obj, nulls=nulls)
+        return made
+
+    def to_storage(self, obj: JsonObject) -> JsonObject:
+        """See `Model`: the store converts, where objects are kept in another version."""
+        return obj
+
+    def from_storage(self, obj: JsonObject) -> JsonObject:
+        """See `Model`: pruned and defaulted by the schema of now, whatever it was when the object was stored.
+
+        Where there are several versions, the store has done that.
+        """
+        if not self._alone:
+            return obj
+        if not obj["metadata"].get("resourceVersion"):
+            return self._show(obj)  # on its way to be created: it may still change
+        shown = self._shown.get(obj)
+        if shown is None:
+            shown = self._show(obj)
+            self._shown.put(obj, shown)
+        return shown
+
+    def _show(self, obj: JsonObject) -> JsonObject:
+        pruned, _ = self.schema.prune({**obj, "apiVersion": self.api_version})
+        made: JsonObject = self.schema.default(pruned)
+        return made
+
+
+def schema_name(group: str, version: str, kind: str) -> str:
+    """The name of a schema in OpenAPI documents: the group backwards."""
+    return ".".join([*reversed(group.split(".")), version, kind])
+
+
+Gone = Callable[[Context], Awaitable[None]]
+
+
+class CustomStrategy(SchemaStrategy):
+    """The rules of custom resources: their schema, and little else."""
+
+    custom = True
+    core_metadata = False
+    allow_unconditional_update = False
+
+    def __init__(
+        self,
+        definition: JsonObject,
+        version: JsonObject,
+        model: CustomModel,
+        *,
+        gone: Gone,
+        refuse: Callable[[str], None],
+    ) -> None:
+        spec = definition["spec"]
+        has_status = (version.get("subresources") or {}).get("status") is not None
+        super().__init__(model.schema, namespaced=spec["scope"] == "Namespaced", has_status=has_status)
+        self._types = {"kind": spec["names"]["kind"], "apiVersion": f"{spec['group']}/{version['name']}"}
+        self._shown = model.from_storage
+        self._gone = gone
+        self._refuse_create = refuse
+        scale = (version.get("subresources") or {}).get("scale")
+        self._scale = ScalePaths(scale) if scale else None
+        self.selectable = {
+            field["jsonPath"].removeprefix("."): _selectable(field["jsonPath"])
+            for field in version.get("selectableFields") or ()
+        }
+
+    def unknown_field(self, key: str) -> ApiError:
+        """Custom resources have words of their own."""
+        return api_errors.bad_request(f"field label not supported: {key}")
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """The status is the controller's; nothing is created while the definition goes."""
+        self._refuse_create(obj["metadata"].get("name", ""))
+        super().prepare_for_create(context, obj)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """Nothing else is said of objects of another kind."""
+        self._check_type(obj)
+        return super().validate(context, obj)
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Nothing else is said of objects of another kind."""
+        self._check_type(obj)
+        return super().validate_update(context, obj, old)
+
+    def _check_type(self, obj: JsonObject) -> None:
+        found = [
+            api_errors.invalid_value(key, obj.get(key, ""), f"must be {wanted}")
+            for key, wanted in self._types.items()
+            if obj.get(key, "") != wanted
+        ]
+        if found:
+            group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+            raise api_errors.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), found)
+
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Nothing else is said of objects of another kind."""
+        self._check_type(obj)
+        return super().validate_status(context, obj, old)
+
+    def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:
+        """What the scale subresource will show must be fit to be shown."""
+        return () if self._scale is None else list(self._scale.check(obj, status_only=status_only))
+
+    def as_read(self, obj: JsonObject) -> JsonObject:
+        """As the schema of now has it."""
+        return self._shown(obj)
+
+    def canonicalize(self, obj: JsonObject) -> None:
+        """Whole floats are written as integers, and so they are ever after."""
+        obj.update(whole_numbers(obj))
+
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Finalizers should have a path."""
+        before = ((old or {}).get("metadata") or {}).get("finalizers") or []
+        return [
+            f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name'
+            f"{' including a path (/)' if '.' in name else ''}"
+            " to avoid accidental conflicts with other finalizer writers"
+            for name in obj["metadata"].get("finalizers") or ()
+            if name not in before and "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes")
+        ]
+
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
+        """The definition may be waiting for this."""
+        await self._gone(context)
+
+
+def _selectable(path: str) -> Callable[[JsonObject], str]:
+    def read(obj: JsonObject) -> str:
+        found = find(obj, path)
+        return text(found[0]) if found and found[0] is not None else ""
+
+    return read

@@ -1,0 +1,429 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""CustomResourceDefinitions: defaults, rules, and what happens when one comes, changes, goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from envtest.data.resources import Row
+from envtest.extensions.conversion import bundle_is_bad, validate_conversion
+from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
+from envtest.extensions.format_warnings import format_warnings
+from envtest.extensions.names import APPROVAL, condition, is_true, protected, put_condition
+from envtest.groups.common.defaulting import put
+from envtest.groups.common.strategy import GeneratedStrategy
+from envtest.groups.common.webhook_client_config import has_known_version
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.structural.schema_validation import check_structural
+from opsdk.errors import Cause
+from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonObject
+
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+class Listener(Protocol):
+    """Who serves what is defined."""
+
+    async def changed(self, context: Context, name: str) -> None:
+        """A definition came, changed or went."""
+        ...
+
+
+def defaults(obj: JsonObject) -> None:
+    """Singular and list kind from the kind; no conversion."""
+    spec = obj.setdefault("spec", {})
+    spoken = spec.setdefault("names", {})
+    kind = spoken.get("kind", "")
+    if kind:
+        for key, value in (("singular", kind.lower()), ("listKind", f"{kind}List")):
+            if not spoken.get(key):
+                spoken[key] = value
+    put(spec, conversion={"strategy": "None"})
+    stored = _storage_versions(obj)[:1]
+    if stored and not (obj.get("status") or {}).get("storedVersions"):
+        obj["status"] = {**(obj.get("status") or {}), "storedVersions": stored}
+    hook = spec["conversion"].get("webhook") or {}
+    if hook.get("clientConfig") is None and not hook.get("conversionReviewVersions"):
+        spec["conversion"].pop("webhook", None)
+    webhook = (spec["conversion"].get("webhook") or {}).get("clientConfig") or {}
+    if isinstance(webhook.get("service"), dict):
+        put(webhook["service"], port=443)
+    for version in spec.get("versions") or ():
+        for column in version.get("additionalPrinterColumns") or ():
+            column.setdefault("type", "")
+
+
+class DefinitionStrategy(GeneratedStrategy):
+    """See the module; `listener` is set when the extension server exists."""
+
+    core_metadata = False
+    listener: Listener | None = None
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.returns_deleted = True
+
+    # -------------------------------------------------------------- writing
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """Nothing is accepted yet."""
+        obj["status"] = {
+            "conditions": None,
+            "acceptedNames": {"plural": "", "kind": ""},
+            "storedVersions": _storage_versions(obj) or None,
+        }
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """A new storage version is remembered."""
+        status = dict(old.get("status") or {})
+        stored = list(status.get("storedVersions") or [])
+        stored.extend(v for v in _storage_versions(obj) if v not in stored)
+        obj["status"] = {**status, "storedVersions": stored}
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """Names, versions, schemas, columns."""
+        rules = [*self._rules(obj, None), *_validate_stored(obj), *_validate_preserving(obj["spec"])]
+        return [*_validate_name(obj), *rules, *_validate_approval(obj, None)]
+
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Formats that are none."""
+        return format_warnings(obj, old)
+
+    @staticmethod
+    def _rules(obj: JsonObject, old: JsonObject | None) -> list[Cause]:
+        """What holds for new and for changed ones, in the server's order."""
+        spec = obj["spec"]
+        return [
+            *_validate_group(spec),
+            *_validate_scope(spec),
+            *_validate_versions(spec),
+            *_validate_names(spec.get("names") or {}),
+            *_validate_shared(spec.get("versions") or []),
+            *_conversion(obj, old),
+        ]
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Group, plural, scope and kind stay."""
+        spec, before = obj["spec"], old["spec"]
+        fixed = []
+        if any(c["type"] == "Established" and c["status"] == "True" for c in old["status"].get("conditions") or ()):
+            fixed.append(("scope", spec.get("scope"), before.get("scope")))
+            fixed.append(("names.kind", spec["names"].get("kind"), before["names"].get("kind")))
+        fixed.append(("group", spec.get("group"), before.get("group")))
+        fixed.append(("names.plural", spec["names"].get("plural"), before["names"].get("plural")))
+        found = [
+            api_errors.invalid_value(f"spec.{field}", now, "field is immutable")
+            for field, now, was in fixed
+            if now != was
+        ]
+        last = [*_validate_stored(obj), *_validate_preserving(spec), *_validate_approval(obj, old)]
+        return [*self._rules(obj, old), *found, *last]
+
+    # -------------------------------------------------------------- deleting
+    def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
+        """Its objects go first."""
+        return (CLEANUP,)
+
+    def mark_deleted(self, context: Context, obj: JsonObject) -> None:
+        """The mark shows no grace, and is no change of the wish."""
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)
+        obj["metadata"]["generation"] -= 1
+        text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        new = condition("Terminating", "True", "InstanceDeletionPending", text, context.timestamp())
+        status = obj.get("status") or {}
+        obj["status"] = {**status, "conditions": put_condition(list(status.get("conditions") or []), new)}
+
+    # -------------------------------------------------------------- side effects
+    async def after_create(self, context: Context, obj: JsonObject) -> None:
+        """Serve it."""
+        await self._tell(context, obj)
+
+    async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """Serve it as it is now."""
+        await self._tell(context, obj)
+
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
+        """Serve it no more."""
+        await self._tell(context, obj)
+
+    async def _tell(self, context: Context, obj: JsonObject) -> None:
+        if self.listener is not None:
+            await self.listener.changed(context, obj["metadata"]["name"])
+
+
+def _conversion(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
+    """What an old definition got away with stays allowed."""
+    before: JsonObject = {} if old is None else old["spec"].get("conversion") or {}
+    known = (before.get("webhook") or {}).get("conversionReviewVersions")
+    strategy = (obj["spec"].get("conversion") or {}).get("strategy") or ""
+    if obj["spec"].get("preserveUnknownFields") and strategy != "None":
+        text = "must be None if spec.preserveUnknownFields is true"
+        yield api_errors.invalid_value("spec.conversion.strategy", strategy, text)
+    yield from validate_conversion(
+        obj["spec"].get("conversion") or {},
+        "spec.conversion",
+        recognized=not known or has_known_version(known),
+        check_bundle=old is not None and is_true(old, "Established") and not bundle_is_bad(before),
+    )
+
+
+def _storage_versions(obj: JsonObject) -> list[str]:
+    return [v["name"] for v in obj["spec"].get("versions") or () if v.get("storage")]
+
+
+# ------------------------------------------------------------------ validation
+def _validate_approval(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
+    group = obj["spec"].get("group", "")
+    approval = _approval(obj)
+    if not protected(group) or (old is not None and _approval_state(_approval(old)) == _approval_state(approval)):
+        return
+    field = f"metadata.annotations[{APPROVAL}]"
+    if not approval:
+        why = f'protected groups must have approval annotation "{APPROVAL}",'
+        yield api_errors.required(field, f"{why} see https://github.com/kubernetes/enhancements/pull/1111")
+    elif _approval_state(approval) == "invalid":
+        why = f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason starting'
+        text = f'{why} with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111'
+        yield api_errors.invalid_value(field, approval, text)
+
+
+def _approval(obj: JsonObject) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(APPROVAL, ""))
+
+
+def _approval_state(approval: str) -> str:
+    if not approval:
+        return "missing"
+    if approval.startswith("unapproved"):
+        return "bypassed"
+    parts = urlsplit(approval)
+    return "approved" if parts.scheme and parts.netloc else "invalid"
+
+
+def _validate_name(obj: JsonObject) -> Iterator[Cause]:
+    spec = obj["spec"]
+    wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
+    text = 'must be spec.names.plural+"."+spec.group'
+    for key in ("generateName", "name"):
+        found = obj["metadata"].get(key, "")
+        if found and found != wanted:
+            yield api_errors.invalid_value(f"metadata.{key}", found, text)
+
+
+def _validate_group(spec: JsonObject) -> Iterator[Cause]:
+    group = spec.get("group", "")
+    if not group:
+        yield api_errors.required("spec.group")
+        return
+    found = validation.dns_subdomain(group)
+    for text in found:
+        yield api_errors.invalid_value("spec.group", group, text)
+    if not found and "." not in group:
+        yield api_errors.invalid_value("spec.group", group, "should be a domain with at least one dot")
+
+
+def _validate_scope(spec: JsonObject) -> Iterator[Cause]:
+    if not spec.get("scope"):
+        yield api_errors.required("spec.scope")
+    elif spec["scope"] not in ("Cluster", "Namespaced"):
+        yield api_errors.unsupported("spec.scope", spec.get("scope", ""), ["Cluster", "Namespaced"])
+
+
+def _validate_versions(spec: JsonObject) -> Iterator[Cause]:
+    versions = spec.get("versions") or []
+    field = "spec.versions"
+    for index, version in enumerate(versions):
+        if _schema(version) is None:
+            yield api_errors.required(f"{field}[{index}].schema.openAPIV3Schema")
+    if spec.get("preserveUnknownFields") and any(_has_defaults(_schema(v)) for v in versions):
+        text = "must be false in order to use defaults in the schema"
+        yield api_errors.invalid_value("spec.preserveUnknownFields", True, text)
+    for index, version in enumerate(versions):
+        yield from _validate_version(version, f"{field}[{index}]", versions)
+    seen = [v.get("name") for v in versions]
+    if len(set(seen)) != len(seen):
+        yield api_errors.invalid_value(field, _shown(versions), "must contain unique version names")
+    if sum(1 for v in versions if v.get("storage")) != 1:
+        text = "must have exactly one version marked as storage version"
+        yield api_errors.invalid_value(field, None if spec.get("versions") is None else _shown(versions), text)
+    if versions and versions[0].get("name"):
+        # The first version also stands where there was only one, once.
+        for text in validation.dns_1035_label(versions[0]["name"]):
+            yield api_errors.invalid_value("spec.version", versions[0]["name"], text)
+
+
+def _validate_preserving(spec: JsonObject) -> Iterator[Cause]:
+    if spec.get("preserveUnknownFields"):
+        text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        yield api_errors.invalid_value("spec.preserveUnknownFields", True, text)
+
+
+def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonObject]) -> Iterator[Cause]:
+    for text in validation.dns_1035_label(version.get("name", "")):
+        yield api_errors.invalid_value(f"{where}.name", version.get("name", ""), text)
+    yield from _validate_deprecation(version, where)
+    for part, check, place in _PARTS:
+        if _is_shared(part, versions):
+            continue
+        if part == "selectableFields" and version.get(part) and _is_shared("schema", versions):
+            # The schema has gone to the top, where the server does not look for it.
+            text = "may only be set when `version.schema.openAPIV3Schema` is not included"
+            yield api_errors.invalid_value(f"{where}.{part}", "", text)
+        else:
+            yield from check(version, f"{where}.{place[0]}")
+
+
+def _validate_shared(versions: Sequence[JsonObject]) -> Iterator[Cause]:
+    """What all versions say alike stands at the top in the server's own form."""
+    for part, check, place in _PARTS:
+        if not versions or not _is_shared(part, versions):
+            continue
+        if part == "selectableFields" and versions[0].get(part) and not _is_shared("schema", versions):
+            # These have gone to the top without the schemas, and the server looks for them there.
+            yield api_errors.invalid_value(f"spec.{part}", "", "may only be set when validations.schema is included")
+        else:
+            yield from check(versions[0], f"spec.{place[1]}")
+
+
+def _is_shared(part: str, versions: Sequence[JsonObject]) -> bool:
+    return all((v.get(part) or None) == (versions[0].get(part) or None) for v in versions)
+
+
+def _check_schema(version: JsonObject, at: str) -> Iterator[Cause]:
+    schema = _schema(version)
+    if schema is not None:
+        has_status = (version.get("subresources") or {}).get("status") is not None
+        errors = check_structural(schema, FieldPath(at, "openAPIV3Schema"), has_status=has_status)
+        yield from (error.cause for error in errors)
+
+
+def _check_scale(version: JsonObject, at: str) -> Iterator[Cause]:
+    yield from validate_scale(version.get("subresources"), at)
+
+
+def _check_columns(version: JsonObject, at: str) -> Iterator[Cause]:
+    yield from validate_columns(version.get("additionalPrinterColumns"), at)
+
+
+def _check_selectable(version: JsonObject, at: str) -> Iterator[Cause]:
+    yield from validate_selectable(version.get("selectableFields"), _schema(version), at)
+
+
+_PARTS: Final[Sequence[tuple[str, Callable[[JsonObject, str], Iterator[Cause]], tuple[str, str]]]] = (
+    ("schema", _check_schema, ("schema", "validation")),
+    ("subresources", _check_scale, ("subresources", "subresources")),
+    ("additionalPrinterColumns", _check_columns, ("additionalPrinterColumns", "additionalPrinterColumns")),
+    ("selectableFields", _check_selectable, ("selectableFields", "selectableFields")),
+)
+"""What may differ between versions: how it is checked, and where it stands in a version or at the top."""
+
+
+def _has_defaults(schema: object) -> bool:
+    """Anywhere in a schema."""
+    if isinstance(schema, list):
+        return any(map(_has_defaults, schema))
+    if not isinstance(schema, dict):
+        return False
+    below = [*(schema.get("properties") or {}).values(), *(schema.get(key) for key in _INSIDE)]
+    return schema.get("default") is not None or any(map(_has_defaults, below))
+
+
+_INSIDE = ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")
+
+
+def _schema(version: JsonObject) -> JsonObject | None:
+    found: JsonObject | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return found
+
+
+def _shown(versions: list[JsonObject]) -> list[JsonObject]:
+    """Versions as messages show them, without what is long."""
+    return [
+        {
+            "Name": v.get("name", ""),
+            "Served": bool(v.get("served")),
+            "Storage": bool(v.get("storage")),
+            "Deprecated": bool(v.get("deprecated")),
+            "DeprecationWarning": v.get("deprecationWarning"),
+            "Schema": None,
+            "Subresources": None,
+            "AdditionalPrinterColumns": None,
+            "SelectableFields": None,
+        }
+        for v in versions
+    ]
+
+
+def _validate_deprecation(version: JsonObject, field: str) -> Iterator[Cause]:
+    warning = version.get("deprecationWarning")
+    if warning is None:
+        return
+    if not version.get("deprecated"):
+        yield api_errors.invalid_value(
+            f"{field}.deprecationWarning", warning, "can only be set for deprecated versions"
+        )
+    elif not warning:
+        yield api_errors.invalid_value(f"{field}.deprecationWarning", "", "must not be an empty string")
+
+
+def _validate_names(spoken: JsonObject) -> Iterator[Cause]:
+    field = "spec.names"
+    for key in ("plural", "singular"):
+        yield from _label(spoken.get(key, ""), f"{field}.{key}")
+    for key in ("kind", "listKind"):
+        yield from _mixed(spoken.get(key, ""), f"{field}.{key}")
+    yield from _labels(spoken, "shortNames")
+    if spoken.get("kind") and spoken.get("kind") == spoken.get("listKind"):
+        text = "kind and listKind may not be the same"
+        yield api_errors.invalid_value(f"{field}.listKind", spoken["listKind"], text)
+    yield from _labels(spoken, "categories")
+
+
+def _labels(spoken: JsonObject, key: str) -> Iterator[Cause]:
+    for index, name in enumerate(spoken.get(key) or ()):
+        for text in validation.dns_1035_label(name):
+            yield api_errors.invalid_value(f"spec.names.{key}[{index}]", name, text)
+
+
+def _label(name: str, field: str) -> Iterator[Cause]:
+    if not name:
+        yield api_errors.required(field)
+    else:
+        for text in validation.dns_1035_label(name):
+            yield api_errors.invalid_value(field, name, text)
+
+
+def _mixed(name: str, field: str) -> Iterator[Cause]:
+    if not name:
+        yield api_errors.required(field)
+    else:
+        for text in validation.dns_1035_label(name.lower()):
+            why = f"may have mixed case, but should otherwise match: {text}"
+            yield api_errors.invalid_value(field, name, why)
+
+
+def _validate_stored(obj: JsonObject) -> Iterator[Cause]:
+    stored = (obj.get("status") or {}).get("storedVersions")
+    if not stored:
+        yield api_errors.invalid_value("status.storedVersions", stored, "must have at least one stored version")
+        return
+    served = [v.get("name") for v in obj["spec"].get("versions") or ()]
+    wanted = _storage_versions(obj)
+    if len(wanted) != 1 and len(wanted) > 0:
+        yield api_errors.invalid_value(
+            "status.storedVersions", stored[:1], f"must have the storage version {wanted[-1]}"
+        )
+    for index, name in enumerate(stored):
+        if name not in served:
+            text = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions"
+                f" until a storage migration ensures no data remains persisted in {name} and removes {name} from"
+                " status.storedVersions"
+            )
+            yield api_errors.invalid_value(f"status.storedVersions[{index}]", name, text)

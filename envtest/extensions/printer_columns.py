@@ -1,0 +1,101 @@
+"""Printed columns of custom resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from envtest.data.columns import AGE, NAME
+from envtest.extensions.jsonpath import find, valid
+from envtest.groups.common.printing import seconds_of, since
+from opsdk.apiserver.resources import Printer, TableColumn
+from opsdk.structured_merge.go_format import go_json
+from opsdk.structured_merge.value import JsonObject
+
+_AGE: JsonObject = {
+    "name": "Age",
+    "type": "date",
+    "jsonPath": ".metadata.creationTimestamp",
+    "description": AGE.description,
+}
+
+
+SCALE: tuple[JsonObject, ...] = (
+    {
+        "name": "Desired",
+        "type": "integer",
+        "jsonPath": ".spec.replicas",
+        "description": "Number of desired replicas",
+    },
+    {
+        "name": "Available",
+        "type": "integer",
+        "jsonPath": ".status.replicas",
+        "description": "Number of actual replicas",
+    },
+    _AGE,
+)
+"""The columns of scales of custom objects."""
+
+
+class ColumnPrinter(Printer):
+    """Name, then the columns of the definition, or the age where it has none."""
+
+    columns: Sequence[TableColumn] = (NAME,)
+
+    def __init__(self, columns: Sequence[JsonObject]) -> None:
+        # A column that cannot be read hides itself and those behind it.
+        self._definitions = list(takewhile(lambda column: valid(column["jsonPath"]), columns or [_AGE]))
+        self.columns = [
+            NAME,
+            *(
+                TableColumn(
+                    name=c["name"],
+                    type=c.get("type", "string"),
+                    format=c.get("format", ""),
+                    description=c.get("description")
+                    or f"Custom resource definition column (in JSONPath format): {c['jsonPath']}",
+                    priority=c.get("priority", 0),
+                )
+                for c in self._definitions
+            ),
+        ]
+
+    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+        """See `Printer`."""
+        return [obj["metadata"].get("name", ""), *(self._cell(c, obj, now) for c in self._definitions)]
+
+    @staticmethod
+    def _cell(column: JsonObject, obj: JsonObject, now: float) -> Any:
+        found = find(obj, column["jsonPath"])
+        return cell(column.get("type", "string"), found[0], now) if found else None
+
+
+def cell(kind: str, value: Any, now: float) -> Any:
+    """A value as a cell of a column's type; None where it does not fit."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match kind:
+        case "integer":
+            return int(value) if number else None
+        case "number":
+            return value if number else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "date":
+            if value is None:
+                return None
+            if not isinstance(value, str) or seconds_of(value) is None:
+                return "<invalid>"
+            return since(value, now)
+        case _:
+            return text(value)
+
+
+def text(value: Any) -> str:
+    """A value as text: strings as they are, the rest as JSON; a null is told."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "<no value>"
+    return go_json(value)

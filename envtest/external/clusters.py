@@ -1,0 +1,408 @@
+"""The same suite on other clusters: on real binaries (etcd, kube-apiserver), or on one that exists already.
+
+The environment variables are those of Go's envtest. What only the embedded server can do skips the test, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, Self, TypeVar
+from unittest import SkipTest
+
+import msgspec
+
+from envtest.external import kubectl
+from envtest.external.processes import Process, ProcessOptions
+from envtest.plane import wait
+from envtest.plane.install import CRD, Installer, read_objects
+from envtest.plane.kubeconfig import user_kubeconfig
+from envtest.plane.pki import CertificateAuthority, KeyPair
+from envtest.plane.wait import Question
+from opsdk.aio.closing import Closing
+from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_status
+from opsdk.rest.config import Config, Impersonate
+from opsdk.rest.request import RestRequest
+from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JsonObject
+
+T = TypeVar("T")
+DEFAULT_ASSETS = "/usr/local/kubebuilder/bin"
+_TRIES = 5
+_NAMESPACE_SECONDS = 5.0
+_ESTABLISH_SECONDS = 10.0
+_POLL = 0.1
+_EMBEDDED_ONLY = frozenset({
+    "snapshot", "restore", "fork", "faults", "journal", "writes", "no_writes", "clock", "audit", "observed_rbac",
+    "wait_for", "server", "plane", "serve",
+})  # fmt: skip
+
+
+class Kind(enum.Enum):
+    """On what a suite runs."""
+
+    EMBEDDED = "the embedded server"
+    """In this process."""
+    BINARIES = "real binaries"
+    """etcd and kube-apiserver as child processes."""
+    EXISTING = "an existing cluster"
+    """Whatever the kubeconfig says."""
+
+
+def wanted(env: Mapping[str, str] = os.environ) -> Kind:
+    """What the environment variables ask for."""
+    if env.get("USE_EXISTING_CLUSTER", "").lower() in ("true", "1"):
+        return Kind.EXISTING
+    named = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD")
+    return Kind.BINARIES if any(env.get(name) for name in named) else Kind.EMBEDDED
+
+
+def asset(name: str, env: Mapping[str, str] = os.environ) -> Path:
+    """Where a binary is: ``TEST_ASSET_<NAME>``, else in ``KUBEBUILDER_ASSETS``."""
+    own = env.get(f"TEST_ASSET_{name.upper().replace('-', '_')}")
+    return Path(own) if own else Path(env.get("KUBEBUILDER_ASSETS") or DEFAULT_ASSETS) / name
+
+
+def process_options(env: Mapping[str, str] = os.environ) -> ProcessOptions:
+    """Timeouts (``20s``, ``1m30s``, or seconds) and where output goes."""
+    return ProcessOptions(
+        start_timeout=_seconds(env, "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"),
+        stop_timeout=_seconds(env, "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT"),
+        attach_output=env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() in ("true", "1"),
+    )
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(env: Mapping[str, str], name: str) -> float:
+    text = env.get(name, "")
+    if not text:
+        return 20.0
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
+    if parts and "".join(a + b for a, b in parts) == text:
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        return float(text)
+    raise ConfigError(f"{name}={text!r} is no duration: write it like 20s or 1m30s")
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalUser:
+    """Somebody whom another cluster knows.
+
+    Attributes:
+        config: how clients reach it as this user.
+    """
+
+    name: str
+    config: Config
+
+
+class Target(Closing):
+    """A cluster that is not ours; an async context manager with what `Environment` and it have in common.
+
+    Attributes:
+        kind: on what it runs.
+    """
+
+    kind: Kind
+
+    def __init__(self, *, crds: Sequence[JsonObject] = (), crd_paths: Sequence[Path | str] = ()) -> None:
+        self._crds, self._crd_paths = crds, crd_paths
+        self._stack = AsyncExitStack()
+        self._config: Config | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._config.host if self._config is not None else 'not started'}>"
+
+    @property
+    def config(self) -> Config:
+        """How clients reach it, as admin; known when it has started."""
+        if self._config is None:
+            raise ConfigError(f"{self.kind.value}: not started yet, so nobody knows where it is")
+        return self._config
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _EMBEDDED_ONLY:
+            raise SkipTest(f"{name} needs the embedded server; this run is on {self.kind.value}")
+        raise AttributeError(name)
+
+    async def _begin(self) -> Config:
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Start or find it, and install definitions."""
+        if hasattr(asyncio.get_running_loop(), "wall"):
+            raise ConfigError(f"{self.kind.value} does not follow virtual time: mark the test realtime")
+        self._config = await self._begin()
+        objects = [*self._crds, *read_objects(self._crd_paths, [CRD])]
+        if objects:
+            async with Transport(self.config) as transport:
+                await _install(RemoteApi(transport), objects)
+
+    async def eventually(
+        self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
+    ) -> T:
+        """See `envtest.plane.wait.eventually`."""
+        return await wait.eventually(question, check, within=within)
+
+    async def consistently(
+        self, question: Question[T], check: Callable[[T], object] | None = None, *, during: float = 1.0
+    ) -> None:
+        """See `envtest.plane.wait.consistently`."""
+        await wait.consistently(question, check, during=during)
+
+    async def kubectl(self, *args: str, stdin: str = "", check: bool = True) -> kubectl.Output:
+        """Run kubectl as the admin."""
+        return await kubectl.run(kubeconfig_of(self.config), args, stdin=stdin, check=check)
+
+    async def aclose(self) -> None:
+        """Leave it as it was, or end it; idempotent."""
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+
+class ExistingCluster(Target):
+    """The cluster of the kubeconfig; nothing is started, what was installed stays."""
+
+    kind = Kind.EXISTING
+
+    async def _begin(self) -> Config:
+        from opsdk.rest.load import load_config  # noqa: PLC0415 - reads files only when it is meant
+
+        return load_config()
+
+    def add_user(self, name: str, *, groups: Sequence[str] = ()) -> ExternalUser:
+        """Somebody else by impersonation: users of a cluster that exists cannot be made."""
+        return ExternalUser(name, replace(self.config, impersonate=Impersonate(user=name, groups=tuple(groups))))
+
+
+class RealBinaries(Target):
+    """etcd and kube-apiserver as child processes, with the flags that Go's envtest gives them."""
+
+    kind = Kind.BINARIES
+
+    def __init__(
+        self,
+        *,
+        crds: Sequence[JsonObject] = (),
+        crd_paths: Sequence[Path | str] = (),
+        etcd: Path | None = None,
+        apiserver: Path | None = None,
+        options: ProcessOptions | None = None,
+    ) -> None:
+        super().__init__(crds=crds, crd_paths=crd_paths)
+        self._binaries = (etcd or asset("etcd"), apiserver or asset("kube-apiserver"))
+        self._options = options or process_options()
+        self._authority: CertificateAuthority | None = None
+        self.processes: list[Process] = []
+
+    async def _begin(self) -> Config:
+        from envtest.plane.certificates import Authority  # noqa: PLC0415 - takes long to load
+
+        for binary in self._binaries:
+            if not binary.exists():
+                raise ConfigError(f"{binary} is not there: set KUBEBUILDER_ASSETS, or TEST_ASSET_ETCD and the like")
+        self._authority = Authority.load_or_create(None)
+        failed: ConfigError | None = None
+        for attempt in range(_TRIES):
+            directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-real-")))
+            try:
+                return await self._try(directory)
+            except ConfigError as error:
+                # Somebody may have taken a port that was free a moment ago.
+                failed = error
+                await self._stop()
+                if "was not healthy within" in str(error) or attempt == _TRIES - 1:
+                    break
+        raise ConfigError(f"the control plane did not start: {failed}") from failed
+
+    async def _try(self, directory: Path) -> Config:
+        authority = self._authority
+        assert authority is not None
+        self._stack.push_async_callback(self._stop)
+        etcd_url = f"http://127.0.0.1:{_free_port()}"
+        await self._run(
+            etcd_command(self._binaries[0], directory / "etcd", etcd_url), directory, f"{etcd_url}", "/health"
+        )
+        port = _free_port()
+        authority.serving("127.0.0.1").write(directory, "apiserver")
+        (directory / "client-ca.crt").write_bytes(authority.pair.cert)
+        _service_account_key(directory / "sa-signer.key")
+        admin = authority.client("admin", ("system:masters",))
+        config = Config(
+            host=f"https://127.0.0.1:{port}",
+            ca_data=authority.pair.cert,
+            client_cert_data=admin.cert,
+            client_key_data=admin.key,
+        )
+        command = apiserver_command(self._binaries[1], directory, port, etcd_url)
+        await self._run(command, directory, config, "/readyz")
+        await _wait_for_default(config)
+        return config
+
+    async def _run(self, command: Sequence[str], directory: Path, where: Config | str, path: str) -> None:
+        config = Config(host=where) if isinstance(where, str) else where
+
+        async def healthy() -> bool:
+            return await _answers(config, path)
+
+        process = Process(command, directory=directory, healthy=healthy, options=self._options)
+        self.processes.append(process)
+        await process.start()
+
+    async def _stop(self) -> None:
+        """The last one started first."""
+        while self.processes:
+            await self.processes.pop().stop()
+
+    def add_user(self, name: str, *, groups: Sequence[str] = ()) -> ExternalUser:
+        """A user with a client certificate."""
+        config, authority = self.config, self._authority
+        assert authority is not None
+        pair = authority.client(name, tuple(groups))
+        return ExternalUser(name, replace(config, client_cert_data=pair.cert, client_key_data=pair.key))
+
+
+def target(kind: Kind, **options: Any) -> Target:
+    """The cluster of a kind."""
+    return ExistingCluster(**options) if kind is Kind.EXISTING else RealBinaries(**options)
+
+
+# ------------------------------------------------------------------ commands
+def etcd_command(binary: Path, data: Path, url: str) -> list[str]:
+    """For tests: nothing has to survive."""
+    return [
+        str(binary),
+        f"--data-dir={data}",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        "--listen-peer-urls=http://127.0.0.1:0",
+        "--unsafe-no-fsync=true",
+    ]
+
+
+def apiserver_command(binary: Path, directory: Path, port: int, etcd: str) -> list[str]:
+    """As a bare API server with RBAC."""
+    key = directory / "sa-signer.key"
+    return [
+        str(binary),
+        f"--etcd-servers={etcd}",
+        f"--cert-dir={directory}",
+        f"--tls-cert-file={directory / 'apiserver.crt'}",
+        f"--tls-private-key-file={directory / 'apiserver.key'}",
+        f"--client-ca-file={directory / 'client-ca.crt'}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--allow-privileged=true",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+        f"--service-account-issuer=https://127.0.0.1:{port}/",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+    ]
+
+
+def _service_account_key(path: Path) -> None:
+    from opsdk.apiserver.auth.jwt import SigningKey  # noqa: PLC0415 - takes long to load
+
+    assert SigningKey(path).key_id
+    assert path.exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+# ------------------------------------------------------------------ talking
+class RemoteApi:
+    """Requests to a cluster, as plain trees."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __repr__(self) -> str:
+        return f"<RemoteApi of {self._transport!r}>"
+
+    async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
+        """One request; the answer, or the `ApiError` that it stands for."""
+        raw = b"" if body is None else msgspec.json.encode(body)
+        headers = {"content-type": "application/json"} if raw else {}
+        answer = await self._transport.send(RestRequest(method, path, body=raw, headers=headers))
+        found: Any = msgspec.json.decode(answer.body)
+        if answer.status >= 400:
+            raise api_error_from_status(found, code=answer.status)
+        made: JsonObject = found
+        return made
+
+
+async def _answers(config: Config, path: str) -> bool:
+    try:
+        async with Transport(config) as transport:
+            return (await transport.send(RestRequest("GET", path), timeout=2, retry=False)).status == 200
+    except OpsdkError:
+        return False
+
+
+async def _wait_for_default(config: Config) -> None:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _NAMESPACE_SECONDS
+    while not await _answers(config, "/api/v1/namespaces/default"):
+        if loop.time() >= end:
+            raise ConfigError("the namespace default was not there in time")
+        await asyncio.sleep(_POLL)
+
+
+async def _install(api: RemoteApi, objects: Sequence[JsonObject]) -> None:
+    """Put definitions there; each is served when this returns."""
+    installer = Installer(api)
+    made = [await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}) for obj in objects]
+    end = asyncio.get_running_loop().time() + _ESTABLISH_SECONDS
+    for obj in made:
+        while not await _served(api, obj):
+            if asyncio.get_running_loop().time() >= end:
+                raise ConfigError(f"{obj['metadata']['name']} was not served within {_ESTABLISH_SECONDS:g} s")
+            await asyncio.sleep(_POLL)
+
+
+async def _served(api: RemoteApi, obj: JsonObject) -> bool:
+    """Whether discovery shows it in every version."""
+    spec = obj["spec"]
+    for version in spec["versions"]:
+        if not version.get("served"):
+            continue
+        try:
+            listed = await api.send("GET", f"/apis/{spec['group']}/{version['name']}")
+        except ApiError:
+            return False
+        if all(r["name"] != spec["names"]["plural"] for r in listed["resources"]):
+            return False
+    return True
+
+
+def kubeconfig_of(config: Config) -> str:
+    """A kubeconfig for a configuration with certificates or a token."""
+    ca = config.ca_data or (Path(config.ca_file).read_bytes() if config.ca_file else b"")
+    cert = config.client_cert_data or (Path(config.client_cert_file).read_bytes() if config.client_cert_file else b"")
+    key = config.client_key_data or (Path(config.client_key_file).read_bytes() if config.client_key_file else b"")
+    pair = KeyPair(cert, key) if cert else None
+    return user_kubeconfig(config.host, ca=ca, client=pair, token=config.token)

@@ -1,0 +1,167 @@
+"""Stands in for ``kube-apiserver``: the flags of the real one, this server behind them.
+
+Whatever starts the real one in tests (Go's envtest, say) starts this one as well, without knowing.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from envtest.environment import Environment
+from envtest.external.fake_binaries.etcd import KEEP
+from envtest.external.fake_binaries.flags import Flags
+from envtest.external.fake_binaries.program import Program
+from envtest.plane.certificates import Authority
+from envtest.plane.control_plane import VERSION
+from envtest.plane.pki import PKI, read_authority
+from opsdk.apiserver.auth.authentication import read_token_file
+from opsdk.apiserver.auth.authorization import AllowAuthenticated
+from opsdk.apiserver.auth.front_proxy import HeaderNames
+from opsdk.apiserver.auth.service_accounts import ISSUER, TokenSubject
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
+from opsdk.errors import ConfigError, OpsdkError
+from opsdk.rest.config import Config
+from opsdk.rest.request import RestRequest
+from opsdk.rest.transport import Transport
+
+_SWITCHES = frozenset({
+    "allow-privileged", "anonymous-auth", "profiling", "enable-aggregator-routing", "enable-bootstrap-token-auth",
+    "enable-priority-and-fairness", "contention-profiling", "logtostderr", "alsologtostderr", "goaway-chance",
+    "service-account-lookup", "service-account-extend-token-expiration", "watch-cache", "version", "help",
+})  # fmt: skip
+_HEEDED = frozenset({
+    "advertise-address", "anonymous-auth", "api-audiences", "authorization-mode", "bind-address", "cert-dir",
+    "client-ca-file", "disable-admission-plugins", "enable-admission-plugins", "etcd-servers",
+    "proxy-client-cert-file", "proxy-client-key-file", "requestheader-allowed-names",
+    "requestheader-client-ca-file", "requestheader-extra-headers-prefix", "requestheader-group-headers",
+    "requestheader-uid-headers", "requestheader-username-headers", "secure-port", "service-account-issuer",
+    "service-account-key-file", "service-account-signing-key-file", "service-cluster-ip-range", "tls-cert-file",
+    "tls-private-key-file", "token-auth-file",
+})  # fmt: skip
+_SILENT = frozenset({"v", "vmodule", "logtostderr", "alsologtostderr", "allow-privileged", "etcd-prefix", "profiling"})
+"""Nobody misses what these do."""
+_MODES = frozenset({"AlwaysAllow", "Node", "RBAC"})
+_ACCOUNTS = "ServiceAccount"
+
+
+async def serve(flags: Flags, stack: AsyncExitStack) -> str:
+    """Start; what is said when it serves."""
+    for name in flags.besides(_HEEDED | _SILENT):
+        print(f"kube-apiserver, stood in for: --{name} is taken, and has no effect", file=sys.stderr)
+    everything = "AlwaysAllow" in _modes(flags)
+    tokens = flags.text("token-auth-file")
+    on, off = (frozenset(flags.listed(f"{verb}-admission-plugins")) for verb in ("enable", "disable"))
+    environment = Environment(
+        data_dir=await _kept(flags),
+        tokens=read_token_file(Path(tokens)) if tokens else {},
+        authorizer=AllowAuthenticated() if everything else None,
+        # As on the real one: where everything is allowed, strangers are not let in.
+        anonymous=flags.switch("anonymous-auth", default=True) and not everything,
+        service_range=flags.text("service-cluster-ip-range", "10.0.0.0/24").partition(",")[0],
+        # Of those that an environment leaves out, the real one runs this by default.
+        admission_plugins=on | {_ACCOUNTS} - off,
+        disable_admission_plugins=off,
+        pki=pki_of(flags),
+    )
+    env = await stack.enter_async_context(environment)
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    web = await env.serve(host=flags.text("bind-address", "0.0.0.0"), port=flags.number("secure-port", 6443))  # noqa: S104
+    return f"kube-apiserver, stood in for: serves {web.url}"
+
+
+def _modes(flags: Flags) -> tuple[str, ...]:
+    modes = flags.listed("authorization-mode", ["AlwaysAllow"])
+    for mode in sorted(set(modes) - _MODES):
+        raise ConfigError(f"--authorization-mode: there is no {mode} here, only {', '.join(sorted(_MODES))}")
+    return modes
+
+
+def pki_of(flags: Flags) -> PKI:
+    """Certificates, keys and names as flags say them."""
+    signing = flags.text("service-account-signing-key-file")
+    issuers = flags.each("service-account-issuer") or (ISSUER,)
+    proxies = flags.text("requestheader-client-ca-file")
+    clients = flags.text("client-ca-file")
+    return PKI(
+        serving=_serving(flags),
+        clients=read_authority(Path(clients)) if clients else b"",
+        proxies=read_authority(Path(proxies)) if proxies else b"",
+        proxy_names=flags.listed("requestheader-allowed-names"),
+        proxy_headers=_headers(flags),
+        identity=_identity(flags),
+        signing_key=Path(signing) if signing else None,
+        token_keys=[Path(p) for p in flags.each("service-account-key-file")],
+        names=TokenSubject(issuers=issuers, audiences=flags.listed("api-audiences") or issuers),
+    )
+
+
+def _serving(flags: Flags) -> tuple[Path, Path]:
+    cert, key = flags.text("tls-cert-file"), flags.text("tls-private-key-file")
+    if bool(cert) != bool(key):
+        raise ConfigError("--tls-cert-file and --tls-private-key-file are given both or not at all")
+    if cert:
+        return Path(cert), Path(key)
+    directory = Path(flags.text("cert-dir", "/var/run/kubernetes"))
+    pair = directory / "apiserver.crt", directory / "apiserver.key"
+    if not all(path.exists() for path in pair):
+        # The real one vouches for itself there, too.
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            host = flags.text("advertise-address") or flags.text("bind-address", "127.0.0.1")
+            Authority.load_or_create(None).serving(host).write(directory, "apiserver")
+        except OSError as error:
+            raise ConfigError(f"--cert-dir: cannot write certificates to {directory}: {error}") from error
+    return pair
+
+
+def _headers(flags: Flags) -> HeaderNames:
+    def named(flag: str, default: Sequence[str]) -> tuple[str, ...]:
+        return tuple(name.lower() for name in flags.listed(f"requestheader-{flag}", default))
+
+    usual = HeaderNames()
+    return HeaderNames(
+        user=named("username-headers", usual.user),
+        uid=named("uid-headers", usual.uid),
+        group=named("group-headers", usual.group),
+        extra=named("extra-headers-prefix", usual.extra),
+    )
+
+
+def _identity(flags: Flags) -> ClientCertificate | None:
+    cert, key = flags.text("proxy-client-cert-file"), flags.text("proxy-client-key-file")
+    if not cert or not key:
+        return None
+    try:
+        return ClientCertificate(Path(cert).read_bytes(), Path(key).read_bytes())
+    except OSError as error:
+        raise ConfigError(f"--proxy-client-cert-file, --proxy-client-key-file: {error}") from error
+
+
+async def _kept(flags: Flags) -> Path:
+    """Where its ``etcd`` keeps things: they are there again when this program starts anew beside it."""
+    servers = flags.listed("etcd-servers")
+    if not servers:
+        raise ConfigError("--etcd-servers must be specified")
+    try:
+        async with Transport(Config(host=servers[0])) as transport:
+            answer = await transport.send(RestRequest("GET", KEEP), timeout=10, retry=False)
+    except OpsdkError as error:
+        raise ConfigError(f"--etcd-servers: {servers[0]} does not answer: {error}") from error
+    if answer.status != 200:
+        raise ConfigError(
+            f"--etcd-servers: {servers[0]} is a real etcd, or something else: this program keeps its objects itself,"
+            " and goes with the etcd that was written beside it"
+        )
+    return Path(json.loads(answer.body)["path"]) / "member"
+
+
+PROGRAM = Program(name="kube-apiserver", version=f"Kubernetes {VERSION['gitVersion']}", switches=_SWITCHES, serve=serve)
+
+if __name__ == "__main__":
+    sys.exit(PROGRAM.main())

@@ -1,0 +1,46 @@
+"""Writes a directory for ``KUBEBUILDER_ASSETS``: programs of Go's envtest that start this server."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from opsdk.errors import ConfigError
+
+_PROGRAMS = {
+    "etcd": "envtest.external.fake_binaries.etcd",
+    "kube-apiserver": "envtest.external.fake_binaries.apiserver",
+}
+_SCRIPT = """#!/bin/sh
+# Written by python -m envtest assets.
+{path}exec {python} -P -m {module} "$@"
+"""
+
+
+def write_assets(directory: Path) -> list[Path]:
+    """Write the programs, and a link to the kubectl that is installed; what is there under their names is replaced."""
+    home = str(Path(__file__).resolve().parents[3])
+    # An installed package is found by its interpreter alone; a clone has to be pointed at.
+    installed = Path(home).name in {"site-packages", "dist-packages"}
+    more = '"${PYTHONPATH:+:$PYTHONPATH}"'
+    path = "" if installed else f"export PYTHONPATH={shlex.quote(home)}{more}\n"
+    made = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, module in _PROGRAMS.items():
+            script = directory / name
+            script.unlink(missing_ok=True)
+            script.write_text(_SCRIPT.format(path=path, python=shlex.quote(sys.executable), module=module))
+            script.chmod(0o755)
+            made.append(script)
+        found = shutil.which("kubectl")
+        link = directory / "kubectl"
+        if found is not None and not (link.exists() and link.samefile(found)):
+            link.unlink(missing_ok=True)
+            link.symlink_to(Path(found).resolve())
+            made.append(link)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {directory}: {error}") from error
+    return made

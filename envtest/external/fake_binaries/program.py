@@ -1,0 +1,65 @@
+"""What these programs have in common: they serve until they are told to stop, and say why when they cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TextIO
+
+from envtest.external.fake_binaries.flags import Flags, parse
+from opsdk.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One that stands in for another.
+
+    Attributes:
+        name: what the other one is called.
+        version: what that says when it is asked for its version.
+        switches: its flags that take no value.
+        serve: starts; what it has to be stopped with goes on the stack. Returns what is said when it serves.
+    """
+
+    name: str
+    version: str
+    switches: frozenset[str]
+    serve: Callable[[Flags, AsyncExitStack], Awaitable[str]]
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """Run until SIGTERM; the exit status."""
+        words = sys.argv[1:] if arguments is None else arguments
+        if "--version" in words:
+            print(f"{self.version}\n(stood in for by envtest)")
+            return 0
+        return run(self._begin(words), name=self.name, said_on=sys.stderr)
+
+    def _begin(self, words: Sequence[str]) -> Callable[[AsyncExitStack], Awaitable[str]]:
+        async def begin(stack: AsyncExitStack) -> str:
+            return await self.serve(parse(words, switches=self.switches), stack)
+
+        return begin
+
+
+def run(start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", said_on: TextIO | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status is 1 for what the user can mend."""
+    try:
+        asyncio.run(_until_told(start, said_on))
+    except ConfigError as error:
+        print(f"error: {name}: {error}" if name else f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _until_told(start: Callable[[AsyncExitStack], Awaitable[str]], said_on: TextIO | None) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with AsyncExitStack() as stack:
+        print(await start(stack), file=said_on, flush=True)
+        await stopped.wait()

@@ -1,0 +1,73 @@
+"""Runs a kubectl that is installed, against any cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envtest.plane.kubeconfig import write_private
+from opsdk.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command wrote, and how it ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    def __str__(self) -> str:
+        return self.stdout
+
+
+def find(env: Mapping[str, str] = os.environ) -> Path | None:
+    """The binary: ``TEST_ASSET_KUBECTL``, then ``$KUBEBUILDER_ASSETS/kubectl``, then the one in PATH."""
+    if env.get("TEST_ASSET_KUBECTL"):
+        return Path(env["TEST_ASSET_KUBECTL"])
+    assets = Path(env.get("KUBEBUILDER_ASSETS") or "/usr/local/kubebuilder/bin") / "kubectl"
+    if assets.exists():
+        return assets
+    found = shutil.which("kubectl", path=env.get("PATH"))
+    return Path(found) if found else None
+
+
+async def run(
+    kubeconfig: str, args: Sequence[str], *, stdin: str = "", seconds: float = 60.0, check: bool = True
+) -> Output:
+    """Run it to its end, in a thread: under virtual time, time stands still meanwhile.
+
+    Raises:
+        ConfigError: there is no kubectl; or, with `check`, it failed or took longer than `seconds`.
+    """
+    binary = find()
+    if binary is None:
+        raise ConfigError("there is no kubectl: install one, or say where it is (TEST_ASSET_KUBECTL)")
+    with tempfile.TemporaryDirectory(prefix="envtest-kubectl-") as home:
+        file = Path(home) / "kubeconfig"
+        write_private(file, kubeconfig)
+        command = [str(binary), f"--kubeconfig={file}", *args]
+        environment = {**os.environ, "HOME": home, "KUBECACHEDIR": f"{home}/cache"}
+        loop = asyncio.get_running_loop()
+        output = await loop.run_in_executor(None, _run, command, environment, stdin, seconds)
+    if check and output.code:
+        raise ConfigError(f"kubectl {' '.join(args)} ended with {output.code}: {output.stderr.strip()}")
+    return output
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], stdin: str, seconds: float) -> Output:
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own kubectl
+            command, env=dict(environment), input=stdin, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"{' '.join(command[2:])}: no end within {seconds:g} s") from error
+    except OSError as error:
+        raise ConfigError(f"{command[0]} cannot be run: {error}") from error
+    return Output(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,57 @@
+"""Where a Service is: there is no network of a cluster, so whoever calls the Service calls a program of the test."""
+
+from __future__ import annotations
+
+from envtest.plane.bootstrap import ensure, namespace_object
+from envtest.plane.control_plane import ControlPlane
+from opsdk.apiserver.aggregator.availability import SLICE_OF
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.storage.ports import Remove
+from opsdk.errors import ConfigError
+from opsdk.http.asgi_types import App
+from opsdk.structured_merge.value import JsonObject
+
+
+async def expose(
+    plane: ControlPlane, service: str, *, host: str, port: int, service_port: int, app: App | None
+) -> None:
+    """Make the namespace, the Service and a slice with this address, as far as they are missing; see `Environment`."""
+    namespace, _, name = service.partition("/")
+    if not namespace or not name:
+        raise ConfigError(f"{service!r} names no Service: write it like default/greeter")
+    if app is not None:
+        plane.webhook_client.apps[f"{name}.{namespace}.svc:{service_port}"] = app
+    await ensure(plane, "/namespaces", namespace_object(namespace))
+    wanted: JsonObject = {
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {"name": name},
+        "spec": {
+            "ports": [{"protocol": "TCP", "port": service_port, "targetPort": port}],
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster",
+        },
+    }
+    await ensure(plane, "/services", wanted, namespace=namespace)
+    await _put_slice(plane, namespace, name, host, port)
+
+
+async def _put_slice(plane: ControlPlane, namespace: str, name: str, host: str, port: int) -> None:
+    """Loopback is no address for slices of anybody else, so this one is put into the storage as it is."""
+    context = Context(namespace=namespace, clock=plane.clock)
+    store = plane.stores["discovery.k8s.io/endpointslices"]
+    meta = {"name": name, "namespace": namespace, "labels": {SLICE_OF: name}}
+    part: JsonObject = {
+        "kind": "EndpointSlice",
+        "apiVersion": "discovery.k8s.io/v1",
+        "addressType": "IPv6" if ":" in host else "IPv4",
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+        "ports": [{"name": "", "port": port, "protocol": "TCP"}],
+    }
+
+    async def put(current: JsonObject | None) -> JsonObject | Remove:
+        made = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
+        return {**part, "metadata": {**(made if current is None else current["metadata"]), **meta}}
+
+    await store.storage.guaranteed_update(store.key(namespace, name), put)

@@ -1,0 +1,4 @@
+"""The group apiregistration: APIServices.
+
+Rules that other groups need, too, belong to ``core`` or ``common``.
+"""

@@ -1,0 +1,21 @@
+"""Defaults of the group apiregistration.k8s.io. Each function fills in an object that the caller owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envtest.groups.common.defaulting import Defaults, put
+from opsdk.structured_merge.value import JsonObject
+
+
+def api_service(obj: JsonObject) -> None:
+    """HTTPS."""
+    ref = (obj.get("spec") or {}).get("service")
+    if isinstance(ref, dict):
+        put(ref, port=443)
+
+
+DEFAULTS: Mapping[str, Defaults] = {
+    "apiregistration.k8s.io/apiservices": api_service,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,28 @@
+"""Columns of the group apiregistration.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envtest.groups.common.printing import age, condition_of, kind_printers, name_of, spec_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+
+def _api_service(obj: JsonObject, now: float) -> list[Any]:
+    service = spec_of(obj).get("service")
+    where = "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
+    found = condition_of(obj, "Available") or {}
+    word = found.get("status", "Unknown")
+    if word != "True" and found.get("reason"):
+        word = f"{word} ({found['reason']})"
+    return [name_of(obj), where, word, age(obj, now)]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "apiregistration.k8s.io/apiservices": _api_service,
+    }
+)
+"""By ``group/resource``."""

@@ -1,0 +1,62 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""APIServices: what is served here is available from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from envtest.groups.apiregistration.validation import validate_name, validate_spec
+from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.aggregator.api_services import local_status
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+SERVICES = "apiregistration.k8s.io/apiservices"
+_STATUSES = ("True", "False", "Unknown")
+
+
+class ApiServiceStrategy(GeneratedStrategy):
+    """What is local is available from the start.
+
+    Attributes:
+        gone: hears of those that were deleted.
+    """
+
+    status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
+    gone: Callable[[Context], Awaitable[None]] | None = None
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """What may stand in a path; `validate` knows what else."""
+        return validation.path_segment(name, prefix=prefix)
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """The status is the server's."""
+        local = (obj.get("spec") or {}).get("service") is None
+        obj["status"] = local_status(context.timestamp()) if local else {}
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """The name first."""
+        return [*validate_name(obj), *validate_spec(obj.get("spec") or {})]
+
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Conditions are true, false or unknown."""
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        return [
+            api_errors.unsupported(f"status.conditions[{index}].status", found.get("status") or "", sorted(_STATUSES))
+            for index, found in enumerate(conditions)
+            if found.get("status") not in _STATUSES
+        ]
+
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
+        """Some come back."""
+        if self.gone is not None:
+            await self.gone(context)
+
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    SERVICES: lambda row, has_status: ApiServiceStrategy(row, has_status=has_status),
+}
+"""By ``group/resource``."""

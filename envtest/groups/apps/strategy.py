@@ -1,0 +1,142 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Deployments, replica sets, stateful sets, daemon sets, controller revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from envtest.data.resources import Row
+from envtest.groups.apps.validation import (
+    validate_controller_revision,
+    validate_controller_revision_update,
+    validate_daemon_set,
+    validate_deployment,
+    validate_replica_set,
+    validate_stateful_set,
+    validate_stateful_set_update,
+)
+from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
+from envtest.groups.core.strategy.workload import WorkloadStrategy
+from opsdk.apimachinery import validation
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+"""Counts changes of a daemon set's template, where an old API kept the count."""
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    """Deployments count changes of their annotations too."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.status_keeps = ("ownerReferences", "labels")
+
+    def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
+        """See `validate_deployment`."""
+        return validate_deployment(spec)
+
+    def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
+        """See the class."""
+        if super().generation_changed(obj, old):
+            return True
+        annotations = (o["metadata"].get("annotations") or {} for o in (obj, old))
+        return next(annotations) != next(annotations)
+
+
+class ReplicaSetStrategy(WorkloadStrategy):
+    """Replica sets."""
+
+    shown_counts = ("replicas",)
+
+    def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
+        """See `validate_replica_set`."""
+        return validate_replica_set(spec)
+
+
+class DaemonSetStrategy(WorkloadStrategy):
+    """Changes of the template are counted in an annotation."""
+
+    shown_counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+
+    def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
+        """See `validate_daemon_set`."""
+        return validate_daemon_set(spec)
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """The first one."""
+        super().prepare_for_create(context, obj)
+        _annotate(obj, "1")
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """One more, or as before; clients do not count."""
+        super().prepare_for_update(context, obj, old)
+        count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
+        if obj["spec"].get("template") != old["spec"].get("template"):
+            count = str(int(count) + 1)
+        _annotate(obj, count)
+
+
+def _annotate(obj: JsonObject, count: str) -> None:
+    meta = obj["metadata"]
+    meta["annotations"] = {**(meta.get("annotations") or {}), TEMPLATE_GENERATION: count}
+
+
+def _rolling(obj: JsonObject) -> JsonObject:
+    found: JsonObject = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return found
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    """Most of the spec stays; how many pods may be away at once is said by a feature that is off."""
+
+    shown_counts = ("replicas", "availableReplicas")
+
+    def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
+        """See `validate_stateful_set`."""
+        return validate_stateful_set(spec)
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """See the class."""
+        super().prepare_for_create(context, obj)
+        _rolling(obj).pop("maxUnavailable", None)
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """See the class."""
+        super().prepare_for_update(context, obj, old)
+        if _rolling(old).get("maxUnavailable") is None:
+            _rolling(obj).pop("maxUnavailable", None)
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """See `validate_stateful_set_update`."""
+        return list(validate_stateful_set_update(obj, old))
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """Its pods' host names begin with it."""
+        return validation.dns_label(name, prefix=prefix)
+
+
+class ControllerRevisionStrategy(GeneratedStrategy):
+    """Controller revisions: a number and data that stays."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See `validate_controller_revision`."""
+        return list(validate_controller_revision(obj))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """See `validate_controller_revision_update`."""
+        return list(validate_controller_revision_update(obj, old))
+
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "apps/deployments": DeploymentStrategy,
+    "apps/replicasets": ReplicaSetStrategy,
+    "apps/daemonsets": DaemonSetStrategy,
+    "apps/controllerrevisions": ControllerRevisionStrategy,
+    "apps/statefulsets": StatefulSetStrategy,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,4 @@
+"""The group authentication: token reviews.
+
+Rules that other groups need, too, belong to ``core`` or ``common``.
+"""

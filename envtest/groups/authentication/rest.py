@@ -1,0 +1,57 @@
+"""TokenReviews and SelfSubjectReviews: nothing of them is kept."""
+
+from __future__ import annotations
+
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.auth.authentication import BearerAuthenticator
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.rest import Validate, accept
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.errors import UnauthorizedError
+from opsdk.structured_merge.value import JsonObject
+
+
+def user_info(user: User) -> JsonObject:
+    """A user as reviews show it."""
+    extra = {k: list(v) for k, v in user.extra.items()}
+    found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    return {k: v for k, v in found.items() if v}
+
+
+class SelfSubjectReviews:
+    """Who am I?"""
+
+    def __init__(self) -> None:
+        self.strategy = Strategy()
+
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+        """See `Creater`."""
+        head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
+        meta = {"creationTimestamp": context.timestamp()}
+        return {**head, "metadata": meta, "status": {"userInfo": user_info(context.user)}}
+
+
+class TokenReviews:
+    """Whose token is this?"""
+
+    def __init__(self, bearer: BearerAuthenticator) -> None:
+        self.strategy = Strategy()
+        self._bearer = bearer
+
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+        """See `Creater`."""
+        spec = obj.get("spec") or {}
+        token = spec.get("token", "")
+        if not token:
+            raise api_errors.bad_request("token is required for TokenReview in authentication")
+        await validate(obj, None)
+        audiences = tuple(spec.get("audiences") or self._bearer.audiences)
+        try:
+            found = await self._bearer.check(token, audiences)
+        except UnauthorizedError as error:
+            return {**obj, "status": {"user": {}, "error": error.message}}
+        status: JsonObject = {"authenticated": True, "user": user_info(found.user)}
+        if found.audiences:
+            status["audiences"] = list(found.audiences)
+        return {**obj, "status": status}

@@ -1,0 +1,198 @@
+"""Reviews of access: may somebody do something, and what may I do?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from envtest.groups.common.label_selectors import check_requirement
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, RuleResolver
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.rest import Validate, accept
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_GROUP = "authorization.k8s.io"
+_INVALID = "FieldValueInvalid"
+_MINE = ("managedFields",)
+_OPERATORS = {"In": "in", "NotIn": "notin"}
+
+Subject = Callable[[Context, JsonObject], User]
+
+
+def oneself(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
+    """The one who asks."""
+    return context.user
+
+
+def somebody(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
+    """The one asked about."""
+    extra = {k: tuple(v or ()) for k, v in (spec.get("extra") or {}).items()}
+    groups = tuple(spec.get("groups") or ())
+    return User(name=spec.get("user", ""), uid=spec.get("uid", ""), groups=groups, extra=extra)
+
+
+class AccessReviews:
+    """May they? Asked of the authorizer that every request is asked of.
+
+    Args:
+        subject: whom a review is about.
+        local: reviews live in a namespace, and ask about that only.
+    """
+
+    def __init__(self, authorizer: Authorizer, *, subject: Subject, local: bool = False) -> None:
+        self.strategy = Strategy()
+        self._authorizer = authorizer
+        self._subject = subject
+        self._local = local
+
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+        """See `Creater`."""
+        spec = obj.get("spec") or {}
+        causes = list(self._check(context, obj, spec))
+        if causes:
+            raise api_errors.invalid("", _GROUP, "", causes)
+        await validate(obj, None)
+        decision = await self._authorizer.authorize(attributes(self._subject(context, spec), spec))
+        status: JsonObject = {"allowed": decision.allowed}
+        for key, value in (
+            ("denied", decision.denied),
+            ("reason", decision.reason),
+            ("evaluationError", decision.error),
+        ):
+            if value:
+                status[key] = value
+        return {**obj, "status": status}
+
+    def _check(self, context: Context, obj: JsonObject, spec: JsonObject) -> Iterator[Cause]:
+        resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+        if resource is not None and path is not None:
+            text = "cannot be specified in combination with resourceAttributes"
+            yield api_errors.invalid_value("spec.nonResourceAttributes", _shown(path), text)
+        if resource is None and path is None:
+            text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            yield api_errors.invalid_value("spec.resourceAttributes", None, text)
+        if self._subject is somebody and not spec.get("user") and not spec.get("groups"):
+            yield api_errors.invalid_value("spec.user", "", "at least one of user or group must be specified")
+        yield from check_selectors(resource or {})
+        yield from self._check_place(context, obj, spec)
+
+    def _check_place(self, context: Context, obj: JsonObject, spec: JsonObject) -> Iterator[Cause]:
+        resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+        mine = (*_MINE, "namespace") if self._local else _MINE
+        meta = obj.get("metadata") or {}
+        if any(value for key, value in meta.items() if key not in mine):
+            suffix = " except for namespace" if self._local else ""
+            yield api_errors.invalid_value("metadata", meta, f"must be empty{suffix}")
+        if not self._local:
+            return
+        if resource is not None and resource.get("namespace", "") != context.namespace:
+            text = "must match metadata.namespace"
+            yield api_errors.invalid_value("spec.resourceAttributes.namespace", resource.get("namespace", ""), text)
+        if path is not None:
+            text = "disallowed on this kind of request"
+            yield api_errors.invalid_value("spec.nonResourceAttributes", _shown(path), text)
+
+
+def _shown(path: JsonObject) -> JsonObject:
+    """As the server's own types print it."""
+    return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+
+
+def check_selectors(resource: JsonObject) -> Iterator[Cause]:
+    """The selectors that a review asks about."""
+    for key in ("fieldSelector", "labelSelector"):
+        selector = resource.get(key)
+        if selector is None:
+            continue
+        where = f"spec.resourceAttributes.{key}"
+        raw, requirements = selector.get("rawSelector", ""), selector.get("requirements") or ()
+        if raw and requirements:
+            yield api_errors.invalid_value(
+                f"{where}.rawSelector", raw, "may not specified at the same time as requirements"
+            )
+        if not raw and not requirements:
+            text = f"when {where} is specified, requirements or rawSelector is required"
+            yield api_errors.required(f"{where}.requirements", text)
+        for index, requirement in enumerate(requirements):
+            labels = key == "labelSelector"
+            yield from check_requirement(
+                requirement, f"{where}.requirements[{index}]", labels=labels, unknown_operators=True
+            )
+
+
+def attributes(user: User, spec: JsonObject) -> AuthorizerAttributes:
+    """What a review asks about."""
+    resource = spec.get("resourceAttributes")
+    if resource is None:
+        asked = spec.get("nonResourceAttributes") or {}
+        return AuthorizerAttributes(
+            user=user, verb=asked.get("verb", ""), resource_request=False, path=asked.get("path", "")
+        )
+    return AuthorizerAttributes(
+        user=user,
+        verb=resource.get("verb", ""),
+        group=resource.get("group", ""),
+        version=resource.get("version", "") or "*",
+        resource=resource.get("resource", ""),
+        subresource=resource.get("subresource", ""),
+        namespace=resource.get("namespace", ""),
+        name=resource.get("name", ""),
+        field_selector=_selector(resource.get("fieldSelector")),
+        label_selector=_selector(resource.get("labelSelector")),
+    )
+
+
+def _selector(selector: JsonObject | None) -> str:
+    """As text; requirements that cannot be written so are left out, which asks for more."""
+    if selector is None:
+        return ""
+    if selector.get("rawSelector"):
+        return str(selector["rawSelector"])
+    return ",".join(t for r in selector.get("requirements") or () if (t := _requirement(r)))
+
+
+def _requirement(requirement: JsonObject) -> str:
+    key, values = requirement.get("key", ""), requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "Exists":
+            return str(key)
+        case "DoesNotExist":
+            return f"!{key}"
+        case "In" | "NotIn" as operator:
+            return f"{key} {_OPERATORS[operator]} ({','.join(values)})"
+        case _:
+            return ""
+
+
+class RulesReviews:
+    """What may I do in a namespace?"""
+
+    def __init__(self, resolver: RuleResolver | None) -> None:
+        self.strategy = Strategy()
+        self._resolver = resolver
+
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+        """See `Creater`."""
+        namespace = (obj.get("spec") or {}).get("namespace", "")
+        if not namespace:
+            raise api_errors.bad_request("no namespace on request")
+        await validate(obj, None)
+        status: JsonObject = {"resourceRules": [], "nonResourceRules": [], "incomplete": True}
+        if self._resolver is not None:
+            found = await self._resolver.rules_for(context.user, namespace)
+            status["resourceRules"] = [_without(r, "nonResourceURLs") for r in found.rules if r.get("resources")]
+            paths = [r for r in found.rules if r.get("nonResourceURLs")]
+            status["nonResourceRules"] = [{k: r[k] for k in ("verbs", "nonResourceURLs") if k in r} for r in paths]
+            status["incomplete"] = found.incomplete
+            if found.error:
+                status["evaluationError"] = found.error
+        head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
+        return {**head, "metadata": {}, "spec": {}, "status": status}
+
+
+def _without(rule: Mapping[str, Any], key: str) -> JsonObject:
+    return {k: v for k, v in rule.items() if k != key}

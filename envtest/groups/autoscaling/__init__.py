@@ -1,0 +1,4 @@
+"""The group autoscaling: horizontal pod autoscalers.
+
+Rules that other groups need, too, belong to ``core`` or ``common``.
+"""

@@ -1,0 +1,242 @@
+"""HorizontalPodAutoscalers between ``autoscaling/v2``, which is stored, and v1 with its annotations.
+
+Upstream: pkg/apis/autoscaling/v1/conversion.go (v1.36)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from envtest.codec.field_order import arranger
+from envtest.groups.autoscaling.defaulting import horizontal_pod_autoscaler
+from envtest.groups.common.defaulting import put
+from envtest.groups.common.model import TypedModel
+from opsdk.structured_merge.go_format import go_json
+from opsdk.structured_merge.value import JsonObject
+
+OLD: Final = "autoscaling/v1"
+_KEPT: Final = "autoscaling/v2"
+_METRICS: Final = "autoscaling.alpha.kubernetes.io/metrics"
+_SEEN: Final = "autoscaling.alpha.kubernetes.io/current-metrics"
+_CONDITIONS: Final = "autoscaling.alpha.kubernetes.io/conditions"
+_BEHAVIOR: Final = "autoscaling.alpha.kubernetes.io/behavior"
+_NOTES: Final = frozenset({_METRICS, _SEEN, _CONDITIONS, _BEHAVIOR})
+_PARTS: Final = {
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+    "External": "external",
+}
+_REFERENCE: Final = ("kind", "name", "apiVersion")
+
+
+def without_notes(obj: JsonObject) -> JsonObject:
+    """The object without the annotations that carry what the other version has no field for."""
+    meta = obj.get("metadata") or {}
+    notes = meta.get("annotations") or {}
+    if not _NOTES & notes.keys():
+        return obj
+    kept = {key: value for key, value in notes.items() if key not in _NOTES}
+    meta = {key: value for key, value in meta.items() if key != "annotations"}
+    return {**obj, "metadata": {**meta, "annotations": kept} if kept else meta}
+
+
+# ------------------------------------------------------------------ v1 to v2
+def to_new(obj: JsonObject) -> JsonObject:
+    """v1 to v2.
+
+    >>> to_new({"metadata": {}, "spec": {"targetCPUUtilizationPercentage": 50}})["spec"]["metrics"][0]["type"]
+    'Resource'
+    """
+    notes = (obj.get("metadata") or {}).get("annotations") or {}
+    spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
+    made: JsonObject = {**without_notes(obj), "apiVersion": _KEPT, "spec": spec}
+    target = spec.pop("targetCPUUtilizationPercentage", None)
+    others = [_new_metric(metric, _TARGETS) for metric in _listed(notes.get(_METRICS))]
+    if target is not None:
+        wanted = {"type": "Utilization", "averageUtilization": target}
+        others.append({"type": "Resource", "resource": {"name": "cpu", "target": wanted}})
+    if others:
+        spec["metrics"] = others
+    behavior = _parsed(notes.get(_BEHAVIOR))
+    if isinstance(behavior, dict) and behavior:
+        spec["behavior"] = _lower(behavior)
+    seen = status.pop("currentCPUUtilizationPercentage", None)
+    if seen is not None:
+        status["currentMetrics"] = [
+            {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": seen}}}
+        ]
+    if current := [_new_metric(metric, _CURRENT) for metric in _listed(notes.get(_SEEN))]:
+        status["currentMetrics"] = current
+    if conditions := _listed(notes.get(_CONDITIONS)):
+        status["conditions"] = conditions
+    if status:
+        made["status"] = status
+    return made
+
+
+def _parsed(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return None
+
+
+def _listed(text: str | None) -> list[JsonObject]:
+    found = _parsed(text)
+    return [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
+
+
+def _lower(value: Any) -> Any:
+    """Keys as they are written in v2, without what is null: the annotation has them as the server's own type has."""
+    if isinstance(value, dict):
+        return {f"{key[:1].lower()}{key[1:]}": _lower(part) for key, part in value.items() if part is not None}
+    return [_lower(part) for part in value] if isinstance(value, list) else value
+
+
+def _known(found: JsonObject) -> JsonObject:
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _target(value: Any, average: Any, share: Any = None) -> JsonObject:
+    kind = "Utilization" if share is not None else "AverageValue" if average is not None else "Value"
+    return _known({"type": kind, "value": value, "averageValue": average, "averageUtilization": share})
+
+
+def _current(value: Any, average: Any, share: Any = None) -> JsonObject:
+    return _known({"value": value, "averageValue": average, "averageUtilization": share})
+
+
+# The part of v2, how it is made, and what its values are called in v1.
+_TARGETS: Final = ("target", _target, ("targetValue", "targetAverageValue", "targetAverageUtilization"))
+_CURRENT: Final = ("current", _current, ("currentValue", "currentAverageValue", "currentAverageUtilization"))
+_Side = tuple[str, Callable[..., JsonObject], tuple[str, str, str]]
+
+
+def _new_metric(metric: JsonObject, side: _Side) -> JsonObject:
+    part, make, (value, average, share) = side
+    kind = metric.get("type", "")
+    key = _PARTS.get(kind, "")
+    old = metric.get(key)
+    if not isinstance(old, dict):
+        return {"type": kind}
+    if kind in ("Resource", "ContainerResource"):
+        found: JsonObject = {"name": old.get("name", ""), part: make(None, old.get(average), old.get(share))}
+        if kind == "ContainerResource":
+            found["container"] = old.get("container", "")
+        return {"type": kind, key: found}
+    selector = old.get("metricSelector" if kind == "External" else "selector")
+    found = {"metric": _known({"name": old.get("metricName", ""), "selector": selector})}
+    if kind == "Object":
+        amounts = make(old.get(value), old.get("averageValue"))
+        return {"type": kind, key: {"describedObject": old.get("target") or {}, part: amounts, **found}}
+    return {"type": kind, key: {**found, part: make(old.get(value), old.get(average))}}
+
+
+# ------------------------------------------------------------------ v2 to v1
+def to_old(obj: JsonObject) -> JsonObject:
+    """v2 to v1."""
+    if obj.get("apiVersion") == OLD:
+        return obj
+    bare = without_notes(obj)
+    spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
+    made: JsonObject = {**bare, "apiVersion": OLD, "spec": spec}
+    notes: dict[str, str] = {}
+    metrics, behavior = spec.pop("metrics", None) or [], spec.pop("behavior", None)
+    _note(notes, _METRICS, [_old_metric(metric, _TARGETS) for metric in metrics if _cpu(metric, "target") is None])
+    if (target := next((t for m in metrics if (t := _cpu(m, "target")) is not None), None)) is not None:
+        spec["targetCPUUtilizationPercentage"] = target
+    current = status.pop("currentMetrics", None) or []
+    _note(notes, _SEEN, [_old_metric(metric, _CURRENT) for metric in current])
+    if (seen := next((t for m in current if (t := _cpu(m, "current")) is not None), None)) is not None:
+        status["currentCPUUtilizationPercentage"] = seen
+    _note(notes, _CONDITIONS, status.pop("conditions", None) or [])
+    if behavior is not None:
+        notes[_BEHAVIOR] = go_json(_shown_behavior(behavior), ordered=True)
+    if "status" in obj:
+        made["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
+    if notes:
+        meta = bare.get("metadata") or {}
+        made["metadata"] = {**meta, "annotations": {**(meta.get("annotations") or {}), **notes}}
+    return made
+
+
+def _note(notes: dict[str, str], key: str, found: Sequence[JsonObject]) -> None:
+    if found:
+        notes[key] = go_json(list(found), ordered=True)
+
+
+def _cpu(metric: JsonObject, side: str) -> int | None:
+    """The utilization of the CPU, which v1 has a field for."""
+    resource = metric.get("resource") or {}
+    if metric.get("type") != "Resource" or resource.get("name") != "cpu":
+        return None
+    found: int | None = (resource.get(side) or {}).get("averageUtilization")
+    return found
+
+
+def _old_metric(metric: JsonObject, side: _Side) -> JsonObject:
+    """A metric of v1, its fields in the order of its type; what is no pointer there is shown as zero."""
+    part, _, (value, average, share) = side
+    kind = metric.get("type", "")
+    key = _PARTS.get(kind, "")
+    new = metric.get(key)
+    if not isinstance(new, dict):
+        return {"type": kind}
+    amounts, name = new.get(part) or {}, (new.get("metric") or {}).get("name", "")
+    selector, zero = (new.get("metric") or {}).get("selector"), "0" if part == "current" else None
+    most: JsonObject
+    if kind in ("Resource", "ContainerResource"):
+        most = {"name": new.get("name", ""), share: amounts.get("averageUtilization")}
+        most |= {average: amounts.get("averageValue", zero)}
+        most |= {"container": new.get("container", "")} if kind == "ContainerResource" else {}
+    elif kind == "Object":
+        about = new.get("describedObject") or {}
+        most = {"target": {k: about[k] for k in _REFERENCE if about.get(k)}, "metricName": name}
+        most |= {value: amounts.get("value", "0"), "selector": selector, "averageValue": amounts.get("averageValue")}
+    elif kind == "Pods":
+        most = {"metricName": name, average: amounts.get("averageValue", "0"), "selector": selector}
+    else:
+        most = {"metricName": name, "metricSelector": selector}
+        most |= {value: amounts.get("value", zero), average: amounts.get("averageValue")}
+    return {"type": kind, key: _known(most)}
+
+
+def _shown_behavior(behavior: JsonObject) -> JsonObject:
+    """As the server's own type is written."""
+    return {"ScaleUp": _shown_rules(behavior.get("scaleUp")), "ScaleDown": _shown_rules(behavior.get("scaleDown"))}
+
+
+def _shown_rules(rules: JsonObject | None) -> JsonObject | None:
+    if rules is None:
+        return None
+    policies = rules.get("policies")
+    keys = (("Type", "type", ""), ("Value", "value", 0), ("PeriodSeconds", "periodSeconds", 0))
+    return {
+        "StabilizationWindowSeconds": rules.get("stabilizationWindowSeconds"),
+        "SelectPolicy": rules.get("selectPolicy"),
+        "Policies": policies and [{shown: policy.get(key, zero) for shown, key, zero in keys} for policy in policies],
+        "Tolerance": rules.get("tolerance"),
+    }
+
+
+class OldAutoscalerModel(TypedModel):
+    """The first version: one target for CPU, everything else in annotations."""
+
+    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:  # noqa: ARG002 - decoding left no nulls
+        """See `Model`."""
+        put(obj.setdefault("spec", {}), minReplicas=1)
+        return obj
+
+    def to_storage(self, obj: JsonObject) -> JsonObject:
+        """See `Model`."""
+        made = to_new(obj)
+        horizontal_pod_autoscaler(made)
+        return made
+
+    def from_storage(self, obj: JsonObject) -> JsonObject:
+        """See `Model`."""
+        return dict(arranger(self.name)(to_old(obj)))

@@ -1,0 +1,81 @@
+"""Columns of the group autoscaling, and of scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envtest.groups.autoscaling.conversion import to_new
+from envtest.groups.common.printing import NOTHING, UNKNOWN, UNSET, age, kind_printers, name_of, spec_of, status_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+_SOURCES = {
+    "External": "external",
+    "Pods": "pods",
+    "Object": "object",
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+}
+_NIL = "<nil>"
+
+
+def _metric(spec: JsonObject, status: JsonObject) -> str:
+    """What a metric is, and what it should be."""
+    key = _SOURCES.get(spec.get("type", ""))
+    if key is None:
+        return "<unknown type>"
+    about, reported = spec.get(key) or {}, status.get(key)
+    target, current = about.get("target") or {}, (reported or {}).get("current") or {}
+    average = target.get("averageValue")
+
+    def value(name: str) -> str:
+        """Nothing reported is not the same as a report without it."""
+        return UNKNOWN if reported is None else str(current.get(name, _NIL))
+
+    if "name" in about:
+        if average is not None:
+            return f"{about['name']}: {value('averageValue')}/{average}"
+        used, wanted = current.get("averageUtilization"), target.get("averageUtilization")
+        shown = UNKNOWN if used is None else f"{used}%"
+        return f"{about['name']}: {shown}/{'<auto>' if wanted is None else f'{wanted}%'}"
+    if key == "pods":
+        return f"{value('averageValue')}/{target.get('averageValue', _NIL)}"
+    if average is not None:
+        return f"{current.get('averageValue', UNKNOWN)}/{average} (avg)"
+    return f"{value('value')}/{target.get('value', _NIL)}"
+
+
+def _metrics(specs: Sequence[JsonObject], statuses: Sequence[JsonObject]) -> str:
+    shown = [_metric(spec, statuses[i] if i < len(statuses) else {}) for i, spec in enumerate(specs)]
+    more = f" + {len(shown) - 2} more..." if len(shown) > 2 else ""
+    return ", ".join(shown[:2]) + more if shown else NOTHING
+
+
+def _autoscaler(obj: JsonObject, now: float) -> list[Any]:
+    new = to_new(obj) if obj.get("apiVersion") == "autoscaling/v1" else obj
+    spec, status = spec_of(new), status_of(new)
+    ref = spec.get("scaleTargetRef") or {}
+    return [
+        name_of(new),
+        f"{ref.get('kind', '')}/{ref.get('name', '')}",
+        _metrics(spec.get("metrics") or (), status.get("currentMetrics") or ()),
+        str(spec.get("minReplicas", UNSET)),
+        spec.get("maxReplicas", 0),
+        status.get("currentReplicas", 0),
+        age(new, now),
+    ]
+
+
+# ------------------------------------------------------------------ roles and hooks
+def _scale(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), spec_of(obj).get("replicas", 0), status_of(obj).get("replicas", 0), age(obj, now)]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "autoscaling/horizontalpodautoscalers": _autoscaler,
+        "/scale": _scale,
+    }
+)
+"""By ``group/resource``."""

@@ -1,0 +1,53 @@
+"""HorizontalPodAutoscalers: kept as ``autoscaling/v2``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envtest.groups.autoscaling.conversion import OLD, to_new, without_notes
+from envtest.groups.autoscaling.validation import validate_autoscaler, validate_autoscaler_status
+from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+class AutoscalerStrategy(GeneratedStrategy):
+    """Nothing is known of the metrics at first."""
+
+    def __init__(self, row: Any, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def initial_status(self, obj: JsonObject) -> JsonObject:  # noqa: ARG002 - the shape of the hook
+        """No replicas are wished for yet."""
+        return {"desiredReplicas": 0, "currentMetrics": None}
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """Annotations that only the other version has do not stay."""
+        super().prepare_for_create(context, obj)
+        _clean(obj)
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """Annotations that only the other version has do not stay."""
+        super().prepare_for_update(context, obj, old)
+        _clean(obj)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
+        """See the rules; a form that is shown to old clients is checked in the new one."""
+        return list(validate_autoscaler(to_new(obj) if obj.get("apiVersion") == OLD else obj))
+
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:  # noqa: ARG002
+        """See the rules."""
+        return list(validate_autoscaler_status(obj, old))
+
+
+def _clean(obj: JsonObject) -> None:
+    if obj.get("apiVersion") != OLD:
+        obj["metadata"] = without_notes(obj)["metadata"]
+
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "autoscaling/horizontalpodautoscalers": AutoscalerStrategy,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,90 @@
+"""Columns of the group batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envtest.groups.common.printing import (
+    NOTHING,
+    age,
+    human,
+    images,
+    kind_printers,
+    label_selector,
+    meta_of,
+    name_of,
+    seconds_of,
+    since,
+    spec_of,
+    status_of,
+    yes,
+)
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+_JOB_WORDS = (
+    ("Complete", "Complete"),
+    ("Failed", "Failed"),
+    ("", "Terminating"),
+    ("Suspended", "Suspended"),
+    ("FailureTarget", "FailureTarget"),
+    ("SuccessCriteriaMet", "SuccessCriteriaMet"),
+)
+"""Conditions of jobs with the words for them, the first that holds; the nameless one is a deletion."""
+
+
+def _job_word(obj: JsonObject) -> str:
+    true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
+    if meta_of(obj).get("deletionTimestamp"):
+        true.add("")
+    return next((word for kind, word in _JOB_WORDS if kind in true), "Running")
+
+
+def _job_done(obj: JsonObject) -> str:
+    spec, done = spec_of(obj), status_of(obj).get("succeeded", 0)
+    if spec.get("completions") is not None:
+        return f"{done}/{spec['completions']}"
+    parallel = spec.get("parallelism") or 0
+    return f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
+
+
+def _job_time(obj: JsonObject, now: float) -> str:
+    status = status_of(obj)
+    began = seconds_of(status.get("startTime") or "")
+    if began is None:
+        return ""
+    ended = seconds_of(status.get("completionTime") or "")
+    return human((now if ended is None else ended) - began)
+
+
+def _job(obj: JsonObject, now: float) -> list[Any]:
+    spec = spec_of(obj)
+    words = [_job_word(obj), _job_done(obj), _job_time(obj, now), age(obj, now)]
+    return [name_of(obj), *words, *images(spec.get("template") or {}), label_selector(spec.get("selector"))]
+
+
+def _cron_job(obj: JsonObject, now: float) -> list[Any]:
+    spec, status = spec_of(obj), status_of(obj)
+    last = status.get("lastScheduleTime")
+    job = spec_of(spec.get("jobTemplate") or {})
+    return [
+        name_of(obj),
+        spec.get("schedule", ""),
+        spec.get("timeZone") or NOTHING,
+        yes(spec.get("suspend")),
+        len(status.get("active") or []),
+        since(last, now) if last else NOTHING,
+        age(obj, now),
+        *images(job.get("template") or {}),
+        label_selector(job.get("selector")),
+    ]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "batch/jobs": _job,
+        "batch/cronjobs": _cron_job,
+    }
+)
+"""By ``group/resource``."""

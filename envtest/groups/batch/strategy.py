@@ -1,0 +1,108 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Jobs and cron jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envtest.data.resources import Row
+from envtest.groups.batch.validation import (
+    UID,
+    validate_cron_job,
+    validate_job,
+    validate_job_status,
+    validate_job_update,
+)
+from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
+from envtest.groups.core.warnings import workload_warnings
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import ApiError, Cause
+from opsdk.structured_merge.value import JsonObject
+
+_ORPHANS = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
+    " propagationPolicy=Orphan to suppress this warning"
+)
+
+
+class JobStrategy(GeneratedStrategy):
+    """The selector is made from the uid."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.selectable = {"status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
+
+    def unknown_field(self, key: str) -> ApiError:
+        """In words of its own."""
+        return api_errors.bad_request(f"field label {api_errors.quoted(key)} not supported for Job")
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """Labels for its pods, and the selector that finds them."""
+        super().prepare_for_create(context, obj)
+        spec, uid, name = obj["spec"], obj["metadata"]["uid"], obj["metadata"].get("name", "")
+        spec.setdefault("manualSelector", False)
+        if spec["manualSelector"]:
+            return
+        given = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        inherits = (obj["metadata"].get("labels") or {}) == given
+        meta = spec.setdefault("template", {}).setdefault("metadata", {})
+        labels = meta.setdefault("labels", {})
+        for prefix in ("", "batch.kubernetes.io/"):
+            labels.setdefault(f"{prefix}job-name", name)
+            labels.setdefault(f"{prefix}controller-uid", uid)
+        selector = spec.setdefault("selector", {})
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), UID: uid}
+        if inherits:
+            # A job without labels of its own has those of its pods.
+            obj["metadata"]["labels"] = dict(labels)
+
+    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
+        """Pods outlive their job unless somebody says otherwise."""
+        found = obj["metadata"].get("finalizers") or ()
+        if asked or {"orphan", "foregroundDeletion"} & set(found):
+            return asked
+        context.warn(_ORPHANS)
+        return "Orphan"
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """Numbers, selector, template."""
+        return list(validate_job(obj))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Selector, completions and template stay."""
+        return list(validate_job_update(obj, old))
+
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """What is finished stays so."""
+        return list(validate_job_status(obj, old))
+
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Of its name and its template."""
+        return list(workload_warnings(obj, old, resource="jobs"))
+
+
+class CronJobStrategy(GeneratedStrategy):
+    """A schedule and the template of a job."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See the class."""
+        return list(validate_cron_job(obj))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """See the class."""
+        return list(validate_cron_job(obj, old))
+
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Of its name and its template."""
+        return list(workload_warnings(obj, old, resource="cronjobs", path="spec.jobTemplate.spec.template"))
+
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "batch/jobs": JobStrategy,
+    "batch/cronjobs": CronJobStrategy,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,4 @@
+"""The group certificates: certificate signing requests.
+
+Rules that other groups need, too, belong to ``core`` or ``common``.
+"""

@@ -1,0 +1,40 @@
+"""Columns of the group certificates.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envtest.groups.common.printing import NOTHING, age, human, kind_printers, name_of, spec_of, status_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+
+def _request_states(obj: JsonObject) -> Iterator[str]:
+    given = {c.get("type") for c in status_of(obj).get("conditions") or ()}
+    yield "Denied" if "Denied" in given else "Approved" if "Approved" in given else "Pending"
+    if "Failed" in given:
+        yield "Failed"
+    if status_of(obj).get("certificate"):
+        yield "Issued"
+
+
+def _signing_request(obj: JsonObject, now: float) -> list[Any]:
+    spec = spec_of(obj)
+    seconds = spec.get("expirationSeconds")
+    return [
+        name_of(obj),
+        age(obj, now),
+        spec.get("signerName") or NOTHING,
+        spec.get("username", ""),
+        NOTHING if seconds is None else human(seconds),
+        ",".join(_request_states(obj)),
+    ]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "certificates.k8s.io/certificatesigningrequests": _signing_request,
+    }
+)
+"""By ``group/resource``."""

@@ -1,0 +1,128 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""CertificateSigningRequests: who asks is who asked, and approval and signature have resources of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from envtest.data.resources import Row
+from envtest.groups.certificates.validation import CERTIFICATE, validate_decisions, validate_signing_request
+from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.strategy import StatusStrategy
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_OWNED: Final = ("spec", "status")
+"""What nobody is named as the owner of, wherever it is written."""
+
+
+class SigningRequestStrategy(GeneratedStrategy):
+    """See the module."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.selectable = {"spec.signerName": lambda obj: str((obj.get("spec") or {}).get("signerName", ""))}
+
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """Nobody owns anything but metadata."""
+        return _OWNED
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """Any name that can stand in a path."""
+        return validation.path_segment(name, prefix=prefix)
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """The user is the one who asks."""
+        super().prepare_for_create(context, obj)
+        user = context.user
+        who: JsonObject = {
+            "username": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {key: list(values) for key, values in user.extra.items()},
+        }
+        spec = {k: v for k, v in (obj.get("spec") or {}).items() if k not in who}
+        obj["spec"] = {**spec, **{key: value for key, value in who.items() if value}}
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """What was asked for stays."""
+        super().prepare_for_update(context, obj, old)
+        obj["spec"] = old["spec"]
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """The request and what it is for."""
+        return list(validate_signing_request(obj, None))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Nothing but metadata changes here."""
+        return list(validate_signing_request(obj, old))
+
+
+def _stamp(context: Context, obj: JsonObject, old: JsonObject) -> None:
+    """Conditions tell when they were written, and since when they hold."""
+    status = obj.get("status") or {}
+    conditions = status.get("conditions")
+    if not conditions:
+        return
+    now, before = context.timestamp(), (old.get("status") or {}).get("conditions") or ()
+    made = []
+    for condition in conditions:
+        same = (c for c in before if all(c.get(k) == condition.get(k) for k in ("type", "status")))
+        since = next((c["lastTransitionTime"] for c in same if c.get("lastTransitionTime")), now)
+        times = {"lastUpdateTime": condition.get("lastUpdateTime") or now}
+        made.append({**condition, **times, "lastTransitionTime": condition.get("lastTransitionTime") or since})
+    obj["status"] = {**status, "conditions": made}
+
+
+class SignatureStrategy(StatusStrategy):
+    """Updates of ``certificatesigningrequests/status``: the certificate, once."""
+
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """Nobody owns anything but metadata."""
+        return _OWNED
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """See the class."""
+        super().prepare_for_update(context, obj, old)
+        _stamp(context, obj, old)
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """See the class."""
+        found = [*validate_signing_request(obj, old), *validate_decisions(obj, old, fixed=("Approved", "Denied"))]
+        before = (old.get("status") or {}).get("certificate")
+        if before and (obj.get("status") or {}).get("certificate") != before:
+            found.append(api_errors.not_allowed(CERTIFICATE, "updates may not modify existing certificate content"))
+        return found
+
+
+class ApprovalStrategy(StatusStrategy):
+    """Updates of ``certificatesigningrequests/approval``: conditions."""
+
+    @property
+    def reset_fields(self) -> Sequence[str]:
+        """Nobody owns anything but metadata."""
+        return _OWNED
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """See the class."""
+        super().prepare_for_update(context, obj, old)
+        before = {k: v for k, v in (old.get("status") or {}).items() if k != "conditions"}
+        conditions = (obj.get("status") or {}).get("conditions")
+        obj["status"] = {**({"conditions": conditions} if conditions else {}), **before}
+        _stamp(context, obj, old)
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """See the class."""
+        return [*validate_signing_request(obj, old), *validate_decisions(obj, old, fixed=())]
+
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "certificates.k8s.io/certificatesigningrequests": SigningRequestStrategy,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,19 @@
+"""What defaulting functions of all groups share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opsdk.structured_merge.value import JsonObject
+
+
+def put(tree: JsonObject, **values: Any) -> None:
+    """Set what is missing."""
+    for key, value in values.items():
+        if tree.get(key) is None:
+            tree[key] = value
+
+
+Defaults = Callable[[JsonObject], None]
+"""Fills in what a kind's objects have without being told."""

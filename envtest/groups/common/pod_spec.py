@@ -1,0 +1,53 @@
+"""Pod specs wherever they stand, in pods and in templates: their containers, and fields of disabled features. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from opsdk.structured_merge.value import JsonObject
+
+CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+"""In the order in which the server visits them."""
+
+
+def containers(spec: JsonObject) -> Iterator[JsonObject]:
+    """Every container, of all three sorts."""
+    for key in CONTAINERS:
+        yield from spec.get(key) or ()
+
+
+def containers_at(spec: JsonObject, path: str) -> Iterator[tuple[JsonObject, str]]:
+    """Every container with its path below that of the spec."""
+    for key in CONTAINERS:
+        for index, container in enumerate(spec.get(key) or ()):
+            yield container, f"{path}.{key}[{index}]"
+
+
+_SECRET_SOURCES: Final = ("clusterTrustBundle", "podCertificate")
+
+
+# ------------------------------------------------------------------ fields of features that are off
+def drop_disabled(spec: JsonObject, old: JsonObject | None = None) -> None:
+    """Take away what belongs to features that are off, unless the `old` spec has it already."""
+    before = old or {}
+    if before.get("schedulingGroup") is None:
+        spec.pop("schedulingGroup", None)
+    for key in _SECRET_SOURCES:
+        if not any(source.get(key) is not None for source in _sources(before)):
+            for source in _sources(spec):
+                source.pop(key, None)
+    if not any(_hooks(container).get("stopSignal") is not None for container in containers(before)):
+        for container in containers(spec):
+            hooks = _hooks(container)
+            if hooks.pop("stopSignal", None) is not None and not hooks:
+                del container["lifecycle"]
+
+
+def _hooks(container: JsonObject) -> JsonObject:
+    return container.get("lifecycle") or {}
+
+
+def _sources(spec: JsonObject) -> Iterator[JsonObject]:
+    for volume in spec.get("volumes") or ():
+        yield from (volume.get("projected") or {}).get("sources") or ()

@@ -1,0 +1,186 @@
+"""Rows of tables: what kubectl prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from envtest.data.columns import CREATED, NAME, columns_of
+from envtest.groups.common.label_selectors import selector_text
+from opsdk.apiserver.resources import Printer, TableColumn
+from opsdk.structured_merge.value import JsonObject
+
+Cells = Callable[[JsonObject, float], list[Any]]
+RowConditions = Callable[[JsonObject], Sequence[JsonObject]]
+Order = Callable[[JsonObject], Any]
+NOTHING = "<none>"
+UNSET = "<unset>"
+UNKNOWN = "<unknown>"
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+def seconds_of(stamp: str) -> float | None:
+    """A timestamp in Unix seconds; None where it is none."""
+    try:
+        return datetime.fromisoformat(stamp).timestamp()
+    except ValueError:
+        return None
+
+
+def human(seconds: float) -> str:
+    """A duration as kubectl shows ages: two units while it is young, one later.
+
+    >>> human(90), human(125), human(3 * 3600), human(5 * 86400)
+    ('90s', '2m5s', '3h', '5d')
+    """
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 0:
+        return "0s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if whole < 120:
+        return f"{whole}s"
+    if minutes < 10:
+        return _pair(minutes, "m", whole % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _pair(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _pair(days, "d", hours % 24, "h")
+    if days < 730:
+        return f"{days}d"
+    years, rest = divmod(days, 365)
+    return _pair(years, "y", rest, "d") if years < 8 else f"{years}y"
+
+
+def _pair(large: int, one: str, small: int, other: str) -> str:
+    return f"{large}{one}{small}{other}" if small else f"{large}{one}"
+
+
+def age(obj: JsonObject, now: float) -> str:
+    """How old an object is."""
+    return since((obj.get("metadata") or {}).get("creationTimestamp", ""), now)
+
+
+def since(stamp: str, now: float) -> str:
+    """How long ago a timestamp was."""
+    moment = seconds_of(stamp) if stamp else None
+    return "<unknown>" if moment is None else human(now - moment)
+
+
+def meta_of(obj: JsonObject) -> JsonObject:
+    """Its metadata."""
+    return obj.get("metadata") or {}
+
+
+def spec_of(obj: JsonObject) -> JsonObject:
+    """Its spec."""
+    return obj.get("spec") or {}
+
+
+def status_of(obj: JsonObject) -> JsonObject:
+    """Its status."""
+    return obj.get("status") or {}
+
+
+def name_of(obj: JsonObject) -> str:
+    """Its name."""
+    return str(meta_of(obj).get("name", ""))
+
+
+def joined(items: Iterable[str], *, most: int = 3) -> str:
+    """The first of the items, and how many more there are.
+
+    >>> joined("abc"), joined("abcde"), joined("")
+    ('a,b,c', 'a,b,c + 2 more...', '')
+    """
+    found = list(items)
+    more = f" + {len(found) - most} more..." if len(found) > most else ""
+    return ",".join(found[:most]) + more
+
+
+def label_selector(selector: JsonObject | None) -> str:
+    """A label selector, or a plain map of labels, as one line."""
+    return selector_text(selector or {}) or NOTHING
+
+
+def yes(value: Any) -> str:
+    """A truth value behind a pointer."""
+    return UNSET if value is None else str(bool(value))
+
+
+class DefaultPrinter(Printer):
+    """Name and creation."""
+
+    columns: Sequence[TableColumn] = (NAME, CREATED)
+
+    def cells(self, obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
+        """See `Printer`."""
+        meta = obj.get("metadata") or {}
+        return [meta.get("name", ""), meta.get("creationTimestamp") or _NEVER]
+
+
+class KindPrinter(Printer):
+    """A function that fills the columns of ``group/resource``.
+
+    Args:
+        conditions: what is said of whole rows.
+        order: the key that lists are sorted by; they stay as they are without.
+    """
+
+    def __init__(
+        self, key: str, cells: Cells, *, conditions: RowConditions | None = None, order: Order | None = None
+    ) -> None:
+        self._key = key
+        self._cells = cells
+        self._conditions = conditions
+        self._order = order
+
+    def __repr__(self) -> str:
+        return f"<KindPrinter of {self._key}>"
+
+    @property
+    def columns(self) -> Sequence[TableColumn]:
+        """See `Printer`."""
+        return columns_of(self._key)
+
+    def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:
+        """See `Printer`."""
+        return () if self._conditions is None else self._conditions(obj)
+
+    def arranged(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
+        """See `Printer`."""
+        return objects if self._order is None else sorted(objects, key=self._order)
+
+    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+        """See `Printer`."""
+        return self._cells(obj, now)
+
+
+def images(template: JsonObject) -> list[str]:
+    """The names of the containers of a template, and their images."""
+    found = spec_of(template).get("containers") or ()
+    return [",".join(c.get(key, "") for c in found) for key in ("name", "image")]
+
+
+def condition_of(obj: JsonObject, kind: str) -> JsonObject | None:
+    """The condition of a type; None if the object does not have it."""
+    found: Sequence[JsonObject] = status_of(obj).get("conditions") or ()
+    return next((c for c in found if c.get("type") == kind), None)
+
+
+# ------------------------------------------------------------------ services
+def load_balancers(obj: JsonObject) -> list[str]:
+    """Where its load balancers are, each once."""
+    found = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
+    return sorted({str(i.get("ip") or i.get("hostname")) for i in found if i.get("ip") or i.get("hostname")})
+
+
+def kind_printers(cells: Mapping[str, Cells]) -> dict[str, Printer]:
+    """Printers for functions that fill columns, by ``group/resource``."""
+    return {key: KindPrinter(key, fill) for key, fill in cells.items()}

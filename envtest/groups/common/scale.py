@@ -1,0 +1,119 @@
+"""The scale subresource: a small window on an object's replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from envtest.groups.common.label_selectors import selector_text
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.fieldmanager.scale_handler import owners_of_scale, owners_of_scaled
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.rest import Transform, Validate, accept
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.structured_merge.fieldpath import Path
+from opsdk.structured_merge.value import JsonObject
+
+_REPLICAS: Path = ("f:spec", "f:replicas")
+_META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+Status = Callable[[JsonObject], JsonObject]
+"""The status of a scale, from the scaled object."""
+
+
+def scale_of(obj: JsonObject, *, replicas: int, status: JsonObject) -> JsonObject:
+    """The ``Scale`` of an object; zero replicas are left out, as the real server does."""
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {k: obj["metadata"][k] for k in _META if k in obj["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def built_in_scale(obj: JsonObject) -> JsonObject:
+    """The scale of a built-in workload."""
+    spec = obj.get("spec") or {}
+    status: JsonObject = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
+    selector = selector_text(spec.get("selector") or {})
+    if selector:
+        status["selector"] = selector
+    return scale_of(obj, replicas=spec.get("replicas", 0), status=status)
+
+
+class ScaleStore:
+    """Gets and updates scales; an update changes the replicas of the object behind."""
+
+    def __init__(
+        self,
+        main: GenericStore,
+        *,
+        show: Callable[[JsonObject], JsonObject] = built_in_scale,
+        to_write: Callable[[JsonObject], JsonObject] | None = None,
+        put: Callable[[JsonObject, int], None] | None = None,
+        replicas: Mapping[str, Path] | None = None,
+    ) -> None:
+        """`replicas`: where the owners of the number of replicas are recorded, by apiVersion of the object.
+
+        `to_write` shows the scale of an object that is about to be scaled, if otherwise than `show`.
+        """
+        self.main = main
+        self._replicas = replicas or {main.info.api_version: _REPLICAS}
+        self.strategy = Strategy()
+        self.strategy.custom = main.strategy.custom
+        self._show = show
+        self._to_write = to_write or show
+        self._put = put or _put_replicas
+
+    async def get(self, context: Context, name: str) -> JsonObject:
+        """See `Getter`."""
+        return self._show(await self.main.get(context, name))
+
+    async def update(
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        validate: Validate = accept,
+        *,
+        force_create: bool = False,  # noqa: ARG002 - the shape of Updater; a scale is never created
+        uid: str = "",
+    ) -> tuple[JsonObject, bool]:
+        """See `Updater`."""
+
+        async def through(current: JsonObject | None) -> JsonObject:
+            if current is None:
+                raise api_errors.not_found(self.main.info, name)
+            before = self._to_write(current)
+            entries = current["metadata"].get("managedFields")
+            if shown := owners_of_scale(entries, self._replicas):
+                before["metadata"]["managedFields"] = shown
+            wanted = await transform(before)
+            replicas = (wanted.get("spec") or {}).get("replicas", 0)
+            self._check(wanted, name, replicas)
+            await validate(wanted, before)
+            obj: JsonObject = copy_tree(current)
+            meta = wanted["metadata"]
+            obj["metadata"]["resourceVersion"] = meta.get("resourceVersion") or obj["metadata"]["resourceVersion"]
+            if meta.get("uid"):
+                obj["metadata"]["uid"] = meta["uid"]
+            self._put(obj, replicas)
+            owners = owners_of_scaled(entries, meta.get("managedFields"), self._replicas, self.main.info.api_version)
+            obj["metadata"].pop("managedFields", None)
+            if owners:
+                obj["metadata"]["managedFields"] = owners
+            return obj
+
+        stored, _ = await self.main.update(context, name, through, uid=uid)
+        return self._show(stored), False
+
+    def _check(self, wanted: JsonObject, name: str, replicas: int) -> None:
+        if replicas >= 0 or self.main.strategy.custom:
+            return  # custom objects say themselves what may stand there
+        cause = api_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise api_errors.invalid("Scale", "autoscaling", wanted["metadata"].get("name", name), [cause])
+
+
+def _put_replicas(obj: JsonObject, replicas: int) -> None:
+    obj.setdefault("spec", {})["replicas"] = replicas

@@ -1,0 +1,234 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""The strategy that every built-in kind starts from: what the generated tables and a few lists say.
+
+Upstream: pkg/registry/<group>/<kind>/strategy.go (v1.36)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from envtest.codec.field_order import Arrange, arranger
+from envtest.data.resources import Row
+from envtest.data.schemas import types
+from envtest.groups.common.pod_spec import drop_disabled
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.strategy import FieldGetter, HasStatusRules
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.errors import ApiError, Cause
+from opsdk.structured_merge.value import JsonObject
+
+_GENERATION = frozenset(
+    {
+        "cronjobs", "customresourcedefinitions", "daemonsets", "deployments", "flowschemas",
+        "ingresses", "ingressclasses", "jobs", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+        "mutatingwebhookconfigurations", "networkpolicies", "poddisruptionbudgets", "pods", "priorityclasses",
+        "prioritylevelconfigurations", "replicasets", "replicationcontrollers", "statefulsets",
+        "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+        "endpointslices", "podtemplates", "deviceclasses", "resourceslices",
+    }
+)  # fmt: skip
+_RETURNS_DELETED = frozenset(
+    {
+        "pods", "services", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts", "namespaces",
+        "resourcequotas", "podtemplates", "storageclasses", "csidrivers", "csinodes", "csistoragecapacities",
+        "volumeattachments", "resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses",
+    }
+)  # fmt: skip
+_CREATE_ON_UPDATE = frozenset(
+    {
+        "leases", "endpoints", "events", "limitranges", "services", "runtimeclasses", "roles", "rolebindings",
+        "clusterroles", "clusterrolebindings",
+    }
+)  # fmt: skip
+_VERSION_REQUIRED = frozenset(
+    {
+        "customresourcedefinitions", "leases", "poddisruptionbudgets", "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "apiservices", "runtimeclasses", "csidrivers",
+        "csinodes", "csistoragecapacities", "volumeattachments",
+    }
+)  # fmt: skip
+_TEMPLATES: Mapping[str, Sequence[str]] = {
+    "podtemplates": ("template", "spec"),
+    "cronjobs": ("spec", "jobTemplate", "spec", "template", "spec"),
+    **dict.fromkeys(
+        ("deployments", "replicasets", "replicationcontrollers", "statefulsets", "daemonsets", "jobs"),
+        ("spec", "template", "spec"),
+    ),
+}
+"""Where the spec of a pod stands."""
+_STATUS_ALONE = frozenset(
+    {
+        "flowschemas", "prioritylevelconfigurations", "resourceclaims", "validatingadmissionpolicies",
+        "volumeattachments",
+    }
+)  # fmt: skip
+"""Kinds whose metadata are not changed along with their status."""
+_PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
+
+
+class GeneratedStrategy(HasStatusRules):
+    """Rules that follow from the tables."""
+
+    def __init__(self, row: Row, *, has_status: bool) -> None:
+        resource = row.info.resource
+        self.info = row.info
+        self.namespaced = row.info.namespaced
+        self.has_status = has_status
+        self.has_generation = resource in _GENERATION
+        self.returns_deleted = resource in _RETURNS_DELETED
+        self.allow_create_on_update = resource in _CREATE_ON_UPDATE
+        self.allow_unconditional_update = resource not in _VERSION_REQUIRED
+        self.selectable: Mapping[str, FieldGetter] = {}
+        if resource in _STATUS_ALONE:
+            self.status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
+        self._template = _TEMPLATES.get(resource, ())
+        self._arrange: Arrange | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.info.resource}>"
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """Subdomains, or path segments for roles."""
+        rule = validation.path_segment if self.info.resource in _PATH_NAMES else validation.dns_subdomain
+        return rule(name, prefix=prefix)
+
+    def arrange(self, obj: JsonObject) -> JsonObject:
+        """In the order of the server's own type."""
+        if self._arrange is None:
+            self._arrange = arranger(types().name_of(self.info.group, self.info.version, self.info.kind) or "")
+        made: JsonObject = self._arrange(obj)
+        return made
+
+    def initial_status(self, obj: JsonObject) -> JsonObject:
+        """The status of a new object; what the client sent does not count."""
+        return {}
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """Status is the server's, and fields of features that are off are nobody's."""
+        if self.has_status:
+            obj["status"] = self.initial_status(obj)
+        if self._template:
+            drop_disabled(_spec_at(obj, self._template))
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """Status is changed by its own resource."""
+        if self.has_status:
+            obj.pop("status", None)
+            if "status" in old:
+                obj["status"] = old["status"]
+        if self._template:
+            drop_disabled(_spec_at(obj, self._template), _spec_at(old, self._template))
+
+
+def _spec_at(obj: JsonObject, path: Sequence[str]) -> JsonObject:
+    for key in path:
+        obj = obj.get(key) or {}
+    return obj
+
+
+New = Callable[[JsonObject], Iterator[Cause]]
+Changed = Callable[[JsonObject, JsonObject], Iterator[Cause]]
+Prepare = Callable[[Context, JsonObject, JsonObject | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What is wrong with an object of a kind.
+
+    Attributes:
+        new: rules of a new object, and of a changed one where there is no `changed`.
+        status: rules of a changed status.
+        initial_status: the status of a new object; None keeps what the client sent.
+        selectable: field selectors besides name and namespace.
+        warnings: what makers and changers of an object should know.
+        prepare: what the server fills in, or takes away, when an object is new or replaces another one.
+        name: why a name is none; None goes by the tables.
+        counted: a part of the metadata that counts for the generation.
+        wrong_field: how an unknown field selector is refused, where the kind has words of its own.
+    """
+
+    new: New
+    changed: Changed | None = None
+    status: Changed | None = None
+    initial_status: JsonObject | None = field(default_factory=dict)
+    selectable: Mapping[str, FieldGetter] = field(default_factory=dict)
+    warnings: Callable[[JsonObject, JsonObject | None], Iterable[str]] | None = None
+    prepare: Prepare | None = None
+    name: Callable[[str], Sequence[str]] | None = None
+    counted: Callable[[JsonObject], object] | None = None
+    wrong_field: str = ""
+
+
+class RuledStrategy(GeneratedStrategy):
+    """See `Rules`."""
+
+    def __init__(self, row: Row, has_status: bool, rules: Rules) -> None:
+        super().__init__(row, has_status=has_status)
+        self._rules = rules
+        self.selectable = rules.selectable
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """See `Rules`."""
+        return super().name_rule(name, prefix=prefix) if self._rules.name is None else self._rules.name(name)
+
+    def initial_status(self, obj: JsonObject) -> JsonObject:
+        """See `Rules`."""
+        if self._rules.initial_status is None:
+            return obj.get("status") or {}
+        made: JsonObject = copy_tree(self._rules.initial_status)
+        return made
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """See `Rules`."""
+        super().prepare_for_create(context, obj)
+        self._prepare(context, obj, None)
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """See `Rules`."""
+        super().prepare_for_update(context, obj, old)
+        self._prepare(context, obj, old)
+
+    def _prepare(self, context: Context, obj: JsonObject, old: JsonObject | None) -> None:
+        if self._rules.prepare is not None:
+            self._rules.prepare(context, obj, old)
+
+    def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
+        """See `Rules`."""
+        counted = self._rules.counted
+        return super().generation_changed(obj, old) or (counted is not None and counted(obj) != counted(old))
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See `Rules`."""
+        return list(self._rules.new(obj))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """See `Rules`."""
+        return list(self._rules.new(obj) if self._rules.changed is None else self._rules.changed(obj, old))
+
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """See `Rules`."""
+        return list(self._rules.status(obj, old)) if self._rules.status is not None else ()
+
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """See `Rules`."""
+        return list(self._rules.warnings(obj, old)) if self._rules.warnings is not None else ()
+
+    def unknown_field(self, key: str) -> ApiError:
+        """See `Rules`."""
+        wrong = self._rules.wrong_field
+        return api_errors.bad_request(wrong.format(key)) if wrong else super().unknown_field(key)
+
+
+StrategyFactory = Callable[[Row, bool], GeneratedStrategy]
+"""Makes the strategy of a resource; the second argument says whether it has a status."""
+
+
+def ruled(rules: Rules) -> StrategyFactory:
+    """A strategy that is nothing but functions on objects."""
+    return partial(RuledStrategy, rules=rules)

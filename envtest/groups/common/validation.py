@@ -1,0 +1,212 @@
+"""Rules that fields of many kinds obey, in the server's words. Each yields what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_FLOOR
+from typing import Any, Final
+
+from opsdk.apimachinery import validation
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_CONFIG_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME', "
+    " or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_HEADER = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for"
+    " validation is '[-A-Za-z0-9]+')"
+)
+
+
+def not_negative(value: int | None, field: str) -> Iterator[Cause]:
+    """Zero or more."""
+    if value is not None and value < 0:
+        yield api_errors.invalid_value(field, value, NOT_NEGATIVE)
+
+
+def in_range(value: int, low: int, high: int, field: str) -> Iterator[Cause]:
+    """Between two bounds, both allowed."""
+    if not low <= value <= high:
+        yield api_errors.invalid_value(field, value, f"must be between {low} and {high}, inclusive")
+
+
+def one_of(value: str | None, allowed: Sequence[str], field: str, *, optional: bool = False) -> Iterator[Cause]:
+    """One of a few words; the allowed ones are told in the given order."""
+    if not value:
+        if not optional:
+            yield api_errors.required(field)
+    elif value not in allowed:
+        yield api_errors.unsupported(field, value, allowed)
+
+
+def needed(value: object, field: str, why: str = "") -> Iterator[Cause]:
+    """There, and not empty."""
+    if not value:
+        yield api_errors.required(field, why)
+
+
+def each(found: Sequence[str], value: object, field: str) -> Iterator[Cause]:
+    """What a rule for names found, as causes."""
+    for text in found:
+        yield api_errors.invalid_value(field, value, text)
+
+
+def label(name: str, field: str) -> Iterator[Cause]:
+    """A DNS label."""
+    yield from each(validation.dns_label(name), name, field)
+
+
+def subdomain(name: str, field: str) -> Iterator[Cause]:
+    """A DNS subdomain."""
+    yield from each(validation.dns_subdomain(name), name, field)
+
+
+def labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
+    """Keys and values as labels have them."""
+    for key, value in sorted(found.items()):
+        yield from each(validation.qualified_name(key), key, field)
+        yield from each(validation.label_value(value), value, field)
+
+
+# ------------------------------------------------------------------ ports
+def port_number(value: int, field: str) -> Iterator[Cause]:
+    """1 to 65535."""
+    yield from in_range(value, 1, 65535, field)
+
+
+def port_name_problems(name: str) -> list[str]:
+    """Why a port cannot be called so."""
+    found = ["must be no more than 15 characters"] if len(name) > 15 else []
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search(r"[a-z]", name):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        found.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return found
+
+
+def port_or_name(value: int | str, field: str) -> Iterator[Cause]:
+    """A number, or the name of a port."""
+    if isinstance(value, int):
+        yield from port_number(value, field)
+    else:
+        yield from each(port_name_problems(value), value, field)
+
+
+# ------------------------------------------------------------------ paths and keys
+def inside(path: str, field: str) -> Iterator[Cause]:
+    """A path below something."""
+    if path.startswith("/"):
+        yield api_errors.invalid_value(field, path, "must be a relative path")
+    yield from no_backsteps(path, field)
+
+
+def no_backsteps(path: str, field: str) -> Iterator[Cause]:
+    """No way up."""
+    if ".." in path.split("/"):
+        yield api_errors.invalid_value(field, path, "must not contain '..'")
+
+
+def file_in_volume(path: str, field: str) -> Iterator[Cause]:
+    """A path below a volume, whose two leading dots are the volume's own."""
+    yield from inside(path, field)
+    if path.startswith("..") and not path.startswith("../"):
+        yield api_errors.invalid_value(field, path, "must not start with '..'")
+
+
+def config_key_problems(key: str) -> list[str]:
+    """Why a key of a ConfigMap or Secret cannot be that."""
+    found = ["must be no more than 253 characters"] if len(key.encode()) > 253 else []
+    if not re.fullmatch(r"[-._a-zA-Z0-9]+", key):
+        found.append(_CONFIG_KEY)
+    if key == ".":
+        found.append("must not be '.'")
+    elif key == "..":
+        found.append("must not be '..'")
+    elif key.startswith(".."):
+        found.append("must not start with '..'")
+    return found
+
+
+def header_name(name: str, field: str) -> Iterator[Cause]:
+    """The name of an HTTP header."""
+    if not re.fullmatch(r"[-A-Za-z0-9]+", name):
+        yield api_errors.invalid_value(field, name, _HEADER)
+
+
+# ------------------------------------------------------------------ amounts
+def positive_amount(amount: str, field: str) -> Iterator[Cause]:
+    """More than nothing."""
+    if Quantity(amount).value <= 0:
+        yield api_errors.invalid_value(field, amount, "must be greater than zero")
+
+
+def basic_amount(amount: str, field: str) -> Iterator[Cause]:
+    """Not negative; the whole number is what is shown."""
+    value = Quantity(amount).value
+    if value < 0:
+        # Half a byte below nothing is rounded away from it.
+        shown = int(value.to_integral_value(ROUND_FLOOR))
+        yield api_errors.invalid_value(field, shown, "must be a valid resource quantity")
+
+
+# ------------------------------------------------------------------ numbers or percentages
+def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
+    """``3`` or ``25%``, not negative."""
+    if isinstance(value, str):
+        if not re.fullmatch(r"[0-9]+%", value):
+            text = (
+                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
+                " regex used for validation is '[0-9]+%')"
+            )
+            yield api_errors.invalid_value(field, value, text)
+    elif isinstance(value, int):
+        yield from not_negative(value, field)
+
+
+def at_most_all(value: Any, field: str) -> Iterator[Cause]:
+    """No more than 100%."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
+        yield api_errors.invalid_value(field, value, "must not be greater than 100%")
+
+
+def share(value: Any) -> int:
+    """A number, or the percentage as one; for comparing with zero."""
+    if isinstance(value, int):
+        return value
+    return int(value[:-1]) if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) else 0
+
+
+def unchanged(
+    obj: JsonObject, old: JsonObject, key: str, path: str = "", why: str = "field is immutable"
+) -> Iterator[Cause]:
+    """A field that stays as it was; `path` is that of the field where it is not `key`."""
+    if (obj.get(key) or None) != (old.get(key) or None):
+        yield api_errors.invalid_value(path or key, obj.get(key), why)
+
+
+_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+
+
+def domain_path(text: str, path: str) -> Iterator[Cause]:
+    """``example.com/thing``."""
+    if not text:
+        yield api_errors.required(path)
+        return
+    host, slash, rest = text.partition("/")
+    if not (host and slash and rest):
+        yield api_errors.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        return
+    yield from each(validation.dns_subdomain(host), host, path)
+    if not re.fullmatch(_PATH, rest):
+        yield api_errors.invalid_value(path, rest, f"Invalid path (regex used for validation is '{_PATH}')")

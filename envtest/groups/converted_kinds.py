@@ -1,0 +1,60 @@
+"""Kinds that are served in two forms: what an owner's fields mean depends on the form in which they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from envtest.groups.autoscaling.conversion import OLD, to_new, to_old
+from envtest.groups.common.model import Typing
+from envtest.groups.events.conversion import in_version
+from opsdk.structured_merge.value import JsonObject
+
+Convert = Callable[[JsonObject, str], JsonObject]
+
+
+def _autoscaler(obj: JsonObject, wanted: str) -> JsonObject:
+    return to_old(obj) if wanted == OLD else to_new(obj)
+
+
+_KINDS: Final[Mapping[str, tuple[Mapping[str, str], Convert]]] = {
+    "HorizontalPodAutoscaler": (
+        {
+            "autoscaling/v1": "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler",
+            "autoscaling/v2": "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
+        },
+        _autoscaler,
+    ),
+    "Event": ({"v1": "io.k8s.api.core.v1.Event", "events.k8s.io/v1": "io.k8s.api.events.v1.Event"}, in_version),
+}
+"""The types of each form, and how an object comes from one to the other."""
+
+
+class ConvertedKind:
+    """Both forms of a kind; see `Versions`."""
+
+    remote = True
+
+    def __init__(self, typing: Typing, kind: str) -> None:
+        self._typing = typing
+        self._kind = kind
+
+    def __repr__(self) -> str:
+        return f"<ConvertedKind of {self._kind}>"
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Any]:
+        """See `Versions`."""
+        return {version: self._typing.shapes.of(name) for version, name in _KINDS[self._kind][0].items()}
+
+    async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
+        """See `Versions`."""
+        if obj.get("apiVersion") == wanted:
+            return obj
+        return _KINDS[self._kind][1](obj, wanted)
+
+
+def versions_of(typing: Typing, kind: str) -> ConvertedKind | None:
+    """The forms of a kind, where it has several."""
+    return ConvertedKind(typing, kind) if kind in _KINDS else None

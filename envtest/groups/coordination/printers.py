@@ -1,0 +1,22 @@
+"""Columns of the group coordination.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envtest.groups.common.printing import age, kind_printers, name_of, spec_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+
+def _lease(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), spec_of(obj).get("holderIdentity", ""), age(obj, now)]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "coordination.k8s.io/leases": _lease,
+    }
+)
+"""By ``group/resource``."""

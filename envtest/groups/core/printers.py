@@ -1,0 +1,425 @@
+"""Columns of the core group.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from envtest.groups.common.printing import (
+    NOTHING,
+    UNKNOWN,
+    UNSET,
+    KindPrinter,
+    age,
+    condition_of,
+    images,
+    joined,
+    kind_printers,
+    label_selector,
+    load_balancers,
+    meta_of,
+    name_of,
+    seconds_of,
+    since,
+    spec_of,
+    status_of,
+)
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+_ENDED = {
+    "Succeeded": {
+        "type": "Completed",
+        "status": "True",
+        "reason": "Succeeded",
+        "message": "The pod has completed successfully.",
+    },
+    "Failed": {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."},
+}
+"""What is said of rows of pods that have run their course."""
+
+
+class _Tally:
+    """What the statuses of containers add up to, as they are gone through."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.ready = 0
+        self.restarts = 0
+        self._last = ("", 0.0)
+
+    def restarted(self, container: JsonObject) -> None:
+        """Count the restarts of a container, and remember the last."""
+        self.restarts += container.get("restartCount", 0)
+        stamp = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
+        moment = seconds_of(stamp) if stamp else None
+        if moment is not None and moment > self._last[1]:
+            self._last = (stamp, moment)
+
+    def restarts_text(self, now: float) -> str:
+        """How many, and when."""
+        stamp = self._last[0]
+        return f"{self.restarts} ({since(stamp, now)} ago)" if self.restarts and stamp else str(self.restarts)
+
+
+def _condition(status: JsonObject, kind: str) -> JsonObject:
+    found: Sequence[JsonObject] = status.get("conditions") or ()
+    return next((c for c in found if c.get("type") == kind), {})
+
+
+def _ended(ended: JsonObject) -> str:
+    """The reason why a container has ended, or else how."""
+    if ended.get("reason"):
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+
+
+def _init_reason(container: JsonObject, index: int, total: int) -> str:
+    """What an init container that is not through says of the pod."""
+    state = container.get("state") or {}
+    if state.get("terminated") is not None:
+        return f"Init:{_ended(state['terminated'])}"
+    waiting = (state.get("waiting") or {}).get("reason")
+    if waiting and waiting != "PodInitializing":
+        return f"Init:{waiting}"
+    return f"Init:{index}/{total}"
+
+
+def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozenset[str]) -> bool:
+    """Go through the init containers; whether one of them still holds the pod up."""
+    total = len(spec_of(pod).get("initContainers") or ())
+    for index, container in enumerate(status_of(pod).get("initContainerStatuses") or ()):
+        tally.restarted(container)
+        stays_up = container.get("name") in stays
+        if stays_up:
+            sidecars.restarted(container)
+        ended = (container.get("state") or {}).get("terminated")
+        if ended is not None and not ended.get("exitCode"):
+            continue
+        if stays_up and container.get("started"):
+            tally.ready += bool(container.get("ready"))
+            continue
+        tally.reason = _init_reason(container, index, total)
+        return True
+    return False
+
+
+def _run(status: JsonObject, tally: _Tally) -> None:
+    """Go through the containers; the first that has something to say is heard."""
+    running = False
+    for container in reversed(status.get("containerStatuses") or ()):
+        tally.restarted(container)
+        state = container.get("state") or {}
+        waiting = (state.get("waiting") or {}).get("reason")
+        if waiting:
+            tally.reason = waiting
+        elif state.get("terminated") is not None:
+            tally.reason = _ended(state["terminated"])
+        elif container.get("ready") and state.get("running") is not None:
+            running = True
+            tally.ready += 1
+    if tally.reason == "Completed" and running:
+        tally.reason = "Running" if _condition(status, "Ready").get("status") == "True" else "NotReady"
+
+
+def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
+    status = status_of(pod)
+    gated = _condition(status, "PodScheduled").get("reason") == "SchedulingGated"
+    first = str(status.get("reason") or status.get("phase", ""))
+    tally = _Tally("SchedulingGated" if gated else first)
+    sidecars = _Tally("")
+    held_up = _initialize(pod, tally, sidecars, stays)
+    if not held_up or _condition(status, "Initialized").get("status") == "True":
+        sidecars.reason, sidecars.ready = tally.reason, tally.ready
+        tally = sidecars
+        _run(status, tally)
+    if meta_of(pod).get("deletionTimestamp"):
+        if status.get("reason") == "NodeLost":
+            tally.reason = "Unknown"
+        elif status.get("phase") not in _ENDED:
+            tally.reason = "Terminating"
+    return tally
+
+
+def _gates(pod: JsonObject) -> str:
+    gates = spec_of(pod).get("readinessGates") or ()
+    status = status_of(pod)
+    true = sum(_condition(status, g.get("conditionType", "")).get("status") == "True" for g in gates)
+    return f"{true}/{len(gates)}" if gates else NOTHING
+
+
+def _pod(obj: JsonObject, now: float) -> list[Any]:
+    spec, status = spec_of(obj), status_of(obj)
+    inits: Sequence[JsonObject] = spec.get("initContainers") or ()
+    stays = frozenset(c["name"] for c in inits if c.get("restartPolicy") == "Always")
+    tally = _tally(obj, stays)
+    return [
+        name_of(obj),
+        f"{tally.ready}/{len(spec.get('containers') or ()) + len(stays)}",
+        tally.reason,
+        tally.restarts_text(now),
+        age(obj, now),
+        next((a.get("ip") for a in status.get("podIPs") or ()), None) or NOTHING,
+        spec.get("nodeName") or NOTHING,
+        status.get("nominatedNodeName") or NOTHING,
+        _gates(obj),
+    ]
+
+
+def _pod_conditions(obj: JsonObject) -> Sequence[JsonObject]:
+    ended = _ENDED.get(status_of(obj).get("phase", ""))
+    return () if ended is None else (ended,)
+
+
+def _pod_template(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+    template = obj.get("template") or {}
+    return [name_of(obj), *images(template), label_selector(meta_of(template).get("labels"))]
+
+
+def replica_set(obj: JsonObject, now: float) -> list[Any]:
+    """The cells of replica sets and replication controllers."""
+    spec, status = spec_of(obj), status_of(obj)
+    return [
+        name_of(obj),
+        spec.get("replicas", 0),
+        status.get("replicas", 0),
+        status.get("readyReplicas", 0),
+        age(obj, now),
+        *images(spec.get("template") or {}),
+        label_selector(spec.get("selector")),
+    ]
+
+
+# ------------------------------------------------------------------ configuration
+def _namespace(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
+
+
+def _config_map(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
+
+
+def _secret(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)]
+
+
+def _service_account(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), len(obj.get("secrets") or []), age(obj, now)]
+
+
+def _external(obj: JsonObject) -> str:
+    spec = spec_of(obj)
+    addresses = list(spec.get("externalIPs") or ())
+    match spec.get("type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(addresses) or NOTHING
+        case "LoadBalancer":
+            return ",".join([*load_balancers(obj), *addresses]) or "<pending>"
+        case "ExternalName":
+            return str(spec.get("externalName", ""))
+        case _:
+            return "<unknown>"
+
+
+def _port(port: JsonObject) -> str:
+    node = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node}/{port.get('protocol')}"
+
+
+def _service(obj: JsonObject, now: float) -> list[Any]:
+    spec = spec_of(obj)
+    return [
+        name_of(obj),
+        spec.get("type", ""),
+        next(iter(spec.get("clusterIPs") or ()), None) or NOTHING,
+        _external(obj),
+        ",".join(map(_port, spec.get("ports") or ())) or NOTHING,
+        age(obj, now),
+        label_selector(spec.get("selector")),
+    ]
+
+
+# ------------------------------------------------------------------ endpoints
+def _host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _subset_places(obj: JsonObject) -> Iterator[str]:
+    for subset in obj.get("subsets") or ():
+        addresses = [a.get("ip", "") for a in subset.get("addresses") or ()]
+        ports = subset.get("ports") or ()
+        if not ports:
+            # Headless services need not have any.
+            yield from addresses
+        for port in ports:
+            yield from (_host_port(a, port.get("port", 0)) for a in addresses)
+
+
+def _endpoints(obj: JsonObject, now: float) -> list[Any]:
+    places = joined(_subset_places(obj)) if obj.get("subsets") else NOTHING
+    return [name_of(obj), places, age(obj, now)]
+
+
+# ------------------------------------------------------------------ nodes
+_ROLE = "node-role.kubernetes.io/"
+
+
+def _roles(obj: JsonObject) -> str:
+    found = set()
+    for key, value in (meta_of(obj).get("labels") or {}).items():
+        role = key.removeprefix(_ROLE) if key.startswith(_ROLE) else value if key == "kubernetes.io/role" else ""
+        found.add(role)
+    return ",".join(sorted(found - {""})) or NOTHING
+
+
+def _node(obj: JsonObject, now: float) -> list[Any]:
+    status = status_of(obj)
+    ready = condition_of(obj, "Ready")
+    word = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
+    if spec_of(obj).get("unschedulable"):
+        word += ",SchedulingDisabled"
+    info = status.get("nodeInfo") or {}
+    built_for = f" ({info['architecture']})" if info.get("architecture") else ""
+    places: dict[str, str] = {}
+    for address in status.get("addresses") or ():
+        places.setdefault(address.get("type", ""), address.get("address", ""))
+    return [
+        name_of(obj),
+        word,
+        _roles(obj),
+        age(obj, now),
+        info.get("kubeletVersion", ""),
+        *(places.get(kind) or NOTHING for kind in ("InternalIP", "ExternalIP")),
+        info.get("osImage") or UNKNOWN,
+        (info.get("kernelVersion") or UNKNOWN) + built_for,
+        info.get("containerRuntimeVersion") or UNKNOWN,
+    ]
+
+
+def _component(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+    healthy = next((c for c in obj.get("conditions") or () if c.get("type") == "Healthy"), None)
+    if healthy is None:
+        return [name_of(obj), "Unknown", "", ""]
+    word = "Healthy" if healthy.get("status") == "True" else "Unhealthy"
+    return [name_of(obj), word, healthy.get("message", ""), healthy.get("error", "")]
+
+
+# ------------------------------------------------------------------ events
+def event(obj: JsonObject, now: float) -> list[Any]:
+    """The cells of events of both APIs."""
+    about = obj.get("involvedObject") or obj.get("regarding") or {}
+    source = obj.get("source") or obj.get("deprecatedSource") or {}
+    series = obj.get("series")
+    first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime") or ""
+    last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp") or first
+    times = obj.get("count") or obj.get("deprecatedCount") or 1
+    if series is not None:
+        last, times = series.get("lastObservedTime") or "", series.get("count", 0)
+    component = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController", "")
+    host = source.get("host") or obj.get("reportingInstance")
+    kind = str(about.get("kind", "")).lower()
+    return [
+        since(last, now),
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        f"{kind}/{about['name']}" if about.get("name") else kind,
+        about.get("fieldPath", ""),
+        f"{component}, {host}" if host else component,
+        str(obj.get("message") or obj.get("note", "")).strip(),
+        since(first, now),
+        times,
+        name_of(obj),
+    ]
+
+
+# ------------------------------------------------------------------ amounts
+def _quota(obj: JsonObject, now: float) -> list[Any]:
+    status = status_of(obj)
+    used: JsonObject = status.get("used") or {}
+    shown: dict[bool, list[str]] = {False: [], True: []}
+    for name, most in sorted((status.get("hard") or {}).items()):
+        shown[name.startswith("limits.")].append(f"{name}: {used.get(name, 0)}/{most}")
+    return [name_of(obj), ", ".join(shown[False]), ", ".join(shown[True]), age(obj, now)]
+
+
+_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+def _modes(modes: Iterable[str] | None) -> str:
+    found = set(modes or ())
+    return ",".join(short for long, short in _MODES.items() if long in found)
+
+
+def _class(obj: JsonObject) -> str:
+    notes = meta_of(obj).get("annotations") or {}
+    return str(notes.get(_OLD_CLASS) or spec_of(obj).get("storageClassName") or "")
+
+
+def _phase(obj: JsonObject) -> str:
+    return "Terminating" if meta_of(obj).get("deletionTimestamp") else str(status_of(obj).get("phase", ""))
+
+
+def _maybe(value: Any) -> Any:
+    return UNSET if value is None else value
+
+
+def _claim(obj: JsonObject, now: float) -> list[Any]:
+    spec, status = spec_of(obj), status_of(obj)
+    volume = spec.get("volumeName") or ""
+    return [
+        name_of(obj),
+        _phase(obj),
+        volume,
+        (status.get("capacity") or {}).get("storage", "0") if volume else "",
+        _modes(status.get("accessModes")) if volume else "",
+        _class(obj),
+        _maybe(spec.get("volumeAttributesClassName")),
+        age(obj, now),
+        _maybe(spec.get("volumeMode")),
+    ]
+
+
+def _volume(obj: JsonObject, now: float) -> list[Any]:
+    spec = spec_of(obj)
+    claim = spec.get("claimRef")
+    return [
+        name_of(obj),
+        (spec.get("capacity") or {}).get("storage", "0"),
+        _modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy", ""),
+        _phase(obj),
+        "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}",
+        _class(obj),
+        _maybe(spec.get("volumeAttributesClassName")),
+        status_of(obj).get("reason", ""),
+        age(obj, now),
+        _maybe(spec.get("volumeMode")),
+    ]
+
+
+PRINTERS: Mapping[str, Printer] = {
+    **kind_printers(
+        {
+            "/podtemplates": _pod_template,
+            "/namespaces": _namespace,
+            "/configmaps": _config_map,
+            "/secrets": _secret,
+            "/serviceaccounts": _service_account,
+            "/replicationcontrollers": replica_set,
+            "/services": _service,
+            "/endpoints": _endpoints,
+            "/nodes": _node,
+            "/componentstatuses": _component,
+            "/events": event,
+            "/resourcequotas": _quota,
+            "/persistentvolumeclaims": _claim,
+            "/persistentvolumes": _volume,
+        }
+    ),
+    "/pods": KindPrinter("/pods", _pod, conditions=_pod_conditions),
+}
+"""By ``group/resource``."""

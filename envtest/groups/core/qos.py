@@ -1,0 +1,42 @@
+"""How well a pod is treated, by what it asks for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Final
+
+from envtest.groups.common.pod_spec import containers
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.structured_merge.value import JsonObject
+
+_COUNTED: Final = ("cpu", "memory")
+
+
+def qos_class(spec: JsonObject) -> str:
+    """By whether requests of processor and memory equal limits; of the whole pod, where it says something."""
+    parts = (spec,) if spec.get("resources") is not None else containers(spec)
+    asked, capped, everywhere = _totals([part.get("resources") or {} for part in parts])
+    if not asked and not capped:
+        return "BestEffort"
+    return "Guaranteed" if everywhere and asked == capped else "Burstable"
+
+
+def _totals(found: Iterable[JsonObject]) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
+    """Sums of requests and of limits, and whether every part has limits of both."""
+    asked: dict[str, Decimal] = {}
+    capped: dict[str, Decimal] = {}
+    everywhere = True
+    for resources in found:
+        _add(asked, resources.get("requests") or {})
+        everywhere &= _add(capped, resources.get("limits") or {}) == len(_COUNTED)
+    return asked, capped, everywhere
+
+
+def _add(total: dict[str, Decimal], amounts: Mapping[str, str]) -> int:
+    """How many of the amounts counted."""
+    values = {name: Quantity(amounts[name]).value for name in _COUNTED if name in amounts}
+    for name, value in values.items():
+        if value > 0:
+            total[name] = total.get(name, Decimal(0)) + value
+    return sum(value > 0 for value in values.values())

@@ -1,0 +1,97 @@
+"""``bindings`` and ``pods/binding``."""
+
+from __future__ import annotations
+
+from envtest.groups.common.rest import SUCCESS
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.rest import Validate, accept
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.errors import Cause, ConflictError, Details
+from opsdk.structured_merge.value import JsonObject
+
+
+class BindingStore:
+    """``pods/binding`` and ``bindings``: puts a pod on a node, once.
+
+    Attributes:
+        keeps_identity: what a client says of the object's identity is a condition here.
+    """
+
+    keeps_identity = True
+
+    def __init__(self, pods: GenericStore) -> None:
+        self._pods = pods
+        self.strategy = Strategy()
+
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
+        """See `Creater`."""
+        meta, target = obj["metadata"], obj.get("target") or {}
+        if name and meta.get("name") != name:
+            raise api_errors.bad_request("name in URL does not match name in Binding object")
+        name = name or meta.get("name", "")
+        if not name:
+            raise api_errors.bad_request("Name parameter required.")
+        for cause in _target_problems(target):
+            raise api_errors.plain(f"{cause.field}: {cause.message}")
+
+        async def bind(current: JsonObject | None) -> JsonObject:
+            if current is None:
+                raise api_errors.not_found(self._pods.info, name)
+            pod: JsonObject = copy_tree(current)
+            self._check(pod, name)
+            pod["spec"]["nodeName"] = target["name"]
+            for key in ("annotations", "labels"):
+                if meta.get(key):
+                    pod["metadata"][key] = {**(pod["metadata"].get(key) or {}), **meta[key]}
+            put_pod_condition(pod, context, {"type": "PodScheduled", "status": "True"})
+            return pod
+
+        await validate(obj, None)
+        store = GenericStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
+        await store.update(context, name, bind, uid=meta.get("uid") or "")
+        return dict(SUCCESS)
+
+    @staticmethod
+    def _check(pod: JsonObject, name: str) -> None:
+        why = ""
+        if pod["metadata"].get("deletionTimestamp"):
+            why = f"pod {name} is being deleted, cannot be assigned to a host"
+        elif pod["spec"].get("nodeName"):
+            why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        elif pod["spec"].get("schedulingGates"):
+            why = f"pod {name} has non-empty .spec.schedulingGates"
+        if why:
+            text = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+            raise ConflictError(text, details=Details(name=name, kind="pods/binding"))
+
+
+def _target_problems(target: JsonObject) -> list[Cause]:
+    found = []
+    if target.get("kind") not in (None, "", "Node"):
+        found.append(api_errors.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        found.append(api_errors.required("target.name"))
+    return found
+
+
+def put_pod_condition(pod: JsonObject, context: Context, condition: JsonObject) -> None:
+    """Set a condition in the pod's status; it begins now unless it was so before."""
+    status = pod.setdefault("status", {})
+    stamp = context.timestamp()
+    made = {"lastProbeTime": None, **condition, "lastTransitionTime": stamp}
+    kept = []
+    for old in status.get("conditions") or []:
+        if old.get("type") != condition["type"]:
+            kept.append(old)
+        elif old.get("status") == condition["status"]:
+            made["lastTransitionTime"] = old.get("lastTransitionTime") or stamp
+    status["conditions"] = [*kept, made]
+
+
+class UnvalidatedStrategy(Strategy):
+    """No rules: the caller knows what it does."""
+
+    allow_unconditional_update = True

@@ -1,0 +1,116 @@
+"""``pods/exec``, ``pods/attach``, ``pods/portforward``: over WebSockets or SPDY, to whatever plays the pod."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from envtest.groups.core.rest.kubelet import agent_of, choose_container
+from envtest.groups.core.rest.responders import Command, Responders
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
+from opsdk.apiserver.streams.remote_command import WebSocketStream, command, ports
+from opsdk.apiserver.streams.spdy_streams import LAST_PORT
+from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_ports, tunnel_ports, wants_spdy
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
+from opsdk.structured_merge.value import JsonObject
+
+
+class RunStore:
+    """``pods/exec``, ``pods/attach``, ``pods/portforward``: they need a node, and a client that upgrades."""
+
+    connect_methods = ("GET", "POST")
+    connect_verbs = ("create", "get")
+
+    def __init__(self, pods: GenericStore, nodes: GenericStore, kind: str, responders: Responders) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._kind = kind
+        self._responders = responders
+
+    def connect_options(self, path: str, request: HttpRequest) -> JsonObject:  # noqa: ARG002
+        """See `ConnectHandler`."""
+        query = request.query
+        if self._kind == "portforward":
+            ports = [int(port) for text in query.all("ports") for port in text.split(",") if port.isdigit()]
+            made: JsonObject = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
+            return {**made, "ports": ports} if ports else made
+        made = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
+        made.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _said(query, key)})
+        if query.get("container"):
+            made["container"] = query.get("container")
+        if self._kind == "exec" and query.all("command"):
+            made["command"] = query.all("command")
+        return made
+
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
+        """See `Connecter`."""
+        pod = await self._pods.get(context, name)
+        forwards = self._kind == "portforward"
+        container = "" if forwards else choose_container(pod, request.query.get("container"))
+        if not pod["spec"].get("nodeName"):
+            raise api_errors.bad_request(f"pod {name} does not have a host assigned")
+        if "upgrade" not in request.header("connection").lower():
+            raise api_errors.bad_request("Upgrade request required")
+        if (self._responders.forwarded if forwards else self._responders.run) is None:
+            place = await agent_of(self._nodes, context, pod)
+            raise api_errors.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
+        if not (wants_websocket(request) or wants_spdy(request)):
+            raise api_errors.bad_request(
+                "unable to upgrade: WebSockets and SPDY/3.1 are spoken here, on real connections"
+            )
+        return self._forward(pod, request) if forwards else self._run(pod, container, request)
+
+    def _run(self, pod: JsonObject, container: str, request: HttpRequest) -> HttpResponse:
+        query = request.query
+        said = {key: _said(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
+        if not (said["stdin"] or said["stdout"] or said["stderr"]):
+            raise api_errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
+        if said["tty"]:
+            said["stderr"] = False
+        words = tuple(query.all("command")) if self._kind == "exec" else ()
+        wanted = Command(pod=pod, container=container, words=words, **said)
+        assert self._responders.run is not None
+        run = partial(self._responders.run, wanted)
+        if wants_spdy(request):
+            return accept_command(request, run, said)
+        first = Channel.STDOUT if wanted.stdout else Channel.STDERR if wanted.stderr else Channel.ERROR
+
+        async def begin(socket: WebSocket, protocol: str) -> None:
+            await command(WebSocketStream(socket, COMMANDS[protocol]), run, stdin=wanted.stdin, first=first)
+
+        return accept_websocket(request, list(COMMANDS), begin)
+
+    def _forward(self, pod: JsonObject, request: HttpRequest) -> HttpResponse:
+        assert self._responders.forwarded is not None
+        run = partial(self._responders.forwarded, pod)
+        if wants_spdy(request):
+            return accept_ports(request, run)
+
+        async def begin(socket: WebSocket, protocol: str) -> None:
+            if protocol == TUNNEL:
+                await tunnel_ports(socket, run)
+            else:
+                await ports(WebSocketStream(socket, PORTS[protocol]), run, numbers)
+
+        asked = request.header("sec-websocket-protocol")
+        numbers = [] if TUNNEL in asked else _port_numbers(request.query)
+        return accept_websocket(request, [TUNNEL, *PORTS], begin)
+
+
+def _port_numbers(query: Query) -> list[int]:
+    texts = [text for given in query.all("ports") for text in given.split(",") if text]
+    if not texts:
+        raise api_errors.bad_request('query parameter "port" is required')
+    for text in texts:
+        if not text.isdigit() or not 1 <= int(text) <= LAST_PORT:
+            raise api_errors.bad_request(f'unable to parse "{text}" as a port')
+    return [int(text) for text in texts]
+
+
+def _said(query: Query, key: str) -> bool:
+    """A boolean option as Go reads it: there, and neither 0 nor false."""
+    return key in query and query.get(key).lower() not in ("0", "false")

@@ -1,0 +1,89 @@
+"""``pods/log``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+from envtest.groups.core.rest.kubelet import choose_container, far_away
+from envtest.groups.core.rest.responders import Responders
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.errors import Cause
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse, StreamResponse
+
+
+# ------------------------------------------------------------------ logs
+class LogStore:
+    """``pods/log``."""
+
+    connect_methods = ("GET",)
+    connect_verbs = ("get",)
+
+    def __init__(self, pods: GenericStore, nodes: GenericStore, responders: Responders) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._responders = responders
+
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
+        """See `Connecter`."""
+        options = log_options(request.query, name)
+        pod = await self._pods.get(context, name)
+        container = choose_container(pod, request.query.get("container"))
+        if not pod["spec"].get("nodeName"):
+            return HttpResponse(204, [])
+        if self._responders.logs is None:
+            await far_away(self._nodes, context, pod, f"containerLogs/{context.namespace}/{name}/{container}")
+        written: Any = self._responders.logs(pod, container)
+        headers = [("content-type", "text/plain")]
+        if isinstance(written, AsyncGenerator):
+            return StreamResponse(200, headers, chunks=written)
+        found = await written if inspect.isawaitable(written) else written
+        raw: bytes = found.encode() if isinstance(found, str) else found
+        return HttpResponse(200, headers, cut(raw, options))
+
+
+def log_options(query: Query, name: str) -> dict[str, int]:
+    """The numbers among the options, checked."""
+    found: dict[str, int] = {}
+    for key in ("tailLines", "sinceSeconds", "limitBytes"):
+        text = query.get(key)
+        if not text:
+            continue
+        try:
+            found[key] = int(text)
+        except ValueError:
+            raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    causes = list(_log_problems(query, found))
+    if causes:
+        raise api_errors.invalid("PodLogOptions", "", name, causes)
+    return found
+
+
+def _log_problems(query: Query, found: dict[str, int]) -> Iterator[Cause]:
+    if found.get("tailLines", 0) < 0:
+        yield api_errors.invalid_value("tailLines", found["tailLines"], "must be greater than or equal to 0")
+    if found.get("limitBytes", 1) < 1:
+        yield api_errors.invalid_value("limitBytes", found["limitBytes"], "must be greater than 0")
+    if "sinceSeconds" in found and query.get("sinceTime"):
+        text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        yield api_errors.not_allowed("[]", text)
+    elif found.get("sinceSeconds", 1) < 1:
+        yield api_errors.invalid_value("sinceSeconds", found["sinceSeconds"], "must be greater than 0")
+    stream = query.get("stream")
+    if stream and stream not in ("All", "Stdout", "Stderr"):
+        yield api_errors.unsupported("stream", stream, ("All", "Stdout", "Stderr"))
+    elif stream in ("Stdout", "Stderr") and "tailLines" in found:
+        yield api_errors.not_allowed("[]", "`tailLines` and specific `stream` are mutually exclusive for now")
+
+
+def cut(raw: bytes, options: dict[str, int]) -> bytes:
+    """The last lines, and so many bytes of them."""
+    if "tailLines" in options:
+        wanted = options["tailLines"]
+        lines = raw.splitlines(keepends=True)
+        raw = b"".join(lines[-wanted:]) if wanted else b""
+    return raw[: options["limitBytes"]] if "limitBytes" in options else raw

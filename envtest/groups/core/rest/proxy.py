@@ -1,0 +1,61 @@
+"""``proxy`` subresources of pods, services and nodes."""
+
+from __future__ import annotations
+
+import inspect
+
+from envtest.groups.core.rest.proxy_location import Target, node_place, pod_place, service_place, target_of
+from envtest.groups.core.rest.responders import Responders
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.rest import ListQuery
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.errors import ServiceUnavailableError
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
+from opsdk.structured_merge.value import JsonObject
+
+# ------------------------------------------------------------------ proxies
+_KINDS = {"pods": "Pod", "services": "Service", "nodes": "Node"}
+
+
+class ProxyStore:
+    """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: any method, any path behind it."""
+
+    connect_methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+    connect_verbs = ("create", "delete", "get", "patch", "update")
+
+    def __init__(
+        self, main: GenericStore, responders: Responders, *, endpoints: GenericStore, pods: GenericStore
+    ) -> None:
+        self._main = main
+        self._responders = responders
+        self._endpoints = endpoints
+        self._pods = pods
+
+    def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
+        """See `ConnectHandler`."""
+        made: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
+        shown = path or request.query.get("path")
+        return {**made, "path": shown} if shown else made
+
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
+        """See `Connecter`; `name` may be ``https:name:port``."""
+        target = target_of(name, _KINDS[self._main.info.resource].lower())
+        obj = await self._main.get(context, target.name)
+        if self._responders.proxied is not None:
+            answer = self._responders.proxied(obj, path, request)
+            return await answer if inspect.isawaitable(answer) else answer
+        where = await self._where(context, target, obj)
+        raise ServiceUnavailableError(f"error trying to reach service: dial tcp {where}: connect: connection refused")
+
+    async def _where(self, context: Context, target: Target, obj: JsonObject) -> str:
+        match self._main.info.resource:
+            case "pods":
+                return pod_place(target, obj)
+            case "services":
+                points = await self._endpoints.get(context, target.name)
+                pods = self._pods.list_now(self._pods.key_prefix(context.namespace), ListQuery()).items
+                by_name = {pod["metadata"]["name"]: pod for pod in pods}
+                return service_place(target, obj, points, by_name.get)
+            case _:
+                return node_place(target, obj)

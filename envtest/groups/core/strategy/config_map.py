@@ -1,0 +1,28 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Config maps: keys, size, immutability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envtest.data.resources import Row
+from envtest.groups.common.strategy import GeneratedStrategy
+from envtest.groups.core.validation.config_map import validate_config_map, validate_immutable
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+class ConfigMapStrategy(GeneratedStrategy):
+    """Keys, size, immutability."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See `validate_config_map`."""
+        return list(validate_config_map(obj))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Immutable ones do not change."""
+        return [*validate_immutable(obj, old, ("data", "binaryData")), *self.validate(context, obj)]

@@ -1,0 +1,30 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Limit ranges: what pods, containers and claims may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envtest.data.resources import Row
+from envtest.groups.common.strategy import GeneratedStrategy
+from envtest.groups.core.validation.limit_range import validate_limit_range
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+class LimitRangeStrategy(GeneratedStrategy):
+    """See the module."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """Those without a name get one."""
+        super().prepare_for_create(context, obj)
+        if not obj["metadata"].get("name"):
+            obj["metadata"]["name"] = context.new_uid()
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See `validate_limit_range`."""
+        return list(validate_limit_range(obj))

@@ -1,0 +1,173 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Pods: validation, quality of service, graceful deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from envtest.data.resources import Row
+from envtest.groups.common.pod_spec import drop_disabled
+from envtest.groups.common.strategy import GeneratedStrategy
+from envtest.groups.core.pod_preparation import merge_label_keys, sync_profiles
+from envtest.groups.core.qos import qos_class
+from envtest.groups.core.validation.pod import validate_new_pod, validate_own_pod, validate_pod_spec
+from envtest.groups.core.validation.pod_annotations import validate_annotations_update, validate_pod_annotations
+from envtest.groups.core.validation.pod_resize import refused, resized, validate_resize
+from envtest.groups.core.validation.pod_status import validate_pod_status
+from envtest.groups.core.validation.pod_update import validate_ephemeral_update, validate_pod_update
+from envtest.groups.core.warnings import name_warnings, pod_warnings
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.rest import DeleteRequestOptions
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+def _at(*path: str) -> Any:
+    def read(obj: JsonObject) -> str:
+        value: Any = obj
+        for part in path:
+            value = (value or {}).get(part)
+        return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    return read
+
+
+_NOTES = "metadata.annotations"
+
+
+class PodStrategy(GeneratedStrategy):
+    """See the module."""
+
+    graceful = True
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.selectable = {
+            "spec.nodeName": _at("spec", "nodeName"),
+            "spec.host": _at("spec", "nodeName"),
+            "spec.restartPolicy": _at("spec", "restartPolicy"),
+            "spec.schedulerName": _at("spec", "schedulerName"),
+            "spec.serviceAccountName": _at("spec", "serviceAccountName"),
+            "spec.hostNetwork": lambda obj: str(bool((obj.get("spec") or {}).get("hostNetwork"))).lower(),
+            "status.phase": _at("status", "phase"),
+            "status.podIP": _at("status", "podIP"),
+            "status.podIPs": _at("status", "podIP"),
+            "status.nominatedNodeName": _at("status", "nominatedNodeName"),
+        }
+
+    def initial_status(self, obj: JsonObject) -> JsonObject:
+        """Pending."""
+        return {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
+
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """Status."""
+        super().prepare_for_create(context, obj)
+        drop_disabled(obj["spec"])
+        merge_label_keys(obj)
+        for text in sync_profiles(obj):
+            context.warn(text)
+        if obj["spec"].get("schedulingGates"):
+            gated = {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": context.timestamp(),
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+            obj["status"]["conditions"] = [gated]
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """What belongs to features that are off does not come."""
+        super().prepare_for_update(context, obj, old)
+        drop_disabled(obj["spec"], old["spec"])
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """The spec."""
+        return [*self._check(obj), *validate_new_pod(obj.get("spec") or {})]
+
+    @staticmethod
+    def _check(obj: JsonObject) -> list[Cause]:
+        spec, meta = obj.get("spec") or {}, obj["metadata"]
+        notes = validate_pod_annotations(meta.get("annotations") or {}, spec, _NOTES)
+        return [*notes, *validate_pod_spec(spec, "spec", meta.get("name", "")), *validate_own_pod(spec)]
+
+    @staticmethod
+    def _check_notes(obj: JsonObject, old: JsonObject) -> list[Cause]:
+        """Annotations that stay; those that there are, are looked at once more."""
+        now, before = (o["metadata"].get("annotations") or {} for o in (obj, old))
+        again = validate_pod_annotations(now, obj.get("spec") or {}, _NOTES)
+        return [*validate_annotations_update(now, before, _NOTES), *again]
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Only images, deadlines, tolerations and gates change."""
+        changes = validate_pod_update(obj["spec"], old["spec"])
+        return [*self._check(obj), *self._check_notes(obj, old), *changes]
+
+    def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """The quality of service follows from the spec."""
+        status, before = obj.setdefault("status", {}), old.get("status") or {}
+        if not status.get("qosClass") and before.get("qosClass"):
+            status["qosClass"] = before["qosClass"]
+
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Addresses, conditions, containers that have ended."""
+        return [*self._check_notes(obj, old), *validate_pod_status(obj, old)]
+
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Of name and spec, when they are new."""
+        if old is not None:
+            return ()
+        return [*name_warnings(obj["metadata"].get("name", ""), pod=True), *pod_warnings(obj)]
+
+    def grace(self, obj: JsonObject, options: DeleteRequestOptions) -> int:
+        """What was asked for, else what the pod wants; none where no kubelet would confirm."""
+        spec = obj.get("spec") or {}
+        if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            return 0
+        asked = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
+        return max(int(asked), 0) if asked >= 0 else 1
+
+
+class _PartStrategy(PodStrategy):
+    """Updates of one part of the spec; everything else stays."""
+
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """Take the part over."""
+        spec = {**old["spec"], **self.part(obj["spec"], old["spec"])}
+        meta = {k: v for k, v in obj["metadata"].items() if k in ("resourceVersion", "managedFields")}
+        fresh = {k: v for k, v in old.items() if k not in ("metadata", "spec")}
+        obj.update(fresh, metadata={**old["metadata"], **meta}, spec={k: v for k, v in spec.items() if v is not None})
+
+    def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
+        """What is taken from the new spec."""
+        return {}
+
+
+class EphemeralStrategy(_PartStrategy):
+    """Updates of ``pods/ephemeralcontainers``."""
+
+    def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
+        """Debugging containers."""
+        return {"ephemeralContainers": spec.get("ephemeralContainers")}
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """The spec, and what was there before."""
+        return [*self._check(obj), *validate_ephemeral_update(obj, old)]
+
+
+class ResizeStrategy(_PartStrategy):
+    """Updates of ``pods/resize``."""
+
+    def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
+        """Resources of containers."""
+        return resized(spec, old)
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """The spec, and that nothing else changes."""
+        why = refused(old)
+        if why:
+            return [api_errors.not_allowed("[]", why)]
+        return [*self._check(obj), *validate_resize(obj, old)]

@@ -1,0 +1,26 @@
+"""Replication controllers: replica sets whose selector is a plain map, and may change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envtest.data.resources import Row
+from envtest.groups.core.strategy.workload import WorkloadStrategy
+from envtest.groups.core.validation.replication_controller import validate_replication_controller
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+class ReplicationControllerStrategy(WorkloadStrategy):
+    """The selector may change."""
+
+    immutable_selector = False
+    shown_counts = ("replicas",)
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.selectable = {"status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
+
+    def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
+        """See `validate_replication_controller`."""
+        return validate_replication_controller(spec)

@@ -1,0 +1,399 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Services: addresses and node ports are allocated when they are created, released when they go."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from envtest.data.resources import Row
+from envtest.groups.common.strategy import GeneratedStrategy
+from envtest.groups.core.port_allocator import FIRST_NODE_PORT, LAST_NODE_PORT, Ports
+from envtest.groups.core.validation.service import (
+    checked,
+    externally_accessible,
+    is_headless,
+    validate_change,
+    validate_families,
+    validate_service,
+    validate_status,
+)
+from envtest.groups.core.warnings import service_warnings
+from opsdk.apimachinery import validation
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
+"""Where cluster addresses come from unless something else is asked for, as in Go's envtest."""
+# The first addresses are left to those who ask for a certain one.
+_LEFT_FREE = 16
+_PORTS_LEFT_FREE = 86
+_NO_DUAL = "this cluster is not configured for dual-stack services"
+
+
+class Pool:
+    """Things that are handed out once; what is in use follows from the stored services."""
+
+    def __init__(self) -> None:
+        self.range = DEFAULT_RANGE
+        self.addresses: dict[str, str] = {}
+        self.ports: dict[int, str] = {}
+        self._taken: dict[str, tuple[list[str], list[int]]] = {}
+        self._next = _LEFT_FREE
+        self._next_port = _PORTS_LEFT_FREE
+
+    def address(self) -> str:
+        """A free address: the one after the last, round and round."""
+        hosts = self.range.num_addresses - 2
+        for step in range(hosts):
+            place = (self._next + step) % hosts
+            address = str(self.range.network_address + 1 + place)
+            if address not in self.addresses:
+                self._next = place + 1
+                return address
+        raise api_errors.internal(f"failed to allocate a serviceIP: range {self.range} is full")
+
+    def port(self, taken: set[int]) -> int:
+        """A free node port that is not in `taken` either: one that was free for long."""
+        count = LAST_NODE_PORT - FIRST_NODE_PORT + 1
+        for step in range(count):
+            place = (self._next_port + step) % count
+            port = FIRST_NODE_PORT + place
+            if port not in self.ports and port not in taken:
+                self._next_port = place + 1
+                return port
+        raise api_errors.internal("failed to allocate a nodePort: range is full")
+
+    def clear(self) -> None:
+        """Nothing is in use."""
+        self.addresses.clear()
+        self.ports.clear()
+        self._taken.clear()
+
+    def take(self, obj: JsonObject) -> None:
+        """Everything a service has is in use."""
+        spec, uid = obj.get("spec") or {}, obj["metadata"]["uid"]
+        addresses = list(own_addresses(spec))
+        ports = list(used_ports(spec))
+        self.addresses |= dict.fromkeys(addresses, uid)
+        self.ports |= dict.fromkeys(ports, uid)
+        held = self._taken.setdefault(uid, ([], []))
+        held[0].extend(addresses)
+        held[1].extend(ports)
+
+    def release(self, obj: JsonObject) -> None:
+        """Nothing a service had is in use any more."""
+        uid = obj["metadata"]["uid"]
+        addresses, ports = self._taken.pop(uid, ([], []))
+        for address in addresses:
+            if self.addresses.get(address) == uid:
+                del self.addresses[address]
+        for port in ports:
+            if self.ports.get(port) == uid:
+                del self.ports[port]
+
+
+def own_addresses(spec: JsonObject) -> Iterator[str]:
+    """The addresses that a service holds."""
+    yield from (a for a in spec.get("clusterIPs") or () if a != "None")
+
+
+def used_ports(spec: JsonObject) -> Iterator[int]:
+    """The node ports of a service."""
+    for port in spec.get("ports") or ():
+        if port.get("nodePort"):
+            yield port["nodePort"]
+    if spec.get("healthCheckNodePort"):
+        yield spec["healthCheckNodePort"]
+
+
+_OPEN = ("LoadBalancer", "NodePort")
+"""Types of services that have ports of nodes."""
+
+
+def _wants_ports(spec: JsonObject) -> bool:
+    kind = spec.get("type")
+    return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
+
+
+_ALLOCATOR: Final = {
+    "manager": "kube-apiserver",
+    "operation": "Update",
+    "apiVersion": "networking.k8s.io/v1",
+    "fieldsType": "FieldsV1",
+}
+_ALLOCATED: Final[JsonObject] = {
+    "f:metadata": {
+        "f:labels": {
+            ".": {},
+            "f:ipaddress.kubernetes.io/ip-family": {},
+            "f:ipaddress.kubernetes.io/managed-by": {},
+        }
+    },
+    "f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}},
+}
+"""What the server owns of addresses that it has given away."""
+
+
+class ServiceStrategy(GeneratedStrategy):
+    """See the module.
+
+    Attributes:
+        addresses: where an ``IPAddress`` is kept for each address in use; set when the server has that kind.
+    """
+
+    addresses: GenericStore | None = None
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+        self.pool = Pool()
+        self._automatic: set[str] = set()
+        self.selectable = {
+            "spec.clusterIP": lambda obj: str((obj.get("spec") or {}).get("clusterIP", "")),
+            "spec.type": lambda obj: str((obj.get("spec") or {}).get("type", "")),
+        }
+
+    def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
+        """Labels."""
+        return validation.dns_label(name, prefix=prefix)
+
+    def initial_status(self, obj: JsonObject) -> JsonObject:
+        """No balancer yet."""
+        return {"loadBalancer": {}}
+
+    # -------------------------------------------------------------- allocation
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
+        """Families, addresses, ports: chosen before validation, kept after storing."""
+        super().prepare_for_create(context, obj)
+        spec = obj["spec"]
+        if spec.get("clusterIP") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        self._allocate(obj)
+        self._allocate_ports(obj, None)
+
+    def _allocate(self, obj: JsonObject) -> None:
+        spec = obj["spec"]
+        if spec.get("type") == "ExternalName":
+            return
+        self._families(obj)
+        if not spec.get("clusterIP"):
+            self._automatic.add(obj["metadata"]["uid"])
+            spec["clusterIP"] = self.pool.address()
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        else:
+            self._check_addresses(obj)
+
+    def _refuse(self, obj: JsonObject, *causes: Cause) -> None:
+        if causes:
+            raise api_errors.invalid("Service", "", obj["metadata"].get("name", ""), causes)
+
+    def _families(self, obj: JsonObject) -> None:
+        """One stack is all there is; a service without selector may speak of two, because nobody serves it here."""
+        spec = obj["spec"]
+        self._refuse(obj, *validate_families(spec))
+        if is_headless(spec) and not spec.get("selector"):
+            if not spec.get("ipFamilies"):
+                single = spec.get("ipFamilyPolicy") == "SingleStack"
+                spec["ipFamilies"] = ["IPv4"] if single else ["IPv4", "IPv6"]
+            spec.setdefault("ipFamilyPolicy", "RequireDualStack")
+            return
+        families = spec.get("ipFamilies") or []
+        if not spec.get("ipFamilyPolicy"):
+            many = len(families) == 2 or len(spec.get("clusterIPs") or ()) == 2
+            spec["ipFamilyPolicy"] = "RequireDualStack" if many else "SingleStack"
+        found = []
+        if spec["ipFamilyPolicy"] == "RequireDualStack":
+            found.append(api_errors.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
+        found.extend(
+            api_errors.invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+            for index, family in enumerate(families)
+            if family != "IPv4"
+        )
+        self._refuse(obj, *found)
+        spec.setdefault("ipFamilies", ["IPv4"])
+
+    def _check_addresses(self, obj: JsonObject) -> None:
+        uid = obj["metadata"].get("uid")
+        for address in own_addresses(obj["spec"]):
+            why = ""
+            if ipaddress.ip_address(address) not in self.pool.range:
+                why = "the provided network does not match the current range"
+            elif self.pool.addresses.get(address, uid) != uid:
+                why = "provided IP is already allocated"
+            if why:
+                shown = obj["spec"]["clusterIPs"]
+                text = f"failed to allocate IP {address}: {why}"
+                self._refuse(obj, api_errors.invalid_value("spec.clusterIPs", shown, text))
+
+    def _allocate_ports(self, obj: JsonObject, old: JsonObject | None) -> None:
+        """Ports of nodes for those that want some, and one for questions about health."""
+        spec, uid = obj["spec"], obj["metadata"].get("uid", "")
+        ports = Ports(self.pool, uid)
+        if spec.get("type") in ("NodePort", "LoadBalancer"):
+            allocate = ports.new if old is None else ports.changed
+            self._refuse(obj, *allocate(spec.get("ports") or (), wanted=_wants_ports(spec)))
+        if checked(spec):
+            if old is not None and checked(old):
+                self._refuse(obj, *_same_health(spec, old))
+            else:
+                ports.health(spec)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See the rules."""
+        return list(validate_service(obj))
+
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """See `service_warnings`."""
+        return list(service_warnings(obj, old))
+
+    # -------------------------------------------------------------- update
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """What was allocated stays, as far as the type allows."""
+        super().prepare_for_update(context, obj, old)
+        spec, before = obj["spec"], old["spec"]
+        _drop_by_type(spec, before)
+        _synchronize(spec, before)
+        if "ExternalName" not in (spec.get("type"), before.get("type")):
+            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                moved = key == "clusterIPs" and spec.get("clusterIP") != before.get("clusterIP")
+                if not moved and not spec.get(key) and before.get(key):
+                    spec[key] = before[key]
+        if _wants_ports(spec) and _wants_ports(before):
+            _keep_ports(spec, before)
+        if checked(spec) and checked(before) and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
+        self._allocate(obj)
+        self._allocate_ports(obj, before)
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """The address stays."""
+        return [*validate_change(obj["spec"], old["spec"]), *self.validate(context, obj)]
+
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Only balancers have one."""
+        return list(validate_status(obj))
+
+    # -------------------------------------------------------------- side effects
+    def before_create(self, context: Context, obj: JsonObject) -> None:
+        """Nobody else gets these; admission may have taken its time, so a chosen address may be gone meanwhile."""
+        uid, spec = obj["metadata"]["uid"], obj["spec"]
+        automatic = uid in self._automatic
+        self._automatic.discard(uid)
+        if automatic and self.pool.addresses.get(spec["clusterIP"], uid) != uid:
+            spec["clusterIP"] = self.pool.address()
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        if spec.get("type") != "ExternalName":
+            self._check_addresses(obj)
+        self.pool.take(obj)
+
+    async def after_create(self, context: Context, obj: JsonObject) -> None:
+        """Its addresses are objects too."""
+        self._publish(context, obj, set())
+
+    async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
+        """What it has now, it has."""
+        self.pool.release(old)
+        self.pool.take(obj)
+        self._withdraw(set(own_addresses(old["spec"])) - set(own_addresses(obj["spec"])))
+        self._publish(context, obj, set(own_addresses(old["spec"])))
+
+    async def after_delete(self, context: Context, obj: JsonObject) -> None:
+        """Free again."""
+        self.pool.release(obj)
+        self._withdraw(set(own_addresses(obj["spec"])))
+
+    def _publish(self, context: Context, obj: JsonObject, known: set[str]) -> None:
+        if self.addresses is None:
+            return
+        meta = obj["metadata"]
+        for address in own_addresses(obj["spec"]):
+            if address in known:
+                continue
+            made = {
+                "kind": "IPAddress",
+                "apiVersion": "networking.k8s.io/v1",
+                "metadata": {
+                    "name": address,
+                    "uid": context.new_uid(),
+                    "creationTimestamp": context.timestamp(),
+                    "labels": {
+                        "ipaddress.kubernetes.io/ip-family": "IPv4",
+                        "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+                    },
+                    "managedFields": [{**_ALLOCATOR, "time": context.timestamp(), "fieldsV1": copy_tree(_ALLOCATED)}],
+                },
+                "spec": {"parentRef": {"resource": "services", "namespace": meta["namespace"], "name": meta["name"]}},
+            }
+            try:
+                self.addresses.storage.create(self.addresses.key("", address), made)
+            except KeyExistsError:
+                continue  # somebody made one by hand: it is theirs
+
+    def _withdraw(self, gone: set[str]) -> None:
+        if self.addresses is None:
+            return
+        for address in sorted(gone):
+            try:
+                self.addresses.storage.delete(self.addresses.key("", address))
+            except KeyNotFoundError:
+                continue
+
+
+def _drop_by_type(spec: JsonObject, old: JsonObject) -> None:
+    """What the old type needed and the new one does not goes, unless it was changed on purpose."""
+    kind, before = spec.get("type"), old.get("type")
+    if kind == "ExternalName" and before != "ExternalName":
+        _drop_same(spec, old, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        spec.pop("internalTrafficPolicy", None)
+    opened = kind in _OPEN or before not in _OPEN
+    if not opened and set(used_ports(spec)) <= set(used_ports(old)):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+    if externally_accessible(old) and not externally_accessible(spec):
+        _drop_same(spec, old, "externalTrafficPolicy")
+    if checked(old) and not checked(spec):
+        _drop_same(spec, old, "healthCheckNodePort")
+    if before == "LoadBalancer" and kind != "LoadBalancer":
+        _drop_same(spec, old, "allocateLoadBalancerNodePorts", "loadBalancerClass")
+
+
+def _drop_same(spec: JsonObject, old: JsonObject, *keys: str) -> None:
+    for key in keys:
+        if spec.get(key) == old.get(key):
+            spec.pop(key, None)
+
+
+def _synchronize(spec: JsonObject, old: JsonObject) -> None:
+    """Who changes the one address means the list too."""
+    same_list = (spec.get("clusterIPs") or []) == (old.get("clusterIPs") or [])
+    if spec.get("clusterIP") == old.get("clusterIP") or not same_list:
+        return
+    if spec.get("clusterIP"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    else:
+        spec.pop("clusterIPs", None)
+
+
+def _same_health(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """The port for questions about health stays."""
+    port = spec.get("healthCheckNodePort", 0)
+    if port != old.get("healthCheckNodePort", 0):
+        text = "cannot change healthCheckNodePort on loadBalancer service with externalTraffic=Local during update"
+        yield api_errors.invalid_value("spec.healthCheckNodePort", port, text)
+
+
+def _keep_ports(spec: JsonObject, old: JsonObject) -> None:
+    """Ports keep their node ports by their names."""
+    taken = set(used_ports(spec))
+    known = {port.get("name", ""): port.get("nodePort") for port in old.get("ports") or ()}
+    for port in spec.get("ports") or ():
+        found = known.get(port.get("name", ""))
+        if not port.get("nodePort") and found and found not in taken:
+            port["nodePort"] = found
+            taken.add(found)

@@ -1,0 +1,58 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Kinds with a selector and a pod template that fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from envtest.data.resources import Row
+from envtest.groups.common.strategy import GeneratedStrategy
+from envtest.groups.core.validation.replica_counts import validate_counts
+from envtest.groups.core.warnings import workload_warnings
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+class WorkloadStrategy(GeneratedStrategy):
+    """A selector and a template that fit each other.
+
+    Attributes:
+        immutable_selector: whether the selector stays once it is set.
+        shown_counts: the counts that a new object's status has, as zeros.
+    """
+
+    immutable_selector = True
+    shown_counts: Sequence[str] = ()
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
+        """Numbers, selector, template; the rules of the kind."""
+        raise NotImplementedError
+
+    def initial_status(self, obj: JsonObject) -> JsonObject:
+        """Some counts are always shown."""
+        return dict.fromkeys(self.shown_counts, 0)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See `validate_spec`."""
+        return list(self.validate_spec(obj.get("spec") or {}))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """The selector stays."""
+        found = list(self.validate(context, obj))
+        now, before = obj["spec"].get("selector"), old["spec"].get("selector")
+        if self.immutable_selector and now != before:
+            found.append(api_errors.invalid_value("spec.selector", now, "field is immutable"))
+        return found
+
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """Counts."""
+        return list(validate_counts(self.info.resource, obj.get("status") or {}, old.get("status") or {}))
+
+    def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Of its name and its template."""
+        return list(workload_warnings(obj, old, resource=self.info.resource))

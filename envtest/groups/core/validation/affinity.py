@@ -1,0 +1,175 @@
+"""Where pods may run: affinity to nodes and to other pods, and how they spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from envtest.groups.common import validation
+from envtest.groups.common.label_selectors import check_label_selector
+from opsdk.apimachinery import validation as names
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+POD_AFFINITIES: Final = ("podAffinity", "podAntiAffinity")
+_WHEN: Final = ("DoNotSchedule", "ScheduleAnyway")
+_INCLUSIONS: Final = ("Honor", "Ignore")
+_NO_SELECTOR: Final = "must not be specified when labelSelector is not set"
+_POSITIVE: Final = "must be greater than zero"
+
+
+# ------------------------------------------------------------------ nodes
+def validate_affinity(affinity: JsonObject, path: str) -> Iterator[Cause]:
+    """What is wrong with a pod's affinity."""
+    node = affinity.get("nodeAffinity") or {}
+    if node.get(REQUIRED) is not None:
+        yield from validate_node_selector(node[REQUIRED], f"{path}.nodeAffinity.{REQUIRED}")
+    for index, term in enumerate(node.get(PREFERRED) or ()):
+        at = f"{path}.nodeAffinity.{PREFERRED}[{index}]"
+        yield from _weight(term, at)
+        yield from _node_term(term.get("preference") or {}, f"{at}.preference", values=False)
+    for kind in POD_AFFINITIES:
+        found = affinity.get(kind) or {}
+        for index, term in enumerate(found.get(REQUIRED) or ()):
+            yield from _pod_term(term, f"{path}.{kind}.{REQUIRED}[{index}]")
+        for index, term in enumerate(found.get(PREFERRED) or ()):
+            at = f"{path}.{kind}.{PREFERRED}[{index}]"
+            yield from _weight(term, at)
+            yield from _pod_term(term.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
+
+
+def _weight(term: JsonObject, path: str) -> Iterator[Cause]:
+    if not 1 <= term.get("weight", 0) <= 100:
+        yield api_errors.invalid_value(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100")
+
+
+def validate_node_selector(selector: JsonObject, path: str) -> Iterator[Cause]:
+    """Terms, one of which a node must fulfil."""
+    terms = selector.get("nodeSelectorTerms") or []
+    if not terms:
+        yield api_errors.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
+    for index, term in enumerate(terms):
+        yield from _node_term(term, f"{path}.nodeSelectorTerms[{index}]", values=True)
+
+
+def _node_term(term: JsonObject, path: str, *, values: bool) -> Iterator[Cause]:
+    """One term; whether `values` must be those of labels depends on how much it matters."""
+    for index, requirement in enumerate(term.get("matchExpressions") or ()):
+        at, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
+        yield from _operator(requirement, at)
+        yield from validation.each(names.qualified_name(key), key, f"{at}.key")
+        for number, value in enumerate(requirement.get("values") or () if values else ()):
+            yield from validation.each(names.label_value(value), value, f"{at}.values[{number}]")
+    for index, requirement in enumerate(term.get("matchFields") or ()):
+        yield from _field(requirement, f"{path}.matchFields[{index}]")
+
+
+def _field(requirement: JsonObject, path: str) -> Iterator[Cause]:
+    operator, key, values = requirement.get("operator", ""), requirement.get("key", ""), requirement.get("values") or ()
+    if operator not in ("In", "NotIn"):
+        yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+    elif len(values) != 1:
+        text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        yield api_errors.required(f"{path}.values", text)
+    if key != "metadata.name":
+        yield api_errors.invalid_value(f"{path}.key", key, "not a valid field selector key")
+        return
+    for number, value in enumerate(values):
+        yield from validation.subdomain(value, f"{path}.values[{number}]")
+
+
+def _operator(requirement: JsonObject, path: str) -> Iterator[Cause]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or []
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield api_errors.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield api_errors.not_allowed(f"{path}.values", text)
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            yield api_errors.required(
+                f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            )
+    else:
+        yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+
+
+# ------------------------------------------------------------------ other pods
+def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
+    yield from check_label_selector(term.get("labelSelector") or {}, f"{path}.labelSelector")
+    yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
+    for name in term.get("namespaces") or ():
+        yield from validation.label(name, f"{path}.namespace")
+    yield from _label_keys(term, path)
+    key = term.get("topologyKey", "")
+    if not key:
+        yield api_errors.required(f"{path}.topologyKey", "can not be empty")
+    yield from validation.each(names.qualified_name(key), key, f"{path}.topologyKey")
+
+
+def _label_keys(term: JsonObject, path: str) -> Iterator[Cause]:
+    """Labels whose values are taken from the pod itself."""
+    found: dict[str, Sequence[str]] = {k: term.get(k) or [] for k in ("matchLabelKeys", "mismatchLabelKeys")}
+    causes = list[Cause]()
+    for name, keys in found.items():
+        if keys and term.get("labelSelector") is None:
+            causes.append(api_errors.not_allowed(f"{path}.{name}", _NO_SELECTOR))
+            continue
+        for index, key in enumerate(keys):
+            causes.extend(validation.each(names.qualified_name(key), key, f"{path}.{name}[{index}]"))
+    yield from causes
+    if causes:
+        return
+    for index, key in enumerate(found["matchLabelKeys"]):
+        if key in found["mismatchLabelKeys"]:
+            text = "exists in both matchLabelKeys and mismatchLabelKeys"
+            yield api_errors.invalid_value(f"{path}.matchLabelKeys[{index}]", key, text)
+
+
+# ------------------------------------------------------------------ spreading
+def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Cause]:
+    """What is wrong with topology spread constraints."""
+    pairs = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]
+    for index, constraint in enumerate(constraints):
+        at, (key, when) = f"{path}[{index}]", pairs[index]
+        skew = constraint.get("maxSkew") or 0
+        if skew <= 0:
+            yield api_errors.invalid_value(f"{at}.maxSkew", skew, _POSITIVE)
+        if not key:
+            yield api_errors.required(f"{at}.topologyKey", "can not be empty")
+        else:
+            yield from validation.each(names.qualified_name(key), key, f"{at}.topologyKey")
+        if when not in _WHEN:
+            yield api_errors.unsupported(f"{at}.whenUnsatisfiable", when, _WHEN)
+        # The first of two that are alike is the one that is named.
+        if pairs[index] in pairs[index + 1 :]:
+            yield api_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
+        yield from _domains(constraint, at)
+        yield from _spread_keys(constraint, at)
+        yield from check_label_selector(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
+
+
+def _domains(constraint: JsonObject, path: str) -> Iterator[Cause]:
+    domains, when = constraint.get("minDomains"), constraint.get("whenUnsatisfiable", "")
+    if domains is not None:
+        if domains <= 0:
+            yield api_errors.invalid_value(f"{path}.minDomains", domains, _POSITIVE)
+        if when != "DoNotSchedule":
+            text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
+            yield api_errors.invalid_value(f"{path}.minDomains", domains, text)
+    for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+        if constraint.get(key) is not None and constraint[key] not in _INCLUSIONS:
+            yield api_errors.unsupported(f"{path}.{key}", constraint[key], _INCLUSIONS)
+
+
+def _spread_keys(constraint: JsonObject, path: str) -> Iterator[Cause]:
+    keys, at = constraint.get("matchLabelKeys") or [], f"{path}.matchLabelKeys"
+    if keys and constraint.get("labelSelector") is None:
+        yield api_errors.not_allowed(at, _NO_SELECTOR)
+    for index, key in enumerate(keys):
+        yield from validation.each(names.qualified_name(key), key, f"{at}[{index}]")

@@ -1,0 +1,561 @@
+"""What containers of pods may be: ports, environment, mounts, probes, resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from envtest.groups.common import validation
+from envtest.groups.core import resource_names
+from envtest.groups.core.validation.container_restart import validate_restarts
+from envtest.groups.core.validation.security_context import validate_container_context
+from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_PULL = ("Always", "IfNotPresent", "Never")
+_RECURSIVE = ("Disabled", "Enabled", "IfPossible")
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_ENV_FIELDS = (
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+    "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
+VOLUME_FIELDS: Final = (
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+)
+_KNOWN_FIELDS = frozenset(
+    {*_ENV_FIELDS, *VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host"}
+)
+_MEASURED = (
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory",
+    "requests.cpu", "requests.ephemeral-storage", "requests.memory",
+)  # fmt: skip
+_BYTES = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_DIVISORS = {
+    "cpu": (("1m", "1"), "cpu"),
+    "memory": (_BYTES, "memory"),
+    "ephemeral-storage": (_BYTES, "local ephemeral storage"),
+    "hugepages-": (_BYTES, "hugepages"),
+}
+"""By what a resource's name begins with: the units, and the word for it."""
+_ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_HUGE = "hugepages-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a container finds in its pod.
+
+    Attributes:
+        volumes: their sources by name.
+        claims: names of the claims to devices.
+        grace: seconds that it has to end.
+        restart: the pod's restart policy.
+        system: the operating system, if it was said.
+        host_users: whether its users are those of the node.
+    """
+
+    volumes: Mapping[str, JsonObject] = field(default_factory=dict)
+    claims: Sequence[str] = ()
+    grace: int = 30
+    restart: str = ""
+    system: str = ""
+    host_users: bool = True
+
+
+def validate_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+    """The ordinary containers."""
+    found = spec.get("containers") or []
+    where = f"{path}.containers"
+    if not found:
+        yield api_errors.required(where)
+        return
+    seen: set[str] = set()
+    for index, container in enumerate(found):
+        at = f"{where}[{index}]"
+        yield from _common(container, at, around)
+        if container.get("name", "") in seen:
+            yield api_errors.duplicate(f"{at}.name", container.get("name", ""))
+        seen.add(container.get("name", ""))
+        yield from _life(container, at, around)
+    yield from _host_ports(found, where)
+
+
+def validate_init_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+    """Containers that run first; those that stay are sidecars, and have lives of their own."""
+    seen = {c.get("name", "") for c in spec.get("containers") or ()}
+    for index, container in enumerate(spec.get("initContainers") or ()):
+        at, name = f"{path}.initContainers[{index}]", container.get("name", "")
+        yield from _common(container, at, around)
+        if name in seen:
+            yield api_errors.duplicate(f"{at}.name", name)
+        elif name:
+            seen.add(name)
+        yield from _host_ports([container], f"{path}.initContainers")
+        if container.get("restartPolicy") == "Always":
+            yield from _life(container, at, around)
+            continue
+        for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+            if container.get(key) is not None:
+                text = "may not be set for init containers without restartPolicy=Always"
+                yield api_errors.not_allowed(f"{at}.{key}", text)
+        for policy in container.get("resizePolicy") or ():
+            if policy.get("restartPolicy") == "RestartContainer":
+                text = "must be 'NotRequired' for init containers without restartPolicy=Always"
+                yield api_errors.invalid_value(f"{at}.resizePolicy", policy["restartPolicy"], text)
+
+
+_EPHEMERAL_ORDER = (
+    "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe", "readinessProbe",
+    "startupProbe", "lifecycle",
+)  # fmt: skip
+
+
+def validate_ephemeral_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+    """Containers that were added for a look: they cannot do much."""
+    others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
+    seen = set(others)
+    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+        at = f"{path}.ephemeralContainers[{index}]"
+        yield from _common(container, at, around)
+        yield from validate_image(container, at)
+        name, target = container.get("name", ""), container.get("targetContainerName", "")
+        if name in seen:
+            yield api_errors.duplicate(f"{at}.name", name)
+        seen.add(name)
+        if target and target not in others:
+            yield not_found(f"{at}.targetContainerName", target)
+        for key in _EPHEMERAL_ORDER:
+            if container.get(key):
+                yield api_errors.not_allowed(f"{at}.{key}", _NOT_EPHEMERAL)
+        for number, mount in enumerate(container.get("volumeMounts") or ()):
+            for key in ("subPath", "subPathExpr"):
+                if mount.get(key):
+                    yield api_errors.not_allowed(f"{at}.volumeMounts[{number}].{key}", _NOT_EPHEMERAL)
+
+
+def validate_image(container: JsonObject, path: str) -> Iterator[Cause]:
+    """What only pods see to: an image without spaces around it."""
+    image = container.get("image", "")
+    if image != image.strip():
+        yield api_errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
+
+
+def not_found(path: str, name: str, why: str = "") -> Cause:
+    """What is named is not there."""
+    detail = f": {why}" if why else ""
+    return Cause(reason="FieldValueNotFound", message=f"Not found: {api_errors.quoted(name)}{detail}", field=path)
+
+
+# ------------------------------------------------------------------ one container
+def _common(container: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+    name = container.get("name", "")
+    if not name:
+        yield api_errors.required(f"{path}.name")
+    else:
+        yield from validation.label(name, f"{path}.name")
+    image = container.get("image", "")
+    if not image:
+        yield api_errors.required(f"{path}.image")
+    policies = ("File", "FallbackToLogsOnError")
+    policy = container.get("terminationMessagePolicy")
+    yield from validation.one_of(policy, policies, f"{path}.terminationMessagePolicy")
+    yield from _ports(container, f"{path}.ports")
+    yield from _environment(container, f"{path}.env")
+    yield from _environment_from(container, f"{path}.envFrom")
+    yield from _mounts(container, f"{path}.volumeMounts", around.volumes)
+    yield from _devices(container, f"{path}.volumeDevices", around.volumes)
+    yield from validation.one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy")
+    yield from validate_resources(container.get("resources") or {}, f"{path}.resources", claims=around.claims)
+    yield from _resizing(container.get("resizePolicy") or (), f"{path}.resizePolicy", around)
+    context, at = container.get("securityContext"), f"{path}.securityContext"
+    yield from validate_container_context(context, at, host_users=around.host_users)
+    yield from validate_restarts(container, path)
+
+
+def _ports(container: JsonObject, path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, port in enumerate(container.get("ports") or ()):
+        at, name = f"{path}[{index}]", port.get("name", "")
+        if name:
+            found = validation.port_name_problems(name)
+            yield from validation.each(found, name, f"{at}.name")
+            if not found and name in seen:
+                yield api_errors.duplicate(f"{at}.name", name)
+            if not found:
+                seen.add(name)
+        number = port.get("containerPort") or 0
+        if number:
+            yield from validation.port_number(number, f"{at}.containerPort")
+        else:
+            yield api_errors.required(f"{at}.containerPort")
+        if port.get("hostPort"):
+            yield from validation.port_number(port["hostPort"], f"{at}.hostPort")
+        yield from validation.one_of(port.get("protocol"), validation.PROTOCOLS, f"{at}.protocol")
+
+
+def _host_ports(containers: Sequence[JsonObject], path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        for number, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            text = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if text in seen:
+                yield api_errors.duplicate(f"{path}[{index}].ports[{number}].hostPort", text)
+            seen.add(text)
+
+
+# ------------------------------------------------------------------ environment
+def _environment(container: JsonObject, path: str) -> Iterator[Cause]:
+    for index, variable in enumerate(container.get("env") or ()):
+        at, name = f"{path}[{index}]", variable.get("name", "")
+        if not name:
+            yield api_errors.required(f"{at}.name")
+        elif _odd_name(name):
+            yield api_errors.invalid_value(f"{at}.name", name, _ENV_NAME)
+        source = variable.get("valueFrom")
+        if source is not None:
+            yield from _value_from(source, variable.get("value", ""), f"{at}.valueFrom")
+
+
+def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
+    if source.get("fieldRef") is not None:
+        yield from validate_field_ref(source["fieldRef"], f"{path}.fieldRef", _ENV_FIELDS)
+    if source.get("resourceFieldRef") is not None:
+        yield from validate_resource_ref(source["resourceFieldRef"], f"{path}.resourceFieldRef", in_volume=False)
+    for key in ("configMapKeyRef", "secretKeyRef"):
+        if source.get(key) is not None:
+            yield from validation.needed(source[key].get("name"), f"{path}.{key}.name")
+            wanted = source[key].get("key", "")
+            if not wanted:
+                yield api_errors.required(f"{path}.{key}.key")
+            else:
+                yield from validation.each(validation.config_key_problems(wanted), wanted, f"{path}.{key}.key")
+    if source.get("fileKeyRef") is not None:
+        yield from _file_key(source["fileKeyRef"], f"{path}.fileKeyRef")
+    count = len([key for key, part in source.items() if part is not None])
+    if not count:
+        text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        yield api_errors.invalid_value(path, "", text)
+    elif value:
+        yield api_errors.invalid_value(path, "", "may not be specified when `value` is not empty")
+    elif count > 1:
+        yield api_errors.invalid_value(path, "", "may not have more than one field specified at a time")
+
+
+def _file_key(ref: JsonObject, path: str) -> Iterator[Cause]:
+    """A variable in a file of a volume."""
+    key = ref.get("key", "")
+    if not key:
+        yield api_errors.required(f"{path}.key")
+    elif _odd_name(key):
+        yield api_errors.invalid_value(f"{path}.key", key, _ENV_NAME)
+    yield from validation.needed(ref.get("volumeName"), f"{path}.volumeName")
+    if not ref.get("path"):
+        yield api_errors.required(f"{path}.path")
+    else:
+        yield from validation.file_in_volume(ref["path"], f"{path}.path")
+
+
+def _odd_name(name: str) -> bool:
+    return any(not " " <= char <= "~" or char == "=" for char in name)
+
+
+def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
+    """A field of the pod itself."""
+    target = ref.get("fieldPath", "")
+    if not ref.get("apiVersion"):
+        yield api_errors.required(f"{path}.apiVersion")
+    elif not target:
+        yield api_errors.required(f"{path}.fieldPath")
+    elif ref["apiVersion"] != "v1":
+        text = f"error converting fieldPath: unsupported pod version: {ref['apiVersion']}"
+        yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
+    else:
+        yield from _field_path(target, path, allowed)
+
+
+def _field_path(target: str, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
+    base, bracket, key = target.partition("['")
+    if bracket and key.endswith("']"):
+        key = key.removesuffix("']")
+        if base not in ("metadata.annotations", "metadata.labels"):
+            text = f"error converting fieldPath: field label does not support subscript: {target}"
+            yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
+            return
+        shown = key.lower() if base == "metadata.annotations" else key
+        yield from validation.each(names.qualified_name(shown), key, path)
+    elif target not in _KNOWN_FIELDS:
+        text = f"error converting fieldPath: field label not supported: {target}"
+        yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
+    elif (shown := "spec.nodeName" if target == "spec.host" else target) not in allowed:
+        yield api_errors.unsupported(f"{path}.fieldPath", shown, allowed)
+
+
+def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Iterator[Cause]:
+    """An amount of a container's resources."""
+    resource = ref.get("resource", "")
+    if in_volume and not ref.get("containerName"):
+        yield api_errors.required(f"{path}.containerName")
+    elif not resource:
+        yield api_errors.required(f"{path}.resource")
+    elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
+        yield api_errors.unsupported(f"{path}.resource", resource, _MEASURED)
+    yield from _divisor(resource, str(ref.get("divisor", "0")), f"{path}.divisor")
+
+
+def _divisor(resource: str, divisor: str, path: str) -> Iterator[Cause]:
+    """The unit in which an amount is told."""
+    kind = resource.partition(".")[2]
+    found = next((rule for start, rule in _DIVISORS.items() if kind.startswith(start)), None)
+    if divisor != "0" and found is not None and divisor not in found[0]:
+        units = (" and " if len(found[0]) == 2 else ", ").join(found[0])
+        text = f"only divisor's values {units} are supported with the {found[1]} resource"
+        yield api_errors.invalid_value(path, resource, text)
+
+
+def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
+    for index, source in enumerate(container.get("envFrom") or ()):
+        at, prefix = f"{path}[{index}]", source.get("prefix", "")
+        if _odd_name(prefix):
+            yield api_errors.invalid_value(f"{at}.prefix", prefix, _ENV_NAME)
+        refs = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
+        for key in refs:
+            yield from validation.needed(source[key].get("name"), f"{at}.{key}.name")
+        if not refs:
+            yield api_errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(refs) > 1:
+            yield api_errors.invalid_value(path, "", "may not have more than one field specified at a time")
+
+
+# ------------------------------------------------------------------ mounts
+def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    devices = container.get("volumeDevices") or []
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        at, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
+        yield from validation.needed(name, f"{at}.name")
+        if name not in volumes:
+            yield not_found(f"{at}.name", name)
+        yield from validation.needed(target, f"{at}.mountPath")
+        if target in seen:
+            yield api_errors.invalid_value(f"{at}.mountPath", target, "must be unique")
+        seen.add(target)
+        if any(d.get("name") == name for d in devices):
+            yield api_errors.invalid_value(f"{at}.name", name, "must not already exist in volumeDevices")
+        if any(d.get("devicePath") == target for d in devices):
+            text = "must not already exist as a path in volumeDevices"
+            yield api_errors.invalid_value(f"{at}.mountPath", target, text)
+        # Some messages do not say which of the mounts it is.
+        yield from _sub_paths(mount, path, at)
+        yield from _propagation(mount.get("mountPropagation"), container, f"{path}.mountPropagation")
+        yield from _read_only(mount, f"{at}.recursiveReadOnly")
+
+
+def _sub_paths(mount: JsonObject, path: str, at: str) -> Iterator[Cause]:
+    if mount.get("subPath"):
+        yield from validation.inside(mount["subPath"], f"{path}.subPath")
+    if mount.get("subPathExpr"):
+        if mount.get("subPath"):
+            text = "subPathExpr and subPath are mutually exclusive"
+            yield api_errors.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], text)
+        yield from validation.inside(mount["subPathExpr"], f"{path}.subPathExpr")
+
+
+def _read_only(mount: JsonObject, path: str) -> Iterator[Cause]:
+    mode = mount.get("recursiveReadOnly")
+    if mode is not None and mode not in _RECURSIVE:
+        yield api_errors.unsupported(path, mode, _RECURSIVE)
+    if mode not in ("Enabled", "IfPossible"):
+        return
+    if not mount.get("readOnly"):
+        yield api_errors.not_allowed(path, "may only be specified when readOnly is true")
+    if mount.get("mountPropagation") not in (None, "None"):
+        text = "may only be specified when mountPropagation is None or not specified"
+        yield api_errors.not_allowed(path, text)
+
+
+def _propagation(value: str | None, container: JsonObject, path: str) -> Iterator[Cause]:
+    if value is None:
+        return
+    if value not in _PROPAGATIONS:
+        yield api_errors.unsupported(path, value, _PROPAGATIONS)
+    elif value == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
+        yield api_errors.not_allowed(path, "Bidirectional mount propagation is available only to privileged containers")
+
+
+def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]) -> Iterator[Cause]:
+    seen_names: set[str] = set()
+    seen_paths: set[str] = set()
+    for index, device in enumerate(container.get("volumeDevices") or ()):
+        at, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
+        yield from validation.needed(name, f"{at}.name")
+        if name in seen_names:
+            yield api_errors.invalid_value(f"{at}.name", name, "must be unique")
+        if name not in volumes:
+            yield not_found(f"{at}.name", name)
+        elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
+            text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            yield api_errors.invalid_value(f"{at}.name", name, text)
+        yield from validation.needed(target, f"{at}.devicePath")
+        if target in seen_paths:
+            yield api_errors.invalid_value(f"{at}.devicePath", target, "must be unique")
+        if ".." in target.split("/"):
+            yield api_errors.invalid_value(f"{at}.devicePath", target, "can not contain backsteps ('..')")
+        else:
+            seen_paths.add(target)
+        yield from _mounted(container, name, target, at)
+        seen_names.add(name)
+
+
+def _mounted(container: JsonObject, name: str, target: str, path: str) -> Iterator[Cause]:
+    """A device must not be a mount as well."""
+    mounts = container.get("volumeMounts") or ()
+    if any(m.get("name") == name for m in mounts):
+        yield api_errors.invalid_value(f"{path}.name", name, "must not already exist in volumeMounts")
+    if any(m.get("mountPath") == target for m in mounts):
+        text = "must not already exist as a path in volumeMounts"
+        yield api_errors.invalid_value(f"{path}.devicePath", target, text)
+
+
+# ------------------------------------------------------------------ probes and hooks
+def _life(container: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+    for hook in ("postStart", "preStop"):
+        found = (container.get("lifecycle") or {}).get(hook)
+        if found is not None:
+            yield from _handler(found, f"{path}.lifecycle.{hook}", around)
+    for key in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe = container.get(key)
+        if probe is None:
+            continue
+        yield from _probe(probe, f"{path}.{key}", around)
+        grace = probe.get("terminationGracePeriodSeconds")
+        if key == "readinessProbe":
+            if grace is not None:
+                text = "must not be set for readinessProbes"
+                yield api_errors.invalid_value(f"{path}.{key}.terminationGracePeriodSeconds", grace, text)
+        elif probe.get("successThreshold", 1) != 1:
+            yield api_errors.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
+
+
+def _probe(probe: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+    yield from _handler(probe, path, around)
+    for key in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
+        yield from validation.not_negative(probe.get(key), f"{path}.{key}")
+    grace = probe.get("terminationGracePeriodSeconds")
+    if grace is not None and grace <= 0:
+        yield api_errors.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
+
+
+def _handler(handler: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+    found = [key for key in _HANDLERS if handler.get(key) is not None]
+    if not found:
+        yield api_errors.required(path, "must specify a handler type")
+        return
+    yield from _action(found[0], handler[found[0]], f"{path}.{found[0]}", around)
+    for key in found[1:]:
+        yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
+
+
+def _action(key: str, action: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+    match key:
+        case "exec":
+            yield from validation.needed(action.get("command"), f"{path}.command")
+        case "httpGet":
+            yield from validation.needed(action.get("path"), f"{path}.path")
+            yield from validation.port_or_name(action.get("port", 0), f"{path}.port")
+            yield from validation.one_of(action.get("scheme"), ("HTTP", "HTTPS"), f"{path}.scheme")
+            for header in action.get("httpHeaders") or ():
+                yield from validation.header_name(header.get("name", ""), f"{path}.httpHeaders")
+        case "sleep":
+            seconds = action.get("seconds", 0)
+            if seconds < 0 or seconds > around.grace:
+                text = f"must be non-negative and less than terminationGracePeriodSeconds ({around.grace})"
+                yield api_errors.invalid_value(path, seconds, text)
+        case _:
+            yield from validation.port_or_name(action.get("port", 0), f"{path}.port")
+
+
+# ------------------------------------------------------------------ resources
+def validate_resources(resources: JsonObject, path: str, *, claims: Sequence[str] = ()) -> Iterator[Cause]:
+    """Requests and limits, and what is asked of the `claims` to devices."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for name, amount in sorted(limits.items()):
+        yield from _amount(name, amount, f"{path}.limits[{name}]")
+    for name, amount in sorted(requests.items()):
+        yield from _amount(name, amount, f"{path}.requests[{name}]", huge=False)
+        if name in limits:
+            yield from _within(name, amount, limits[name], f"{path}.requests")
+        elif not resource_names.overcommitted(name):
+            yield api_errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        yield from _pages(name, amount, f"{path}.requests[{name}]")
+    huge = any(name.startswith(_HUGE) for name in (*limits, *requests))
+    if huge and not {"cpu", "memory"} & {*limits, *requests}:
+        yield api_errors.not_allowed(path, "HugePages require cpu or memory")
+    yield from _claimed(resources.get("claims") or (), f"{path}.claims", claims)
+
+
+def _amount(name: str, amount: str, path: str, *, huge: bool = True) -> Iterator[Cause]:
+    yield from resource_names.container_name(name, path)
+    yield from resource_names.amount(name, amount, path)
+    if huge:
+        yield from _pages(name, amount, path)
+
+
+def _pages(name: str, amount: str, path: str) -> Iterator[Cause]:
+    """Large pages come whole."""
+    size = name.removeprefix(_HUGE)
+    if not name.startswith(_HUGE) or re.fullmatch(r"[0-9]+(Ki|Mi|Gi|Ti)?", size) is None or not Quantity(size).value:
+        return
+    value = Quantity(amount).value
+    if int(value) != value or int(value) % int(Quantity(size).value):
+        yield api_errors.invalid_value(path, amount, f"{amount} is not positive integer multiple of {name}")
+
+
+def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
+    if Quantity(amount) != Quantity(limit) and not resource_names.overcommitted(name):
+        yield api_errors.invalid_value(path, amount, f"must be equal to {name} limit of {limit}")
+    elif Quantity(amount) > Quantity(limit):
+        yield api_errors.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
+
+
+def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:
+    """Claims to devices are those of the pod."""
+    seen: set[tuple[str, str]] = set()
+    for index, claim in enumerate(found):
+        at, name = f"{path}[{index}]", claim.get("name", "")
+        if not name:
+            yield api_errors.required(at)
+            continue
+        if (name, claim.get("request", "")) in seen:
+            yield api_errors.duplicate(at, name)
+        seen.add((name, claim.get("request", "")))
+        if name not in claims:
+            listed = f": {', '.join(sorted(claims))}" if claims else " which is empty"
+            yield not_found(at, name, f"must be one of the names in pod.spec.resourceClaims{listed}")
+
+
+def _resizing(policies: Sequence[JsonObject], path: str, around: Surroundings) -> Iterator[Cause]:
+    """What becomes of a container when it gets more, or less."""
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
+        if name in seen:
+            yield api_errors.duplicate(f"{path}[{index}]", name)
+        seen.add(name)
+        yield from validation.one_of(name, ("cpu", "memory"), path)
+        yield from validation.one_of(restart, ("NotRequired", "RestartContainer"), path)
+        if around.restart == "Never" and restart != "NotRequired":
+            text = "must be 'NotRequired' when `restartPolicy` is 'Never'"
+            yield api_errors.invalid_value(path, restart, text)

@@ -1,0 +1,90 @@
+"""What nodes may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from envtest.groups.common import validation
+from envtest.groups.common.ip_addresses import block, read_block
+from envtest.groups.core import resource_names
+from opsdk.apimachinery import validation as names
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def validate_node(obj: JsonObject) -> Iterator[Cause]:
+    """A node."""
+    spec = obj.get("spec") or {}
+    yield from _taints(spec.get("taints") or ())
+    yield from _amounts(obj.get("status") or {})
+    yield from _blocks(spec.get("podCIDRs") or [], "spec.podCIDRs")
+
+
+def _blocks(found: Sequence[str], path: str) -> Iterator[Cause]:
+    """Where its pods get their addresses from: one block of each family."""
+    wrong = False
+    for index, text in enumerate(found):
+        for cause in block(text, f"{path}[{index}]"):
+            wrong = True
+            yield cause
+    if len(found) < 2 or wrong:
+        return
+    families = {read.version for read in map(read_block, found) if read is not None}
+    if len(families) < len(found):
+        yield api_errors.invalid_value(path, found, "may specify no more than one CIDR for each IP family")
+    for index, text in enumerate(found):
+        if text in found[:index]:
+            yield api_errors.duplicate(f"{path}[{index}]", text)
+
+
+def _taints(taints: Sequence[JsonObject]) -> Iterator[Cause]:
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        at, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
+        yield from validation.each(names.qualified_name(key), key, f"{at}.key")
+        found = names.label_value(taint.get("value", ""))
+        if found:
+            yield api_errors.invalid_value(f"{at}.value", taint["value"], ";".join(found))
+        yield from validation.one_of(effect, _EFFECTS, f"{at}.effect")
+        if (key, effect) in seen:
+            shown = {"Key": key, "Value": taint.get("value", ""), "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            text = f"Duplicate value: {api_errors.quoted(shown)}: taints must be unique by key and effect pair"
+            yield Cause(reason="FieldValueDuplicate", message=text, field=at)
+        seen.add((key, effect))
+
+
+def _amounts(status: JsonObject) -> Iterator[Cause]:
+    for kind in ("capacity", "allocatable"):
+        for name, amount in sorted((status.get(kind) or {}).items()):
+            yield from resource_names.amount(name, amount, f"status.{kind}.{name}")
+
+
+def validate_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """What a node was told once stays; what is wrong with the rest is told twice."""
+    yield from validate_node(obj)
+    yield from validate_node_status(obj, old)
+
+
+def validate_node_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """Amounts and addresses, and everything else that is looked at whenever a node changes."""
+    status, spec, before = obj.get("status") or {}, obj.get("spec") or {}, old.get("spec") or {}
+    yield from _amounts(status)
+    seen: list[JsonObject] = []
+    for index, address in enumerate(status.get("addresses") or ()):
+        if address in seen:
+            shown = {"Type": address.get("type", ""), "Address": address.get("address", "")}
+            yield api_errors.duplicate(f"status.addresses[{index}]", shown)
+        seen.append(address)
+    if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
+        text = 'node updates may not change podCIDR except from "" to valid'
+        yield api_errors.not_allowed("spec.podCIDRs", text)
+    if before.get("providerID") and spec.get("providerID") != before["providerID"]:
+        text = 'node updates may not change providerID except from "" to valid'
+        yield api_errors.not_allowed("spec.providerID", text)
+    yield from _taints(spec.get("taints") or ())
+    if spec.get("externalID", "") != before.get("externalID", ""):
+        yield api_errors.not_allowed("spec.externalID", "may not be updated")

@@ -1,0 +1,101 @@
+"""What a pod's operating system forbids, and what being apart from the node's users does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from envtest.groups.common.pod_spec import containers_at
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_SYSTEMS: Final = ("linux", "windows")
+_NOT_LINUX: Final = "windows options cannot be set for a linux pod"
+_NOT_WINDOWS: Final = "cannot be set for a windows pod"
+_POD_CONTEXT: Final = (
+    "appArmorProfile", "seLinuxOptions", "hostUsers", "hostPID", "hostIPC", "seccompProfile", "fsGroup",
+    "fsGroupChangePolicy", "sysctls", "shareProcessNamespace", "runAsUser", "runAsGroup", "supplementalGroups",
+    "supplementalGroupsPolicy",
+)  # fmt: skip
+"""What Windows has no idea of; some of it stands in the spec itself."""
+_OUTSIDE: Final = frozenset({"hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"})
+_CONTEXT: Final = (
+    "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+    "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+)  # fmt: skip
+_USERS: Final = "when `hostUsers` is false"
+
+
+def validate_system(spec: JsonObject, path: str) -> Iterator[Cause]:
+    """The operating system, and what does not go with it."""
+    system = spec.get("os")
+    if system is None:
+        return
+    name = system.get("name", "")
+    if not name:
+        yield api_errors.required(f"{path}.os.name", "cannot be empty")
+    elif name not in _SYSTEMS:
+        yield api_errors.unsupported(f"{path}.os", name, _SYSTEMS)
+    else:
+        yield from (_linux if name == "linux" else _windows)(spec, path)
+
+
+def _linux(spec: JsonObject, path: str) -> Iterator[Cause]:
+    if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
+        yield api_errors.not_allowed(f"{path}.securityContext.windowsOptions", _NOT_LINUX)
+    for container, at in containers_at(spec, path):
+        if (container.get("securityContext") or {}).get("windowsOptions") is not None:
+            yield api_errors.not_allowed(f"{at}.securityContext.windowsOptions", _NOT_LINUX)
+
+
+def _windows(spec: JsonObject, path: str) -> Iterator[Cause]:
+    context = spec.get("securityContext") or {}
+    for key in _POD_CONTEXT:
+        if key in _OUTSIDE:
+            # Two of them count when they are true, the others when they are there.
+            if spec.get(key) or (spec.get(key) is False and key in ("hostUsers", "shareProcessNamespace")):
+                yield api_errors.not_allowed(f"{path}.{key}", _NOT_WINDOWS)
+        elif context.get(key) not in (None, [], {}):
+            yield api_errors.not_allowed(f"{path}.securityContext.{key}", _NOT_WINDOWS)
+    for container, at in containers_at(spec, path):
+        own = container.get("securityContext") or {}
+        for key in _CONTEXT:
+            if own.get(key) is not None:
+                yield api_errors.not_allowed(f"{at}.securityContext.{key}", _NOT_WINDOWS)
+
+
+def validate_host_users(spec: JsonObject, path: str) -> Iterator[Cause]:
+    """Who has users of its own shares nothing else with the node."""
+    if spec.get("hostUsers") is not False:
+        return
+    for key, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+        if spec.get(key):
+            yield api_errors.not_allowed(f"{path}.{shown}", _USERS)
+    for container, at in containers_at(spec, path):
+        if container.get("volumeDevices"):
+            yield api_errors.not_allowed(f"{at}.volumeDevices", _USERS)
+
+
+def validate_host_process(spec: JsonObject, path: str) -> Iterator[Cause]:
+    """Either all containers are processes of a Windows node or none is."""
+    whole = _host_process(spec)
+    found = list(containers_at(spec, path))
+    given = [(_host_process(container), at) for container, at in found]
+    for own, at in given:
+        if whole is not None and own is not None and own != whole:
+            text = f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
+            yield api_errors.invalid_value(f"{at}.securityContext.windowsOptions.hostProcess", own, text)
+    count = sum(bool(whole if own is None else own) for own, _ in given)
+    if count and count != len(given):
+        text = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
+        yield api_errors.invalid_value(path, "", text)
+    if count and not spec.get("hostNetwork"):
+        text = "hostNetwork must be true if pod contains any hostProcess containers"
+        yield api_errors.invalid_value(f"{path}.hostNetwork", False, text)
+
+
+def _host_process(part: JsonObject) -> bool | None:
+    options = (part.get("securityContext") or {}).get("windowsOptions") or {}
+    found: bool | None = options.get("hostProcess")
+    return found

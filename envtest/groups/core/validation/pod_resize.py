@@ -1,0 +1,111 @@
+"""Pods that get more, or less, while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from envtest.groups.core.qos import qos_class
+from envtest.groups.core.validation.pod_annotations import MIRROR
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_LISTS: Final = ("containers", "initContainers")
+_ORDER: Final = "may not be renamed or reordered on resize"
+_CHANGEABLE: Final = ("cpu", "memory")
+
+
+def resized(spec: JsonObject, old: JsonObject) -> JsonObject:
+    """The containers of the new spec, which are those of the old one but for their amounts."""
+    made: JsonObject = {}
+    for key in _LISTS:
+        before = {c.get("name"): c for c in old.get(key) or ()}
+        if spec.get(key):
+            made[key] = [_merged(container, before.get(container.get("name"))) for container in spec[key]]
+    if old.get("resources") is not None or spec.get("resources") is not None:
+        made["resources"] = spec.get("resources")
+    return made
+
+
+def _merged(container: JsonObject, old: JsonObject | None) -> JsonObject:
+    return container if old is None else {**old, "resources": container.get("resources") or {}}
+
+
+def refused(old: JsonObject) -> str:
+    """Why a pod cannot be resized at all."""
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return "static pods cannot be resized"
+    if ((old["spec"].get("os") or {}).get("name")) == "windows":
+        return "windows pods cannot be resized"
+    return ""
+
+
+def validate_resize(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """Processor and memory change, and nothing else; the quality of service stays."""
+    spec, before, status = obj["spec"], old["spec"], old.get("status") or {}
+    if (status.get("qosClass") or qos_class(before)) != qos_class(spec):
+        text = "Pod QOS Class may not change as a result of resizing"
+        yield api_errors.invalid_value("spec", status.get("qosClass", ""), text)
+    if not _supported(status):
+        yield api_errors.not_allowed("spec", "Pod running on node without support for resize")
+    wrong = list(_ordered(spec, before))
+    yield from wrong
+    if not wrong:
+        yield from _kept(spec, before)
+        yield from _others(spec, before)
+
+
+def _supported(status: JsonObject) -> bool:
+    for container in status.get("containerStatuses") or ():
+        if (container.get("state") or {}).get("running") is not None:
+            return container.get("resources") is not None
+    return True
+
+
+def _ordered(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    for key in _LISTS:
+        now, before = spec.get(key) or [], old.get(key) or []
+        if len(now) != len(before):
+            yield api_errors.not_allowed(f"spec.{key}", f"{key} may not be added or removed on resize")
+            continue
+        for index, (new, was) in enumerate(zip(now, before, strict=True)):
+            if new.get("name") != was.get("name"):
+                yield api_errors.not_allowed(f"spec.{key}[{index}].name", f"{key} {_ORDER}")
+
+
+def _amounts(container: JsonObject, kind: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (container.get("resources") or {}).get(kind) or {}
+    return found
+
+
+def _kept(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """What was asked for may be less, and not nothing."""
+    for kind in ("requests", "limits"):
+        if any(name not in _amounts(spec, kind) for name in _amounts(old, kind)):
+            where = f"spec.resources.{kind}"
+            yield api_errors.not_allowed(where, f"pod-level resource {kind} cannot be removed")
+    for key in _LISTS:
+        for index, was in enumerate(old.get(key) or ()):
+            for kind in ("requests", "limits"):
+                now = _amounts(spec[key][index], kind)
+                if any(name not in now for name in _amounts(was, kind)):
+                    where = f"spec.{key}[{index}].resources.{kind}"
+                    yield api_errors.not_allowed(where, f"resource {kind} cannot be removed")
+
+
+def _others(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    for key in _LISTS:
+        for new, was in zip(spec.get(key) or (), old.get(key) or (), strict=True):
+            if _fixed(new) != _fixed(was):
+                which = " for sidecar containers" if was.get("restartPolicy") == "Always" else ""
+                yield api_errors.not_allowed("spec", f"only cpu and memory resources{which} are mutable")
+
+
+def _fixed(container: JsonObject) -> JsonObject:
+    """The resources that stay."""
+    resources = container.get("resources") or {}
+    made: JsonObject = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
+    for kind in ("requests", "limits"):
+        made[kind] = {n: a for n, a in _amounts(container, kind).items() if n not in _CHANGEABLE}
+    return made

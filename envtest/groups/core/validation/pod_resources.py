@@ -1,0 +1,97 @@
+"""What a pod asks for as a whole, and its claims to devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from envtest.groups.common import validation
+from envtest.groups.core import resource_names
+from envtest.groups.core.pod_requests import requested
+from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_WHOLE: Final = ("cpu", "memory")
+
+
+# ------------------------------------------------------------------ claims
+def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterator[Cause]:
+    """Claims to devices; `pod` is the name of the pod, if it has one already."""
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        at = f"{path}[{index}]"
+        yield from _claim_name(claim, f"{at}.name", pod, seen)
+        yield from _claim_source(claim, at)
+
+
+def _claim_name(claim: JsonObject, path: str, pod: str, seen: set[str]) -> Iterator[Cause]:
+    name = claim.get("name", "")
+    if not name:
+        yield api_errors.required(path)
+        return
+    if name in seen:
+        yield api_errors.duplicate(path, name)
+        return
+    seen.add(name)
+    wrong = list(validation.label(name, path))
+    yield from wrong
+    if not wrong and pod and claim.get("resourceClaimTemplateName") is not None:
+        yield from validation.each(names.dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", path)
+
+
+def _claim_source(claim: JsonObject, path: str) -> Iterator[Cause]:
+    given, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+    shown = {"Name": claim.get("name", ""), "ResourceClaimName": given, "ResourceClaimTemplateName": template}
+    if given is not None and template is not None:
+        text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        yield api_errors.invalid_value(path, shown, text)
+    if given is None and template is None:
+        text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        yield api_errors.invalid_value(path, shown, text)
+    for key in ("resourceClaimName", "resourceClaimTemplateName"):
+        if claim.get(key) is not None:
+            yield from validation.subdomain(claim[key], f"{path}.{key}")
+
+
+# ------------------------------------------------------------------ the pod as a whole
+def validate_pod_resources(spec: JsonObject, path: str) -> Iterator[Cause]:
+    """Requests and limits of a pod: no less than what its containers ask for together."""
+    resources, at = spec.get("resources"), f"{path}.resources"
+    if resources is None:
+        return
+    for index, _ in enumerate(resources.get("claims") or ()):
+        yield api_errors.not_allowed(f"{at}.claims[{index}]", "may not be set for Resources at pod-level")
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for kind, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in sorted(amounts.items()):
+            yield from _amount(name, amount, f"{at}.{kind}[{name}]")
+    for name, amount in sorted(requests.items()):
+        limit = limits.get(name)
+        if limit is not None and Quantity(amount) > Quantity(limit):
+            text = f"must be less than or equal to {name} limit of {limit}"
+            yield api_errors.invalid_value(f"{at}.requests", amount, text)
+    yield from _consistent(spec, path)
+
+
+def _amount(name: str, amount: str, path: str) -> Iterator[Cause]:
+    if name not in _WHOLE and not name.startswith("hugepages-"):
+        yield api_errors.unsupported(path, name, ("cpu", "hugepages-", "memory"))
+    yield from resource_names.amount(name, amount, path)
+
+
+def _consistent(spec: JsonObject, path: str) -> Iterator[Cause]:
+    resources = spec["resources"]
+    for name, amount in sorted((resources.get("requests") or {}).items()):
+        together = requested(spec, name)
+        if Quantity(amount) < together:
+            text = f"must be greater than or equal to aggregate container requests of {together}"
+            yield api_errors.invalid_value(f"{path}.resources.requests[{name}]", amount, text)
+    for name, most in sorted((resources.get("limits") or {}).items()):
+        for index, container in enumerate(spec.get("containers") or ()):
+            limit = ((container.get("resources") or {}).get("limits") or {}).get(name)
+            if limit is not None and Quantity(limit) > Quantity(most):
+                where = f"{path}.containers[{index}].resources.limits[{name}]"
+                yield api_errors.invalid_value(where, limit, f"must be less than or equal to pod limits of {most}")

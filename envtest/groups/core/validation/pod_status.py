@@ -1,0 +1,107 @@
+"""What the status of a pod may say."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from envtest.groups.common import validation
+from envtest.groups.common.ip_addresses import ip_address, read_address
+from opsdk.apimachinery import validation as names
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_OWN_CONDITIONS: Final = frozenset({"PodScheduled", "Ready", "Initialized"})
+
+
+def validate_pod_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """What is wrong with a changed status."""
+    status, before, spec = obj.get("status") or {}, old.get("status") or {}, old.get("spec") or {}
+    for index, condition in enumerate(status.get("conditions") or ()):
+        kind = condition.get("type", "")
+        if kind not in _OWN_CONDITIONS:
+            # The server has these among the metadata.
+            yield from validation.each(names.qualified_name(kind), kind, f"metadata.conditions[{index}].Type")
+    node = status.get("nominatedNodeName")
+    if node and node != before.get("nominatedNodeName"):
+        yield from validation.subdomain(node, "status.nominatedNodeName")
+    if before.get("qosClass", "") != status.get("qosClass", ""):
+        yield api_errors.invalid_value("status.qosClass", status.get("qosClass", ""), "field is immutable")
+    yield from _ended(status, before, spec)
+    yield from _claims(status.get("resourceClaimStatuses") or (), spec, "status.resourceClaimStatuses")
+    yield from _addresses([part.get("ip", "") for part in status.get("podIPs") or ()], "status.podIPs")
+    yield from _host(status)
+
+
+# ------------------------------------------------------------------ containers
+def _ended(status: JsonObject, before: JsonObject, spec: JsonObject) -> Iterator[Cause]:
+    """What has ended for good does not run again."""
+    policy = spec.get("restartPolicy", "")
+    sidecars = {c["name"] for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
+    for key, always, stays in (
+        ("containerStatuses", policy, set[str]()),
+        ("initContainerStatuses", policy, sidecars),
+        ("ephemeralContainerStatuses", "Never", set[str]()),
+    ):
+        if always != "Always":
+            yield from _transitions(status.get(key), before.get(key), f"status.{key}", always, stays)
+
+
+def _transitions(now: Any, before: Any, path: str, policy: str, stays: set[str]) -> Iterator[Cause]:
+    found = {s.get("name"): s for s in now or ()}
+    for index, status in enumerate(before or ()):
+        ended = (status.get("state") or {}).get("terminated")
+        new = found.get(status.get("name"))
+        if ended is None or new is None or status.get("name") in stays:
+            continue
+        if ended.get("exitCode", 0) != 0 and policy == "OnFailure":
+            continue
+        if (new.get("state") or {}).get("terminated") is None:
+            text = "may not be transitioned to non-terminated state"
+            yield api_errors.not_allowed(f"{path}[{index}].state", text)
+
+
+def _claims(statuses: Sequence[JsonObject], spec: JsonObject, path: str) -> Iterator[Cause]:
+    known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    seen: set[str] = set()
+    for index, status in enumerate(statuses):
+        at, name = f"{path}[{index}]", status.get("name", "")
+        if name not in known:
+            text = "must match the name of an entry in `spec.resourceClaims`"
+            yield api_errors.invalid_value(f"{at}.name", name, text)
+        if name in seen:
+            yield api_errors.duplicate(f"{at}.name", name)
+        seen.add(name)
+        if status.get("resourceClaimName") is not None:
+            yield from validation.subdomain(status["resourceClaimName"], f"{at}.resourceClaimName")
+
+
+# ------------------------------------------------------------------ addresses
+def _host(status: JsonObject) -> Iterator[Cause]:
+    found = [part.get("ip", "") for part in status.get("hostIPs") or ()]
+    if found and found[0] != status.get("hostIP", ""):
+        yield api_errors.invalid_value("status.hostIPs[0].ip", found[0], "must be equal to `hostIP`")
+    yield from _addresses(found, "status.hostIPs")
+
+
+def _addresses(found: Sequence[str], path: str) -> Iterator[Cause]:
+    """One of each family; an unreadable one is told of once more where there are several."""
+    wrong = False
+    for index, address in enumerate(found):
+        for cause in ip_address(address, f"{path}[{index}]"):
+            wrong = True
+            yield cause
+    if len(found) < 2 or wrong:
+        return
+    families = [read.version for read in map(read_address, found) if isinstance(read, _KINDS)]
+    if len(set(families)) < len(found):
+        text = "may specify no more than one IP for each IP family"
+        yield api_errors.invalid_value(path, [{"IP": address} for address in found], text)
+    for index, address in enumerate(found):
+        if address in found[:index]:
+            yield api_errors.duplicate(f"{path}[{index}]", {"IP": address})
+
+
+_KINDS: Final = (ipaddress.IPv4Address, ipaddress.IPv6Address)

@@ -1,0 +1,104 @@
+"""What is wrong with resource quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from envtest.groups.core import resource_names
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_PODS: Final = frozenset(
+    {"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"},
+)
+SCOPES: Final[Mapping[str, frozenset[str]]] = {
+    "Terminating": _PODS,
+    "NotTerminating": _PODS,
+    "BestEffort": frozenset({"pods"}),
+    "NotBestEffort": _PODS,
+    "PriorityClass": _PODS,
+    "CrossNamespacePodAffinity": _PODS,
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
+"""The scopes, and the resources that each can be asked of."""
+_PLAIN: Final = SCOPES.keys() - {"PriorityClass", "VolumeAttributesClass"}
+_OPPOSITES: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_EXISTS: Final = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating,"
+    " ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
+
+def validate_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]:
+    """Names and quantities of resources."""
+    for name, text in sorted(amounts.items()):
+        yield from resource_names.quota_name(name, f"{path}[{name}]")
+        yield from resource_names.amount(name, text, f"{path}[{name}]")
+
+
+def _foreign(scope: str, spec: JsonObject) -> int:
+    """How many resources the scope cannot be asked of."""
+    fitting = SCOPES.get(scope)
+    hard = spec.get("hard") or {}
+    return 0 if fitting is None else sum(resource_names.of_quota(name) and name not in fitting for name in hard)
+
+
+def validate_scopes(spec: JsonObject) -> Iterator[Cause]:
+    """Scopes, and the resources that they can be used with."""
+    scopes, path = spec.get("scopes") or [], "spec.scopes"
+    for scope in scopes:
+        if scope not in SCOPES:
+            yield api_errors.invalid_value(path, scopes, "unsupported scope")
+        for _ in range(_foreign(scope, spec)):
+            yield api_errors.invalid_value(path, scopes, "unsupported scope applied to resource")
+    yield from _conflicts(set(scopes), scopes, path)
+
+
+def _conflicts(found: set[str], shown: Sequence[str], path: str) -> Iterator[Cause]:
+    for pair in _OPPOSITES:
+        if pair <= found:
+            yield api_errors.invalid_value(path, shown or None, "conflicting scopes")
+
+
+def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:
+    """The scope selector."""
+    selector, path = spec.get("scopeSelector"), "spec.scopeSelector.matchExpressions"
+    if selector is None:
+        return
+    wanted = selector.get("matchExpressions") or []
+    for requirement in wanted:
+        scope = requirement.get("scopeName", "")
+        if scope not in SCOPES:
+            yield api_errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
+        for _ in range(_foreign(scope, spec)):
+            yield api_errors.invalid_value(path, _shown(wanted), "unsupported scope applied to resource")
+        yield from _operator(requirement, path)
+    yield from _conflicts({r.get("scopeName", "") for r in wanted}, spec.get("scopes") or (), path)
+
+
+def _shown(wanted: Sequence[JsonObject]) -> JsonObject:
+    """A selector as messages show it: with the names that the server has for the fields."""
+    return {
+        "MatchExpressions": [
+            {"ScopeName": r.get("scopeName", ""), "Operator": r.get("operator", ""), "Values": r.get("values")}
+            for r in wanted
+        ]
+    }
+
+
+def _operator(requirement: JsonObject, path: str) -> Iterator[Cause]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or []
+    if requirement.get("scopeName", "") in _PLAIN and operator != "Exists":
+        yield api_errors.invalid_value(f"{path}.operator", operator, _EXISTS)
+    if operator in ("In", "NotIn"):
+        if not values:
+            text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            yield api_errors.required(f"{path}.values", text)
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            yield api_errors.invalid_value(f"{path}.values", values, text)
+    else:
+        yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")

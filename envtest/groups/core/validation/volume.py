@@ -1,0 +1,236 @@
+"""What volumes of pods may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from envtest.groups.common import validation
+from envtest.groups.core.validation import volume_sources
+from envtest.groups.core.validation.container import VOLUME_FIELDS, validate_field_ref, validate_resource_ref
+from envtest.groups.core.validation.persistent_volume_claim import validate_claim_spec
+from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry import metadata
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_ORDER: Final = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
+    "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
+    "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
+    "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
+)  # fmt: skip
+_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
+_PULL: Final = ("Always", "IfNotPresent", "Never")
+_CONFLICT: Final = "conflicting duplicate paths"
+_CLAIM_METADATA: Final = (
+    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields",
+)  # fmt: skip
+
+
+def validate_volumes(
+    volumes: Sequence[JsonObject], path: str, pod: str = ""
+) -> tuple[dict[str, JsonObject], list[Cause]]:
+    """The volumes that are right, by name, and what is wrong with the others; `pod` is the name of the pod, if any."""
+    good: dict[str, JsonObject] = {}
+    causes: list[Cause] = []
+    made = {f"{pod}-{v.get('name', '')}" for v in volumes if pod and v.get("ephemeral") is not None}
+    for index, volume in enumerate(volumes):
+        at, name = f"{path}[{index}]", volume.get("name", "")
+        found = [*_source(volume, at, pod)]
+        if not name:
+            found.append(api_errors.required(f"{at}.name"))
+        else:
+            found.extend(validation.label(name, f"{at}.name"))
+        if name in good:
+            found.append(api_errors.duplicate(f"{at}.name", name))
+        if found:
+            causes.extend(found)
+        else:
+            good[name] = volume
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+        if claim in made:
+            text = "must not reference a PVC that gets created for an ephemeral volume"
+            causes.append(api_errors.invalid_value(f"{at}.persistentVolumeClaim.claimName", claim, text))
+    return good, causes
+
+
+def _source(volume: JsonObject, path: str, pod: str) -> Iterator[Cause]:
+    yield from volume_sources.each_of(volume, _ORDER, _CHECKS, path)
+    name = volume.get("name", "")
+    first = next((key for key in _ORDER if volume.get(key) is not None), "")
+    portal = (volume.get("iscsi") or {}).get("targetPortal", "")
+    if first == "iscsi" and volume["iscsi"].get("initiatorName") is not None and len(f"{name}:{portal}") > 64:
+        text = (
+            "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is"
+            " specified."
+        )
+        yield api_errors.invalid_value(f"{path}.name", name, text)
+    if first == "ephemeral" and pod and name:
+        claim = f"{pod}-{name}"
+        for why in names.dns_subdomain(claim):
+            yield api_errors.invalid_value(f"{path}.name", name, f"PVC name {api_errors.quoted(claim)}: {why}")
+
+
+# ------------------------------------------------------------------ files
+def _mode(value: int | None, field: str) -> Iterator[Cause]:
+    if value is not None and not 0 <= value <= 0o777:
+        yield api_errors.invalid_value(field, value, _MODE)
+
+
+def _items(items: Sequence[JsonObject], path: str) -> Iterator[Cause]:
+    for index, item in enumerate(items):
+        yield from _item(item, f"{path}[{index}]")
+
+
+def _item(item: JsonObject, path: str) -> Iterator[Cause]:
+    yield from validation.needed(item.get("key"), f"{path}.key")
+    yield from validation.needed(item.get("path"), f"{path}.path")
+    yield from validation.file_in_volume(item.get("path", ""), f"{path}.path")
+    yield from _mode(item.get("mode"), f"{path}.mode")
+
+
+def _secret(source: JsonObject, path: str) -> Iterator[Cause]:
+    yield from validation.needed(source.get("secretName"), f"{path}.secretName")
+    yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
+    yield from _items(source.get("items") or (), f"{path}.items")
+
+
+def _config_map(source: JsonObject, path: str) -> Iterator[Cause]:
+    yield from validation.needed(source.get("name"), f"{path}.name")
+    yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
+    yield from _items(source.get("items") or (), f"{path}.items")
+
+
+def _downward(source: JsonObject, path: str) -> Iterator[Cause]:
+    yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
+    for item in source.get("items") or ():
+        # Their paths bear no index in messages.
+        yield from _file(item, path)
+
+
+def _file(item: JsonObject, path: str) -> Iterator[Cause]:
+    """A file of the downward API."""
+    yield from validation.needed(item.get("path"), f"{path}.path")
+    yield from validation.file_in_volume(item.get("path", ""), f"{path}.path")
+    field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
+    if field is not None:
+        yield from validate_field_ref(field, f"{path}.fieldRef", VOLUME_FIELDS)
+        if resource is not None:
+            text = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            yield api_errors.invalid_value(path, "resource", text)
+    elif resource is not None:
+        yield from validate_resource_ref(resource, f"{path}.resourceFieldRef", in_volume=True)
+    else:
+        yield api_errors.required(path, "one of fieldRef and resourceFieldRef is required")
+    yield from _mode(item.get("mode"), f"{path}.mode")
+
+
+# ------------------------------------------------------------------ several sources in one
+class _Paths:
+    """The files of a projected volume, each of which may be there once."""
+
+    def __init__(self, volume: str) -> None:
+        self._volume = volume
+        self._seen: set[str] = set()
+
+    def add(self, path: str, shown: str) -> Iterator[Cause]:
+        """One more; `shown` is the value of the message where it is not alone."""
+        if path and path in self._seen:
+            yield api_errors.invalid_value(self._volume, shown, _CONFLICT)
+        self._seen.add(path)
+
+
+def _projected(source: JsonObject, path: str) -> Iterator[Cause]:
+    yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
+    taken = _Paths(path)
+    for index, part in enumerate(source.get("sources") or ()):
+        at = f"{path}.sources[{index}]"
+        for key, check in _PROJECTIONS.items():
+            if part.get(key) is not None:
+                yield from check(part[key], f"{at}.{key}", taken)
+        if sum(part.get(key) is not None for key in _PROJECTIONS) > 1:
+            yield api_errors.not_allowed(at, "may not specify more than 1 volume type per source")
+
+
+def _projected_keys(source: JsonObject, path: str, taken: _Paths) -> Iterator[Cause]:
+    name = source.get("name", "")
+    yield from validation.needed(name, f"{path}.name")
+    for index, item in enumerate(source.get("items") or ()):
+        yield from _item(item, f"{path}.items[{index}]")
+        yield from taken.add(item.get("path", ""), name)
+
+
+def _projected_downward(source: JsonObject, path: str, taken: _Paths) -> Iterator[Cause]:
+    for item in source.get("items") or ():
+        yield from _file(item, path)
+        yield from taken.add(item.get("path", ""), item.get("path", ""))
+
+
+def _projected_token(source: JsonObject, path: str, taken: _Paths) -> Iterator[Cause]:
+    seconds, where = source.get("expirationSeconds", 3600), f"{path}.expirationSeconds"
+    if seconds < 600:
+        yield api_errors.invalid_value(where, seconds, "may not specify a duration less than 10 minutes")
+    if seconds > 1 << 32:
+        yield api_errors.invalid_value(where, seconds, "may not specify a duration larger than 2^32 seconds")
+    if not source.get("path"):
+        yield api_errors.required(f"{path}.path")
+    else:
+        yield from validation.file_in_volume(source["path"], f"{path}.path")
+        yield from taken.add(source["path"], source["path"])
+
+
+_PROJECTIONS: Final = {
+    "secret": _projected_keys,
+    "configMap": _projected_keys,
+    "downwardAPI": _projected_downward,
+    "serviceAccountToken": _projected_token,
+}
+
+
+# ------------------------------------------------------------------ the rest
+def _ephemeral(source: JsonObject, path: str) -> Iterator[Cause]:
+    template, at = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
+    if template is None:
+        yield api_errors.required(at)
+        return
+    meta = template.get("metadata") or {}
+    yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{at}.metadata.annotations")
+    yield from metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
+    for key in _CLAIM_METADATA:
+        if meta.get(key):
+            yield api_errors.not_allowed(f"{at}.metadata.{key}", "cannot be set for an ephemeral volume")
+    yield from validate_claim_spec(template.get("spec") or {}, f"{at}.spec")
+
+
+def _empty(source: JsonObject, path: str) -> Iterator[Cause]:
+    limit = source.get("sizeLimit")
+    if limit is not None and Quantity(str(limit)) < Quantity("0"):
+        yield api_errors.not_allowed(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
+
+
+def _csi(source: JsonObject, path: str) -> Iterator[Cause]:
+    yield from volume_sources.driver_name(source.get("driver", ""), f"{path}.driver")
+    yield from volume_sources.secret_ref(source.get("nodePublishSecretRef"), f"{path}.nodePublishSecretRef")
+
+
+def _image(source: JsonObject, path: str) -> Iterator[Cause]:
+    yield from validation.one_of(source.get("pullPolicy"), _PULL, f"{path}.pullPolicy")
+
+
+_CHECKS: Final[Mapping[str, volume_sources.Check]] = {
+    **volume_sources.SHARED,
+    "emptyDir": _empty,
+    "gitRepo": volume_sources.git_repo,
+    "secret": _secret,
+    "persistentVolumeClaim": volume_sources.wants("claimName"),
+    "downwardAPI": _downward,
+    "configMap": _config_map,
+    "projected": _projected,
+    "csi": _csi,
+    "ephemeral": _ephemeral,
+    "image": _image,
+}

@@ -1,0 +1,20 @@
+"""Defaults of the group discovery.k8s.io. Each function fills in an object that the caller owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envtest.groups.common.defaulting import Defaults, put
+from opsdk.structured_merge.value import JsonObject
+
+
+def endpoint_slice(obj: JsonObject) -> None:
+    """Ports are TCP and have a name."""
+    for port in obj.get("ports") or ():
+        put(port, name="", protocol="TCP")
+
+
+DEFAULTS: Mapping[str, Defaults] = {
+    "discovery.k8s.io/endpointslices": endpoint_slice,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,117 @@
+"""What is wrong with endpoint slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from envtest.groups.common import validation
+from envtest.groups.common.ip_addresses import ip_address, read_address, special_address
+from opsdk.apimachinery import validation as names
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry import metadata
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_KINDS: Final = ("FQDN", "IPv4", "IPv6")
+_MOST_ENDPOINTS: Final = 1000
+_MOST_ADDRESSES: Final = 100
+_MOST_PORTS: Final = 20000
+_MOST_LABELS: Final = 16
+_MOST_HINTS: Final = 8
+
+
+def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
+    """A slice: endpoints of one family."""
+    kind = obj.get("addressType", "")
+    yield from validation.one_of(kind, _KINDS, "addressType")
+    endpoints: Sequence[JsonObject] = obj.get("endpoints") or ()
+    if len(endpoints) > _MOST_ENDPOINTS:
+        yield api_errors.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
+    else:
+        for index, endpoint in enumerate(endpoints):
+            yield from _endpoint(endpoint, kind, f"endpoints[{index}]")
+    yield from _ports(obj.get("ports") or ())
+
+
+def _ports(ports: Sequence[JsonObject]) -> Iterator[Cause]:
+    if len(ports) > _MOST_PORTS:
+        yield api_errors.too_many("ports", len(ports), _MOST_PORTS)
+        return
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        at, name = f"ports[{index}]", port.get("name") or ""
+        if name:
+            yield from validation.label(name, f"{at}.name")
+        if name in seen:
+            yield api_errors.duplicate(f"{at}.name", name)
+        seen.add(name)
+        yield from validation.one_of(port.get("protocol"), validation.PROTOCOLS, f"{at}.protocol")
+        if port.get("appProtocol") is not None:
+            found = port["appProtocol"]
+            yield from validation.each(names.qualified_name(found), found, f"{at}.appProtocol")
+
+
+def _endpoint(endpoint: JsonObject, kind: str, path: str) -> Iterator[Cause]:
+    addresses: Sequence[str] = endpoint.get("addresses") or ()
+    if not addresses:
+        yield api_errors.required(f"{path}.addresses", "must contain at least 1 address")
+    elif len(addresses) > _MOST_ADDRESSES:
+        yield api_errors.too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES)
+    for index, address in enumerate(addresses):
+        yield from _address(address, kind, f"{path}.addresses[{index}]")
+    if endpoint.get("nodeName") is not None:
+        yield from validation.subdomain(endpoint["nodeName"], f"{path}.nodeName")
+    topology = endpoint.get("deprecatedTopology") or {}
+    if len(topology) > _MOST_LABELS:
+        yield api_errors.too_many(f"{path}.deprecatedTopology", len(topology), _MOST_LABELS)
+    yield from metadata.labels(topology, f"{path}.deprecatedTopology")
+    if endpoint.get("hostname") is not None:
+        yield from validation.label(endpoint["hostname"], f"{path}.hostname")
+    hints = endpoint.get("hints") or {}
+    yield from _hints(hints.get("forZones") or (), names.label_value, f"{path}.hints.forZones")
+    yield from _hints(hints.get("forNodes") or (), names.dns_subdomain, f"{path}.hints.forNodes")
+
+
+def _hints(hints: Sequence[JsonObject], rule: Callable[[str], Sequence[str]], path: str) -> Iterator[Cause]:
+    if len(hints) > _MOST_HINTS:
+        yield api_errors.too_many(path, len(hints), _MOST_HINTS)
+        return
+    seen: set[str] = set()
+    for index, hint in enumerate(hints):
+        at, name = f"{path}[{index}].name", hint.get("name", "")
+        if name in seen:
+            yield api_errors.duplicate(at, name)
+        seen.add(name)
+        yield from validation.each(rule(name), name, at)
+
+
+def _address(address: str, kind: str, path: str) -> Iterator[Cause]:
+    if kind == "FQDN":
+        yield from _domain(address, path)
+    elif kind in _KINDS:
+        found, wrong = read_address(address), list(ip_address(address, path))
+        yield from wrong
+        if found is None:
+            yield api_errors.invalid_value(path, address, "must be a valid IP address")
+        elif f"IPv{found.version}" != kind:
+            yield api_errors.invalid_value(path, address, f"must be an {kind} address")
+        if not wrong:
+            yield from special_address(address, path)
+
+
+def _domain(name: str, path: str) -> Iterator[Cause]:
+    if not name:
+        yield api_errors.required(path)
+        return
+    name = name.removesuffix(".")
+    wrong = names.dns_subdomain(name)
+    yield from validation.each(wrong, name, path)
+    if not wrong and "." not in name:
+        yield api_errors.invalid_value(path, name, "should be a domain with at least two segments separated by dots")
+
+
+def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """The family stays."""
+    yield from validate_endpoint_slice(obj)
+    yield from validation.unchanged(obj, old, "addressType")

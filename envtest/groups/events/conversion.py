@@ -1,0 +1,67 @@
+"""Events between the core API, whose form is stored, and events.k8s.io.
+
+Upstream: pkg/apis/events/v1/conversion.go (v1.36)
+"""
+
+from __future__ import annotations
+
+from envtest.codec.field_order import arranger
+from envtest.groups.common.model import TypedModel
+from opsdk.structured_merge.value import JsonObject
+
+_NEW_OF_OLD = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_OLD_OF_NEW = {new: old for old, new in _NEW_OF_OLD.items()}
+_STORED = "v1"
+_NEW = "events.k8s.io/v1"
+
+
+class EventModel(TypedModel):
+    """Converts between the two; the core form is stored."""
+
+    def to_storage(self, obj: JsonObject) -> JsonObject:
+        """From the new form, where this is the model of the new API."""
+        made = obj if obj.get("apiVersion") != _NEW else _renamed(obj, _OLD_OF_NEW, _STORED)
+        return {k: v for k, v in made.items() if v is not None}
+
+    def from_storage(self, obj: JsonObject) -> JsonObject:
+        """With the empty parts that events always show."""
+        made = dict(obj)
+        for key, empty in (
+            ("source", {}),
+            ("firstTimestamp", None),
+            ("lastTimestamp", None),
+            ("eventTime", None),
+            ("reportingComponent", ""),
+            ("reportingInstance", ""),
+            ("involvedObject", {}),
+        ):
+            made.setdefault(key, empty)
+        arrange = arranger(self.name)
+        if not self.name.startswith("io.k8s.api.events"):
+            return dict(arrange(made))
+        for key in ("reportingComponent", "reportingInstance", "involvedObject"):
+            if not made[key]:
+                del made[key]
+        return dict(arrange(_renamed(made, _NEW_OF_OLD, _NEW)))
+
+
+def in_version(obj: JsonObject, wanted: str) -> JsonObject:
+    """An event in the form of the new API or of the old one."""
+    return _renamed(obj, _NEW_OF_OLD if wanted == _NEW else _OLD_OF_NEW, wanted)
+
+
+def _renamed(obj: JsonObject, names: dict[str, str], version: str) -> JsonObject:
+    made = {names.get(key, key): value for key, value in obj.items()}
+    made["apiVersion"] = version
+    series = made.get("series")
+    if isinstance(series, dict):
+        made["series"] = dict(series)
+    return made

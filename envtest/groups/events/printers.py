@@ -1,0 +1,16 @@
+"""Columns of the group events.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envtest.groups.common.printing import kind_printers
+from envtest.groups.core.printers import event
+from opsdk.apiserver.resources import Printer
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "events.k8s.io/events": event,
+    }
+)
+"""By ``group/resource``."""

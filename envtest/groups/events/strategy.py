@@ -1,0 +1,13 @@
+"""Kinds of the group events.k8s.io: its events are those of the core group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envtest.groups.common.strategy import StrategyFactory
+from envtest.groups.core.strategy.event import EventStrategy
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "events.k8s.io/events": EventStrategy,
+}
+"""By ``group/resource``."""

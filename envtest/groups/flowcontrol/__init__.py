@@ -1,0 +1,4 @@
+"""The group flowcontrol: flow schemas and priority levels.
+
+Rules that other groups need, too, belong to ``core`` or ``common``.
+"""

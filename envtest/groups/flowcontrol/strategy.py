@@ -1,0 +1,18 @@
+"""Kinds of the group flowcontrol.apiserver.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envtest.groups.common.strategy import Rules, StrategyFactory, ruled
+from envtest.groups.flowcontrol import validation
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "flowcontrol.apiserver.k8s.io/flowschemas": ruled(
+        Rules(new=validation.validate_flow_schema, status=validation.validate_flow_status)
+    ),
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": ruled(
+        Rules(new=validation.validate_priority_level, status=validation.validate_flow_status)
+    ),
+}
+"""By ``group/resource``."""

@@ -1,0 +1,30 @@
+"""Warnings to makers of objects of the group networking.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envtest.groups.common.ip_addresses import block_warnings
+from opsdk.structured_merge.value import JsonObject
+
+_INGRESS_CLASS = "kubernetes.io/ingress.class"
+
+
+def network_policy_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
+    """Blocks of addresses."""
+    spec = obj.get("spec") or {}
+    if old is not None and (old.get("spec") or {}) == spec:
+        return
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(spec.get(direction) or ()):
+            for number, peer in enumerate(rule.get(peers) or ()):
+                block, at = peer.get("ipBlock") or {}, f"spec.{direction}[{index}].{peers}[{number}].ipBlock"
+                yield from block_warnings(block.get("cidr", ""), f"{at}.cidr")
+                for inner, part in enumerate(block.get("except") or ()):
+                    yield from block_warnings(part, f"{at}.except[{inner}]")
+
+
+def ingress_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
+    """The annotation that was there before the field."""
+    if old is None and _INGRESS_CLASS in (obj["metadata"].get("annotations") or {}):
+        yield f"annotation \"{_INGRESS_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"

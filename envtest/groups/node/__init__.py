@@ -1,0 +1,4 @@
+"""The group node: runtime classes.
+
+Rules that other groups need, too, belong to ``core`` or ``common``.
+"""

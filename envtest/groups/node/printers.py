@@ -1,0 +1,23 @@
+"""Columns of the group node.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envtest.groups.common.printing import age, kind_printers, name_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+
+# ------------------------------------------------------------------ the rest
+def _runtime(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), obj.get("handler", ""), age(obj, now)]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "node.k8s.io/runtimeclasses": _runtime,
+    }
+)
+"""By ``group/resource``."""

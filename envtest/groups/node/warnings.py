@@ -1,0 +1,15 @@
+"""Warnings to makers of runtime classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envtest.groups.core.warnings import OLD_LABELS
+from opsdk.structured_merge.value import JsonObject
+
+
+def runtime_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+    """Runtime classes: labels of nodes."""
+    for key in sorted((obj.get("scheduling") or {}).get("nodeSelector") or {}):
+        if key in OLD_LABELS:
+            yield f"scheduling.nodeSelector[{key}]: {OLD_LABELS[key]}"

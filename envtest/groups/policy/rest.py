@@ -1,0 +1,162 @@
+"""``pods/eviction``: pods go where disruption budgets let them.
+
+Upstream: pkg/registry/core/pod/storage/eviction.go (v1.36)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envtest.groups.common.label_selectors import selects
+from envtest.groups.common.rest import SUCCESS
+from envtest.groups.core.rest.binding import UnvalidatedStrategy, put_pod_condition
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.rest import DeleteRequestOptions, ListQuery, Validate, accept
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.strategy import Strategy
+from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.ports import StoragePreconditions
+from opsdk.errors import ApiError, Cause, Details, TooManyRequestsError
+from opsdk.structured_merge.value import JsonObject
+
+_BUDGETS = ResourceInfo(
+    group="policy", version="v1", resource="poddisruptionbudgets", kind="PodDisruptionBudget", namespaced=True
+)
+_VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
+Record = Callable[[JsonObject, JsonObject, str], JsonObject]
+"""A changed status with the server as the owner of what has changed, from the old one and the time."""
+
+
+async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject, record: Record) -> None:
+    """Take one disruption of the pod's budget; raise where there is none left."""
+    labels = pod["metadata"].get("labels") or {}
+    listed = await budgets.list(context, ListQuery())
+    found = [b for b in listed.items if selects((b.get("spec") or {}).get("selector") or {}, labels)]
+    if len(found) > 1:
+        text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise ApiError(text, code=500, reason="InternalError")
+    if not found:
+        return
+
+    name = found[0]["metadata"]["name"]
+
+    async def spend(current: JsonObject | None) -> JsonObject:
+        before = current or found[0]
+        budget: JsonObject = copy_tree(before)
+        _spend(budget, pod["metadata"]["name"], context.timestamp())
+        return record(before, budget, context.timestamp())
+
+    if context.dry_run:
+        _spend(copy_tree(found[0]), pod["metadata"]["name"], context.timestamp())
+        return
+    await budgets.storage.guaranteed_update(budgets.key(context.namespace, name), spend)
+
+
+def _spend(budget: JsonObject, pod: str, stamp: str) -> None:
+    """One pod less may go; raise where none may."""
+    status, name = budget.setdefault("status", {}), budget["metadata"]["name"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _refused(f"The disruption budget {name} is still being processed by the server.", wait=10)
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 0:
+        raise api_errors.forbidden(_BUDGETS, name, "pdb disruptions allowed is negative")
+    if not allowed:
+        raise _refused(_why(name, status))
+    status["disruptionsAllowed"] = allowed - 1
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: stamp}
+    if allowed == 1:
+        _close(budget, status, stamp)
+
+
+def _why(name: str, status: JsonObject) -> str:
+    failed: JsonObject = next((c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed"), {})
+    if failed.get("status") == "False" and failed.get("reason") == "SyncFailed":
+        why = f"because it failed sync: {failed.get('message', '')}"
+        return f"The disruption budget {name} does not allow evicting pods currently {why}"
+    healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    if healthy <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _close(budget: JsonObject, status: JsonObject, stamp: str) -> None:
+    """The condition says that no more may go."""
+    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
+    closed = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "observedGeneration": status.get("observedGeneration", budget["metadata"].get("generation", 0)),
+        "lastTransitionTime": stamp,
+        "reason": "InsufficientPods",
+        "message": "",
+    }
+    status["conditions"] = [*others, closed]
+
+
+def _refused(text: str, *, wait: int = 0) -> TooManyRequestsError:
+    causes = (Cause(reason="DisruptionBudget", message=text),)
+    return TooManyRequestsError(_VIOLATES, details=Details(causes=causes, retry_after_seconds=wait))
+
+
+class EvictionStore:
+    """``pods/eviction``: deletes a pod, unless a disruption budget is in the way.
+
+    Args:
+        pods: what is evicted.
+        budgets: what may be in the way.
+        record: names the server as the owner of what it changes in a budget.
+    """
+
+    def __init__(
+        self, pods: GenericStore, budgets: GenericStore, record: Callable[[JsonObject, JsonObject, str], JsonObject]
+    ) -> None:
+        self._pods = pods
+        self._budgets = budgets
+        self._record = record
+        self.strategy = Strategy()
+
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
+        """See `Creater`."""
+        if obj["metadata"].get("name") != name:
+            raise api_errors.bad_request("name in URL does not match name in Eviction object")
+        pod = await self._pods.get(context, name)
+        await validate(obj, None)
+        options = obj.get("deleteOptions") or {}
+        if options.get("dryRun"):
+            context.dry_run = True
+        if (pod.get("status") or {}).get("phase") not in ("Pending", "Succeeded", "Failed"):
+            await self._check_budgets(context, pod)
+        if not context.dry_run and not pod["metadata"].get("deletionTimestamp"):
+            await self._tell(context, name)
+        asked = options.get("preconditions") or {}
+        wanted = DeleteRequestOptions(
+            grace=options.get("gracePeriodSeconds"),
+            propagation=options.get("propagationPolicy") or "",
+            preconditions=StoragePreconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
+        )
+        await self._pods.delete(context, name, wanted)
+        return dict(SUCCESS)
+
+    async def _tell(self, context: Context, name: str) -> None:
+        """The pod says why it goes."""
+        store = GenericStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
+
+        async def mark(current: JsonObject | None) -> JsonObject:
+            if current is None:
+                raise api_errors.not_found(self._pods.info, name)
+            pod: JsonObject = copy_tree(current)
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+            put_pod_condition(pod, context, condition)
+            return pod
+
+        await store.update(context, name, mark)
+
+    async def _check_budgets(self, context: Context, pod: JsonObject) -> None:
+        await check_budgets(context, self._budgets, pod, self._record)

@@ -1,0 +1,21 @@
+"""Kinds of the group policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envtest.groups.common.strategy import Rules, StrategyFactory, ruled
+from envtest.groups.policy import validation
+from opsdk.apimachinery import validation as names
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "policy/poddisruptionbudgets": ruled(
+        Rules(
+            new=validation.validate_budget,
+            status=validation.validate_budget_status,
+            name=names.path_segment,
+            initial_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
+        )
+    ),
+}
+"""By ``group/resource``."""

@@ -1,0 +1,44 @@
+"""What disruption budgets may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envtest.groups.common import validation
+from envtest.groups.common.conditions import validate_conditions
+from envtest.groups.common.label_selectors import check_label_selector
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+# ------------------------------------------------------------------ disruption budgets
+def validate_budget(obj: JsonObject) -> Iterator[Cause]:
+    """A disruption budget."""
+    spec = obj.get("spec") or {}
+    low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if low is not None and high is not None:
+        shown = {
+            "MinAvailable": low,
+            "Selector": spec.get("selector"),
+            "MaxUnavailable": high,
+            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+        }
+        yield api_errors.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+    for key, value in (("minAvailable", low), ("maxUnavailable", high)):
+        if value is not None:
+            yield from validation.number_or_percent(value, f"spec.{key}")
+            yield from validation.at_most_all(value, f"spec.{key}")
+    yield from check_label_selector(spec.get("selector") or {}, "spec.selector")
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    yield from validation.one_of(
+        policy, ("AlwaysAllow", "IfHealthyBudget"), "spec.unhealthyPodEvictionPolicy", optional=True
+    )
+
+
+def validate_budget_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+    """Conditions and counts."""
+    status = obj.get("status") or {}
+    yield from validate_conditions(status.get("conditions") or (), "status.conditions")
+    for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
+        yield from validation.not_negative(status.get(key), f"status.{key}")

@@ -1,0 +1,31 @@
+"""Columns of the group rbac.authorization.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envtest.groups.common.printing import age, kind_printers, name_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+
+def _binding(obj: JsonObject, now: float) -> list[Any]:
+    role = obj.get("roleRef") or {}
+    by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in obj.get("subjects") or ():
+        name = subject.get("name", "")
+        if subject.get("kind") == "ServiceAccount":
+            name = f"{subject.get('namespace', '')}/{name}"
+        by_kind.setdefault(subject.get("kind", ""), []).append(name)
+    subjects = (", ".join(by_kind[k]) for k in ("User", "Group", "ServiceAccount"))
+    return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now), *subjects]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "rbac.authorization.k8s.io/rolebindings": _binding,
+        "rbac.authorization.k8s.io/clusterrolebindings": _binding,
+    }
+)
+"""By ``group/resource``."""

@@ -1,0 +1,48 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Roles and bindings: their form. Who may do what is the authorizer's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envtest.data.resources import Row
+from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
+from envtest.groups.rbac.validation import validate_role, validate_role_binding, validate_role_binding_update
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+class RoleStrategy(GeneratedStrategy):
+    """Rules name verbs, and groups and resources or paths."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See the class."""
+        return list(validate_role(obj, namespaced=self.namespaced))
+
+
+class BindingStrategy(GeneratedStrategy):
+    """A role that stays, subjects that may change."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """The reference and each subject."""
+        return list(validate_role_binding(obj, namespaced=self.namespaced))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """The role stays."""
+        return list(validate_role_binding_update(obj, old, namespaced=self.namespaced))
+
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "rbac.authorization.k8s.io/roles": RoleStrategy,
+    "rbac.authorization.k8s.io/clusterroles": RoleStrategy,
+    "rbac.authorization.k8s.io/rolebindings": BindingStrategy,
+    "rbac.authorization.k8s.io/clusterrolebindings": BindingStrategy,
+}
+"""By ``group/resource``."""

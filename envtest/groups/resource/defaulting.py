@@ -1,0 +1,37 @@
+"""Defaults of the group resource.k8s.io. Each function fills in an object that the caller owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envtest.groups.common.defaulting import Defaults, put
+from opsdk.structured_merge.value import JsonObject
+
+
+def device_claim(obj: JsonObject) -> None:
+    """One device of each."""
+    _devices(obj.get("spec") or {})
+
+
+def device_claim_template(obj: JsonObject) -> None:
+    """One device of each."""
+    _devices((obj.get("spec") or {}).get("spec") or {})
+
+
+def _devices(spec: JsonObject) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for wanted in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if not isinstance(wanted, dict):
+                continue
+            put(wanted, allocationMode="ExactCount")
+            if wanted["allocationMode"] == "ExactCount":
+                put(wanted, count=1)
+            for toleration in wanted.get("tolerations") or ():
+                put(toleration, operator="Equal")
+
+
+DEFAULTS: Mapping[str, Defaults] = {
+    "resource.k8s.io/resourceclaims": device_claim,
+    "resource.k8s.io/resourceclaimtemplates": device_claim_template,
+}
+"""By ``group/resource``."""

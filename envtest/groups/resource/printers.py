@@ -1,0 +1,48 @@
+"""Columns of the group resource.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envtest.groups.common.printing import UNSET, age, kind_printers, meta_of, name_of, spec_of, status_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+
+def _claim_states(obj: JsonObject) -> Iterator[str]:
+    status = status_of(obj)
+    if meta_of(obj).get("deletionTimestamp"):
+        yield "deleted"
+    if status.get("allocation") is None:
+        if not meta_of(obj).get("deletionTimestamp"):
+            yield "pending"
+        return
+    yield "allocated"
+    if status.get("reservedFor"):
+        yield "reserved"
+
+
+def _device_claim(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), ",".join(_claim_states(obj)), age(obj, now)]
+
+
+def _device_slice(obj: JsonObject, now: float) -> list[Any]:
+    spec = spec_of(obj)
+    pool = (spec.get("pool") or {}).get("name", "")
+    return [name_of(obj), spec.get("nodeName") or UNSET, spec.get("driver", ""), pool, age(obj, now)]
+
+
+def _aged(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), age(obj, now)]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "resource.k8s.io/resourceclaims": _device_claim,
+        "resource.k8s.io/resourceclaimtemplates": _aged,
+        "resource.k8s.io/deviceclasses": _aged,
+        "resource.k8s.io/resourceslices": _device_slice,
+    }
+)
+"""By ``group/resource``."""

@@ -1,0 +1,49 @@
+"""Kinds of the group resource.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from envtest.groups.common.strategy import Rules, StrategyFactory, ruled
+from envtest.groups.resource import validation
+from opsdk.apiserver.registry.context import Context
+from opsdk.structured_merge.value import JsonObject
+
+
+def stamp_taints(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the shape of the hook
+    """Taints tell since when they are there."""
+    for device in (obj.get("spec") or {}).get("devices") or ():
+        for taint in device.get("taints") or ():
+            taint.setdefault("timeAdded", context.timestamp())
+
+
+def _spec_field(key: str, obj: JsonObject) -> str:
+    return str((obj.get("spec") or {}).get(key, ""))
+
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "resource.k8s.io/deviceclasses": ruled(Rules(new=validation.validate_device_class)),
+    "resource.k8s.io/resourceclaims": ruled(
+        Rules(
+            new=validation.validate_device_claim,
+            changed=validation.validate_device_claim_update,
+            status=validation.validate_claim_status,
+        )
+    ),
+    "resource.k8s.io/resourceclaimtemplates": ruled(
+        Rules(new=validation.validate_claim_template, changed=validation.validate_claim_template_update)
+    ),
+    "resource.k8s.io/resourceslices": ruled(
+        Rules(
+            new=validation.validate_slice,
+            changed=validation.validate_slice_update,
+            prepare=stamp_taints,
+            selectable={
+                key: partial(_spec_field, key.removeprefix("spec.")) for key in ("spec.nodeName", "spec.driver")
+            },
+            wrong_field="field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
+        )
+    ),
+}
+"""By ``group/resource``."""

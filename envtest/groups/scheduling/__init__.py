@@ -1,0 +1,4 @@
+"""The group scheduling: priority classes.
+
+Rules that other groups need, too, belong to ``core`` or ``common``.
+"""

@@ -1,0 +1,23 @@
+"""Columns of the group scheduling.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envtest.groups.common.printing import age, kind_printers, name_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+
+def _priority(obj: JsonObject, now: float) -> list[Any]:
+    default, policy = bool(obj.get("globalDefault")), obj.get("preemptionPolicy", "")
+    return [name_of(obj), obj.get("value", 0), default, age(obj, now), policy]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "scheduling.k8s.io/priorityclasses": _priority,
+    }
+)
+"""By ``group/resource``."""

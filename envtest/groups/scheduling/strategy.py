@@ -1,0 +1,46 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+"""Priority classes: two belong to the system, the others stay below a billion and never change their value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envtest.data.resources import Row
+from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
+from envtest.groups.scheduling.system_classes import SYSTEM
+from envtest.groups.scheduling.validation import validate_priority_class, validate_priority_class_update
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.registry.context import Context
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+class PriorityClassStrategy(GeneratedStrategy):
+    """See the module."""
+
+    def __init__(self, row: Row, has_status: bool) -> None:
+        super().__init__(row, has_status=has_status)
+
+    def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
+        """It is counted once, at the start."""
+        return False
+
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+        """See `validate_priority_class`."""
+        return list(validate_priority_class(obj))
+
+    def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+        """See `validate_priority_class_update`."""
+        return list(validate_priority_class_update(obj, old))
+
+    def check_delete(self, context: Context, obj: JsonObject) -> None:
+        """Those of the system stay."""
+        name = obj["metadata"]["name"]
+        if name in SYSTEM:
+            raise api_errors.forbidden(self.info, name, "this is a system priority class and cannot be deleted")
+
+
+STRATEGIES: Mapping[str, StrategyFactory] = {
+    "scheduling.k8s.io/priorityclasses": PriorityClassStrategy,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,43 @@
+"""What is wrong with priority classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envtest.groups.common import validation
+from envtest.groups.scheduling.system_classes import HIGHEST, POLICIES, PREFIX, SYSTEM
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+
+def validate_priority_class(obj: JsonObject) -> Iterator[Cause]:
+    """Name, value, preemption policy."""
+    name = obj["metadata"].get("name", "")
+    if name.startswith(PREFIX):
+        why = _not_system(obj, name)
+        if why:
+            text = f"priority class names with '{PREFIX}' prefix are reserved for system use only. error: {why}"
+            yield api_errors.not_allowed("metadata.name", text)
+    elif obj.get("value", 0) > HIGHEST:
+        text = f"maximum allowed value of a user defined priority is {HIGHEST}"
+        yield api_errors.not_allowed("value", text)
+    if obj.get("preemptionPolicy") is not None:
+        yield from validation.one_of(obj["preemptionPolicy"], POLICIES, "preemptionPolicy")
+
+
+def validate_priority_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """Value and preemption policy stay: pods were admitted with them."""
+    if obj.get("value", 0) != old.get("value", 0):
+        yield api_errors.not_allowed("value", "may not be changed in an update.")
+    yield from validation.unchanged(obj, old, "preemptionPolicy")
+
+
+def _not_system(obj: JsonObject, name: str) -> str:
+    """Why a class with a reserved name is none of the system's; empty where it is."""
+    if name not in SYSTEM:
+        return f"{name} is not a known system priority class"
+    value = SYSTEM[name][0]
+    if obj.get("value", 0) != value:
+        return f"value of {name} PriorityClass must be {value}"
+    return f"globalDefault of {name} PriorityClass must be false" if obj.get("globalDefault") else ""

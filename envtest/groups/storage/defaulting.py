@@ -1,0 +1,34 @@
+"""Defaults of the group storage.k8s.io. Each function fills in an object that the caller owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envtest.groups.common.defaulting import Defaults, put
+from opsdk.structured_merge.value import JsonObject
+
+
+def storage_class(obj: JsonObject) -> None:
+    """Deleted with its claim, bound at once."""
+    put(obj, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+
+
+def csi_driver(obj: JsonObject) -> None:
+    """The careful choices."""
+    put(
+        obj.setdefault("spec", {}),
+        attachRequired=True,
+        podInfoOnMount=False,
+        storageCapacity=False,
+        fsGroupPolicy="ReadWriteOnceWithFSType",
+        volumeLifecycleModes=["Persistent"],
+        requiresRepublish=False,
+        seLinuxMount=False,
+    )
+
+
+DEFAULTS: Mapping[str, Defaults] = {
+    "storage.k8s.io/storageclasses": storage_class,
+    "storage.k8s.io/csidrivers": csi_driver,
+}
+"""By ``group/resource``."""

@@ -1,0 +1,75 @@
+"""Columns of the group storage.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from envtest.groups.common.printing import NOTHING, UNSET, age, kind_printers, meta_of, name_of, spec_of, status_of
+from opsdk.apiserver.resources import Printer
+from opsdk.structured_merge.value import JsonObject
+
+
+def _is_default(obj: JsonObject, prefixes: Iterable[str]) -> bool:
+    notes = meta_of(obj).get("annotations") or {}
+    return any(notes.get(f"{prefix}.kubernetes.io/is-default-class") == "true" for prefix in prefixes)
+
+
+def _storage_class(obj: JsonObject, now: float) -> list[Any]:
+    default = " (default)" if _is_default(obj, ("storageclass", "storageclass.beta")) else ""
+    return [
+        name_of(obj) + default,
+        obj.get("provisioner", ""),
+        obj.get("reclaimPolicy", "Delete"),
+        obj.get("volumeBindingMode", "Immediate"),
+        bool(obj.get("allowVolumeExpansion")),
+        age(obj, now),
+    ]
+
+
+def _attributes_class(obj: JsonObject, now: float) -> list[Any]:
+    default = " (default)" if _is_default(obj, ("storageclass", "storageclass.beta")) else ""
+    return [name_of(obj) + default, obj.get("driverName", ""), age(obj, now)]
+
+
+def _attachment(obj: JsonObject, now: float) -> list[Any]:
+    spec = spec_of(obj)
+    volume = (spec.get("source") or {}).get("persistentVolumeName", "")
+    attached = bool(status_of(obj).get("attached"))
+    return [name_of(obj), spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached, age(obj, now)]
+
+
+def _driver(obj: JsonObject, now: float) -> list[Any]:
+    spec = spec_of(obj)
+    requests = spec.get("tokenRequests")
+    return [
+        name_of(obj),
+        spec.get("attachRequired", True),
+        spec.get("podInfoOnMount", False),
+        spec.get("storageCapacity", False),
+        UNSET if requests is None else ",".join(r.get("audience", "") for r in requests),
+        spec.get("requiresRepublish", False),
+        ",".join(spec.get("volumeLifecycleModes") or ()) or NOTHING,
+        age(obj, now),
+    ]
+
+
+def _driver_node(obj: JsonObject, now: float) -> list[Any]:
+    return [name_of(obj), len(spec_of(obj).get("drivers") or ()), age(obj, now)]
+
+
+def _capacity(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+    return [name_of(obj), obj.get("storageClassName", ""), obj.get("capacity", UNSET)]
+
+
+PRINTERS: Mapping[str, Printer] = kind_printers(
+    {
+        "storage.k8s.io/storageclasses": _storage_class,
+        "storage.k8s.io/volumeattributesclasses": _attributes_class,
+        "storage.k8s.io/volumeattachments": _attachment,
+        "storage.k8s.io/csidrivers": _driver,
+        "storage.k8s.io/csinodes": _driver_node,
+        "storage.k8s.io/csistoragecapacities": _capacity,
+    }
+)
+"""By ``group/resource``."""

@@ -1,0 +1,252 @@
+"""What is wrong with storage classes, CSI drivers, CSI nodes, attachments and capacities.
+
+Upstream: pkg/apis/storage/validation/validation.go (v1.36)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from envtest.codec.go_structs import Part, Shape, as_go
+from envtest.groups.common import validation
+from envtest.groups.common.label_selectors import check_label_selector
+from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver import api_errors
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+
+_MOST_PARAMETERS: Final = 512
+_MOST_BYTES: Final = 256 * 1024
+_POLICIES: Final = ("Delete", "Retain")
+_MODES: Final = ("Immediate", "WaitForFirstConsumer")
+_GROUP_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
+_LIFECYCLES: Final = ("Ephemeral", "Persistent")
+_LEAST_PERIOD: Final = 10
+"""Seconds between updates of how much a node can take, at least."""
+_NODE_DRIVER: Final[Shape] = {"Name": "", "NodeID": "", "TopologyKeys": None, "Allocatable": Part({"Count": None})}
+_ATTACHMENT: Final[Shape] = {
+    "Attacher": "",
+    "Source": {"PersistentVolumeName": None, "InlineVolumeSpec": None},
+    "NodeName": "",
+}
+_ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+
+
+# ------------------------------------------------------------------ classes
+def validate_class(obj: JsonObject) -> Iterator[Cause]:
+    """A storage class."""
+    provisioner = obj.get("provisioner", "").lower()
+    if not provisioner:
+        yield api_errors.required("provisioner")
+    else:
+        yield from validation.each(names.qualified_name(provisioner), provisioner, "provisioner")
+    yield from _parameters(obj.get("parameters") or {})
+    if obj.get("reclaimPolicy"):
+        yield from validation.one_of(obj["reclaimPolicy"], _POLICIES, "reclaimPolicy")
+    yield from validation.one_of(obj.get("volumeBindingMode"), _MODES, "volumeBindingMode")
+    terms: Sequence[JsonObject] = obj.get("allowedTopologies") or ()
+    # The server compares each with as many empty ones as there are terms, too.
+    seen: list[Mapping[str, set[str]]] = [{}] * len(terms)
+    for index, term in enumerate(terms):
+        at = f"allowedTopologies[{index}].matchLabelExpressions"
+        yield from _topology(term, at)
+        wanted = {e.get("key", ""): set(e.get("values") or ()) for e in term.get("matchLabelExpressions") or ()}
+        yield from (api_errors.duplicate(at, "") for other in seen if other == wanted)
+        seen.append(wanted)
+
+
+def _parameters(parameters: Mapping[str, str]) -> Iterator[Cause]:
+    if len(parameters) > _MOST_PARAMETERS:
+        yield api_errors.too_long("parameters", _MOST_PARAMETERS)
+        return
+    if "" in parameters:
+        yield api_errors.invalid_value("parameters", "", "field can not be empty.")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _MOST_BYTES:
+        yield api_errors.too_long("parameters", _MOST_BYTES)
+
+
+def _topology(term: JsonObject, path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, expression in enumerate(term.get("matchLabelExpressions") or ()):
+        at, key, values = f"{path}[{index}]", expression.get("key", ""), expression.get("values") or []
+        if not values:
+            yield api_errors.required(f"{at}.values")
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                yield api_errors.duplicate(f"{at}.values[{number}]", value)
+        yield from validation.each(names.qualified_name(key), key, f"{at}.key")
+        if key in seen:
+            yield api_errors.duplicate(f"{at}.key", key)
+        seen.add(key)
+
+
+def validate_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """Volumes that were made by it stay as they are described."""
+    yield from validate_class(obj)
+    for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+        yield from validation.unchanged(obj, old, key)
+
+
+# ------------------------------------------------------------------ drivers
+def _driver(name: str, path: str) -> Iterator[Cause]:
+    if not name:
+        yield api_errors.required(path)
+    elif len(name) > 63:
+        yield api_errors.too_long(path, 63)
+    else:
+        yield from validation.each(names.dns_subdomain(name.lower()), name, path)
+
+
+def validate_driver(obj: JsonObject) -> Iterator[Cause]:
+    """A CSI driver."""
+    spec: JsonObject = obj.get("spec") or {}
+    yield from _driver(obj["metadata"].get("name", ""), "name")
+    for key in ("attachRequired", "podInfoOnMount", "storageCapacity"):
+        if spec.get(key) is None:
+            yield api_errors.required(f"spec.{key}")
+    yield from validation.one_of(spec.get("fsGroupPolicy"), _GROUP_POLICIES, "spec.fsGroupPolicy")
+    yield from _tokens(spec.get("tokenRequests") or ())
+    for mode in spec.get("volumeLifecycleModes") or ():
+        yield from validation.one_of(mode, _LIFECYCLES, "spec.volumeLifecycleModes")
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period is not None and period < _LEAST_PERIOD:
+        text = f"must be greater than or equal to {_LEAST_PERIOD}"
+        yield api_errors.invalid_value("spec.nodeAllocatableUpdatePeriodSeconds", period, text)
+    given = spec.get("serviceAccountTokenInSecrets")
+    if given is not None and not spec.get("tokenRequests"):
+        text = "may only be set when `tokenRequests` is set"
+        yield api_errors.invalid_value("spec.serviceAccountTokenInSecrets", given, text)
+
+
+def _tokens(requests: Sequence[JsonObject]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, request in enumerate(requests):
+        at, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
+        if audience in seen:
+            yield api_errors.duplicate(f"{at}.audience", audience)
+            continue
+        seen.add(audience)
+        seconds = request.get("expirationSeconds")
+        if seconds is None:
+            continue
+        if seconds < 600:
+            text = "may not specify a duration less than 10 minutes"
+            yield api_errors.invalid_value(f"{at}.expirationSeconds", seconds, text)
+        if seconds > 1 << 32:
+            text = "may not specify a duration larger than 2^32 seconds"
+            yield api_errors.invalid_value(f"{at}.expirationSeconds", seconds, text)
+
+
+def validate_driver_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """How volumes are attached, and how long they live, stays."""
+    yield from validate_driver(obj)
+    new, before = obj.get("spec") or {}, old.get("spec") or {}
+    yield from validation.unchanged(new, before, "attachRequired", "spec.attachedRequired")
+    yield from validation.unchanged(new, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
+
+
+def validate_driver_node(obj: JsonObject) -> Iterator[Cause]:
+    """The drivers of a node."""
+    seen: set[str] = set()
+    for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
+        at, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
+        yield from _driver(name, f"{at}.name")
+        if not node:
+            yield api_errors.required(f"{at}.nodeID")
+        elif len(node) > 256:
+            yield api_errors.invalid_value(f"{at}.nodeID", node, "must be 256 characters or less")
+        count = (driver.get("allocatable") or {}).get("count")
+        yield from validation.not_negative(count, f"{at}.allocatable.count")
+        if name in seen:
+            yield api_errors.duplicate(f"{at}.name", name)
+        seen.add(name)
+        yield from _keys(driver.get("topologyKeys") or [], at)
+
+
+def _keys(keys: Sequence[str], path: str) -> Iterator[Cause]:
+    for index, key in enumerate(keys):
+        if not key:
+            yield api_errors.required(path)
+        if key in keys[:index]:
+            yield api_errors.duplicate(path, key)
+        yield from validation.each(names.qualified_name(key), list(keys), path)
+
+
+def validate_driver_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """A driver that is there stays what it is; how much it can take may change."""
+    yield from validate_driver_node(obj)
+    now, before = ((o.get("spec") or {}).get("drivers") or () for o in (obj, old))
+    for driver in before:
+        for other in now:
+            if other.get("name") == driver.get("name") and _lasting(other) != _lasting(driver):
+                yield api_errors.invalid_value("CSINodeDriver", as_go(_NODE_DRIVER, other), "field is immutable")
+
+
+def _lasting(driver: JsonObject) -> JsonObject:
+    return {key: value for key, value in driver.items() if key != "allocatable"}
+
+
+def validate_attachment(obj: JsonObject) -> Iterator[Cause]:
+    """An attachment of a volume to a node."""
+    spec: JsonObject = obj.get("spec") or {}
+    yield from _driver(spec.get("attacher", ""), "spec.attacher")
+    source = spec.get("source") or {}
+    found = [key for key in ("inlineVolumeSpec", "persistentVolumeName") if source.get(key) is not None]
+    if not found:
+        yield api_errors.required("spec.source", _ONE_SOURCE)
+    elif len(found) > 1:
+        yield api_errors.not_allowed("spec.source", _ONE_SOURCE)
+    yield from validation.subdomain(spec.get("nodeName", ""), "spec.nodeName")
+    if source.get("persistentVolumeName") is not None:
+        yield from validation.subdomain(source["persistentVolumeName"], "spec.source.persistentVolumeName")
+
+
+def validate_attachment_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """It stays what it is."""
+    yield from validate_attachment(obj)
+    if obj.get("spec") != old.get("spec"):
+        yield api_errors.invalid_value("spec", as_go(_ATTACHMENT, obj.get("spec") or {}), "field is immutable")
+
+
+# ------------------------------------------------------------------ capacities
+def validate_capacity(obj: JsonObject) -> Iterator[Cause]:
+    """How much a driver can still provide."""
+    name = obj.get("storageClassName", "")
+    if not name:
+        yield api_errors.required("storageClassName")
+    else:
+        yield from validation.subdomain(name, "storageClassName")
+    if obj.get("nodeTopology") is not None:
+        yield from check_label_selector(obj["nodeTopology"], "nodeTopology")
+    for key in ("capacity", "maximumVolumeSize"):
+        if obj.get(key) is not None and Quantity(str(obj[key])) < Quantity("0"):
+            yield api_errors.invalid_value(key, obj[key], validation.NOT_NEGATIVE)
+
+
+def validate_capacity_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """What it is about stays."""
+    yield from validate_capacity(obj)
+    for key in ("nodeTopology", "storageClassName"):
+        yield from validation.unchanged(obj, old, key)
+
+
+# ------------------------------------------------------------------ classes of attributes
+def validate_attributes(obj: JsonObject) -> Iterator[Cause]:
+    """A class of attributes of volumes."""
+    driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}
+    if not driver:
+        yield api_errors.required("driverName")
+    else:
+        yield from validation.each(names.qualified_name(driver.lower()), driver, "driverName")
+    yield from _parameters(parameters)
+    if not parameters:
+        yield api_errors.required("parameters", "must contain at least one key/value pair")
+
+
+def validate_attributes_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    """Volumes that follow it stay as they are described."""
+    for key in ("driverName", "parameters"):
+        if (obj.get(key) or None) != (old.get(key) or None):
+            yield api_errors.not_allowed(key, f"updates to {key} are forbidden.")

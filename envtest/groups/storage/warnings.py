@@ -1,0 +1,17 @@
+"""Warnings to makers of storage classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envtest.groups.core.warnings import OLD_LABELS
+from opsdk.structured_merge.value import JsonObject
+
+
+def class_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+    """Storage classes: labels of nodes."""
+    for index, term in enumerate(obj.get("allowedTopologies") or ()):
+        for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
+            if expression.get("key") in OLD_LABELS:
+                at = f"allowedTopologies[{index}].matchLabelExpressions[{number}].key"
+                yield f"{at}: {OLD_LABELS[expression['key']]}"

@@ -1,0 +1,78 @@
+"""The aggregator of a control plane: which Services there are, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from envtest.extensions.server import ExtensionServer
+from envtest.groups.apiregistration.strategy import SERVICES, ApiServiceStrategy
+from envtest.plane.admission_webhooks import Services
+from envtest.plane.auto_registration import AutoRegistration
+from opsdk.aio.clock import Clock
+from opsdk.apiserver.aggregator.availability import SLICE_OF, Network
+from opsdk.apiserver.aggregator.server import Aggregator, AggregatorDependencies
+from opsdk.apiserver.registry.rest import ListQuery
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.server import ResourceServer
+from opsdk.apiserver.storage.ports import KeyNotFoundError
+from opsdk.apiserver.webhook_client.client import WebhookClient
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate, ConnectionPools
+from opsdk.structured_merge.value import JsonObject
+
+_NETWORK = ("/services", "discovery.k8s.io/endpointslices", "/endpoints")
+
+
+class Plane(Protocol):
+    """What is needed of a control plane."""
+
+    clock: Clock
+    stores: dict[str, GenericStore]
+    core: ResourceServer
+    extensions: ExtensionServer
+    webhook_client: WebhookClient
+
+
+def aggregate(plane: Plane, identity: Callable[[], ClientCertificate] | None) -> Aggregator:
+    """The aggregator in front of everything else; `identity` is the certificate of the proxy."""
+    group, _, resource = SERVICES.partition("/")
+    served = plane.core.find(group, "v1", resource)
+    assert served is not None
+    around = AggregatorDependencies(
+        network=lambda namespace, name: network(plane.stores, namespace, name),
+        resolve=Services(plane.stores),
+        watched=[plane.stores[name].prefix for name in _NETWORK],
+    )
+    lines = ConnectionPools(plane.webhook_client.apps, identity=identity)
+    return Aggregator(served, plane.core, around, lines, clock=plane.clock)
+
+
+def register(plane: Plane) -> AutoRegistration:
+    """What keeps entries for that which is served here."""
+    store = plane.stores[SERVICES]
+    made = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
+    plane.extensions.turned = made.sync
+    assert isinstance(store.strategy, ApiServiceStrategy)
+    store.strategy.gone = made.gone
+    return made
+
+
+def network(stores: dict[str, GenericStore], namespace: str, name: str) -> Network:
+    """What is known of a Service."""
+    slices = [
+        found
+        for found in stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items
+        if (found["metadata"].get("labels") or {}).get(SLICE_OF) == name
+    ]
+    return Network(
+        service=_find(stores["/services"], namespace, name),
+        slices=slices,
+        endpoints=_find(stores["/endpoints"], namespace, name),
+    )
+
+
+def _find(store: GenericStore, namespace: str, name: str) -> JsonObject | None:
+    try:
+        return store.storage.get(store.key(namespace, name))
+    except KeyNotFoundError:
+        return None

@@ -1,0 +1,98 @@
+"""Who gets in, and what they may do: the authenticators and the authorizer of one control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsdk.aio.clock import Clock
+from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator, TokenChecker
+from opsdk.apiserver.auth.authorization import Authorizer, PrivilegedGroup, UnionAuthorizer
+from opsdk.apiserver.auth.jwt import SigningKey
+from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
+from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
+from opsdk.apiserver.auth.service_accounts import ServiceAccountTokens, TokenSubject
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.http.server.response import HttpResponse, encode_json
+from opsdk.structured_merge.value import JsonObject
+
+_DISCOVERY = "/.well-known/openid-configuration"
+_KEYS = "/openid/v1/jwks"
+_CACHED = ("cache-control", "public, max-age=3600")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What decides on users.
+
+    Attributes:
+        authenticators: tried first, in order; bearer tokens come after them.
+        tokens: fixed bearer tokens.
+        checkers: other kinds of bearer tokens, beside those of service accounts.
+        authorizer: asked after masters were let pass; None goes by roles and bindings.
+        anonymous: let requests without credentials through to the authorizer.
+        key_file: where the key that signs tokens is kept; None keeps it in this process.
+        more_keys: files with other keys whose tokens are good.
+        names: what tokens call this server.
+    """
+
+    authenticators: Sequence[Authenticator] = ()
+    tokens: TokenAuthenticator | None = None
+    checkers: Sequence[TokenChecker] = ()
+    authorizer: Authorizer | None = None
+    anonymous: bool = True
+    key_file: Path | None = None
+    more_keys: Sequence[Path] = ()
+    names: TokenSubject = TokenSubject()
+
+
+class Authenticators:
+    """`Access`, put to work on one storage.
+
+    Attributes:
+        bearer: what takes bearer tokens.
+        rbac: knows roles and bindings, whoever decides.
+        key: signs tokens of service accounts.
+        authorizer: decides; `observed` is the same for requests, and remembers what they were about.
+    """
+
+    def __init__(self, access: Access, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self.anonymous = access.anonymous
+        self.names = access.names
+        self.key = SigningKey(access.key_file, also=access.more_keys)
+        accounts = ServiceAccountTokens(self.key, self.find, names=access.names, clock=clock)
+        fixed = (access.tokens,) if access.tokens is not None else ()
+        self.bearer = BearerAuthenticator((*fixed, accounts, *access.checkers), audiences=access.names.audiences)
+        self.authenticators: Sequence[Authenticator] = (*access.authenticators, self.bearer)
+        self.rbac = RbacAuthorizer(storage)
+        self.authorizer: Authorizer = access.authorizer or UnionAuthorizer((PrivilegedGroup(), self.rbac))
+        self.observed = ObservingAuthorizer(self.authorizer)
+
+    def pages(self) -> dict[str, Callable[[Call], HttpResponse]]:
+        """How others can check the tokens that this server signs."""
+        return {_DISCOVERY: self._discovery, _KEYS: self._keys}
+
+    def _discovery(self, call: Call) -> HttpResponse:
+        document = {
+            "issuer": self.names.issuers[0],
+            "jwks_uri": f"{call.http.scheme}://{call.http.header('host')}{_KEYS}",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [self.key.algorithm],
+        }
+        return HttpResponse(200, [("content-type", "application/json"), _CACHED], encode_json(document))
+
+    def _keys(self, _: Call) -> HttpResponse:
+        media = "application/jwk-set+json"
+        return HttpResponse(200, [("content-type", media), _CACHED], encode_json({"keys": self.key.public()}))
+
+    def find(self, resource: str, namespace: str, name: str) -> JsonObject | None:
+        """An object of the core group as it is now; None where there is none."""
+        parts = ("core", resource, namespace, name) if namespace else ("core", resource, name)
+        try:
+            return self._storage.get("/".join(parts))
+        except KeyNotFoundError:
+            return None

@@ -1,0 +1,282 @@
+"""Objects that every cluster has from its first second on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+from envtest.data.flowcontrol import GROUP as FLOWS
+from envtest.data.flowcontrol import bootstrap_flows
+from envtest.data.rbac import GROUP, bootstrap_policy
+from envtest.groups.core.defaulting import label_namespace
+from envtest.groups.core.strategy.service import ServiceStrategy
+from envtest.groups.scheduling.system_classes import system_classes
+from envtest.plane.flow_control import condition, with_condition
+from opsdk.aio.clock import Clock
+from opsdk.apiserver.auth.front_proxy import NAME, HeaderNames
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
+from opsdk.errors import AlreadyExistsError, NotFoundError
+from opsdk.structured_merge.value import JsonObject
+
+
+class Stores(Protocol):
+    """What is needed of a control plane: its registries by ``group/resource``, its clock, and who owns what."""
+
+    clock: Clock
+
+    def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
+        """What the writer of a new object owns of it."""
+        ...
+
+    @property
+    def stores(self) -> Mapping[str, GenericStore]:
+        """The registries."""
+        ...
+
+
+SERVER = "kube-apiserver"
+"""The owner of what the server makes for itself."""
+_OWNED: dict[str, JsonObject] = {}
+"""What it owns of each of them, by resource and name; that is the same for every server, and takes time to find out."""
+SYSTEM = "kube-system"
+TRUST = "extension-apiserver-authentication"
+NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
+
+
+async def bootstrap(plane: Stores) -> None:
+    """Create what is missing."""
+    for name in NAMESPACES:
+        await ensure(plane, "/namespaces", namespace_object(name))
+    ensure_policy(plane)
+    ensure_flows(plane)
+    await ensure_itself(plane)
+    for obj in system_classes():
+        await ensure(plane, "scheduling.k8s.io/priorityclasses", obj)
+    await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
+
+
+def owned(plane: Stores, resource: str, obj: JsonObject, manager: str = SERVER) -> JsonObject:
+    """The object with the server as its owner."""
+    meta = obj["metadata"]
+    key = f"{resource}/{meta.get('namespace', '')}/{meta['name']}"
+    if key not in _OWNED:
+        _OWNED[key] = plane.fields_of(resource, obj)
+    if not _OWNED[key]:
+        return {**obj, "metadata": dict(meta)}
+    owner = {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": obj["apiVersion"],
+        "time": Context(clock=plane.clock).timestamp(),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": copy_tree(_OWNED[key]),
+    }
+    return {**obj, "metadata": {**meta, "managedFields": [owner]}}
+
+
+def ensure_policy(plane: Stores) -> None:
+    """The roles and bindings of a fresh cluster. They are put into the storage as they are: there are many."""
+    context = Context(clock=plane.clock)
+    now = context.timestamp()
+    for resource, obj in bootstrap_policy():
+        store = plane.stores[f"{GROUP}/{resource}"]
+        meta = obj["metadata"]
+        owner = {**meta["managedFields"][0], "time": now}
+        made = {**meta, "uid": context.new_uid(), "creationTimestamp": now, "managedFields": [owner]}
+        # What was changed stays as it is; what was taken away comes back with the next start.
+        with suppress(KeyExistsError):
+            store.storage.create(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": made})
+
+
+_PRODUCER = "api-priority-and-fairness-config-producer-v1"
+
+
+def ensure_flows(plane: Stores) -> None:
+    """Flow schemas and priority levels."""
+    context = Context(clock=plane.clock)
+    now = context.timestamp()
+    for resource, obj in bootstrap_flows():
+        store = plane.stores[f"{FLOWS}/{resource}"]
+        made = owned(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
+        made["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
+        if resource == "flowschemas":
+            level = obj["spec"]["priorityLevelConfiguration"]["name"]
+            made = with_condition(made, condition(level, now, exists=True)) or made
+        with suppress(KeyExistsError):
+            store.storage.create(store.key("", obj["metadata"]["name"]), made)
+
+
+_PORT = 6443
+"""Where a server listens that does not listen at all."""
+
+
+async def ensure_itself(plane: Stores) -> None:
+    """The server as a service of its own cluster, at the first address of the range."""
+    services = plane.stores["/services"]
+    strategy = services.strategy
+    assert isinstance(strategy, ServiceStrategy)
+    address = str(strategy.pool.range.network_address + 1)
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    service = {
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "spec": {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": _PORT}],
+            "clusterIP": address,
+            "ipFamilyPolicy": "SingleStack",
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster",
+        },
+    }
+    cidr: JsonObject = {
+        "kind": "ServiceCIDR",
+        "apiVersion": "networking.k8s.io/v1",
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": [str(strategy.pool.range)]},
+    }
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": Context(clock=plane.clock).timestamp()}
+    said = {"reason": "", "message": "Kubernetes default Service CIDR is ready"}
+    cidr["status"] = {"conditions": [{**ready, **said}]}
+    _put(plane, "networking.k8s.io/servicecidrs", cidr)
+    await ensure(plane, "/services", service, namespace="default")
+    # Loopback is no address for endpoints of anybody else.
+    for resource, obj in _places(_PORT):
+        _put(plane, resource, obj, namespace="default")
+
+
+def _places(port: int) -> Iterator[tuple[str, JsonObject]]:
+    listening = {"name": "https", "port": port, "protocol": "TCP"}
+    yield (
+        "/endpoints",
+        {
+            "kind": "Endpoints",
+            "apiVersion": "v1",
+            "metadata": {"name": "kubernetes", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [listening]}],
+        },
+    )
+    yield (
+        "discovery.k8s.io/endpointslices",
+        {
+            "kind": "EndpointSlice",
+            "apiVersion": "discovery.k8s.io/v1",
+            "metadata": {
+                "name": "kubernetes",
+                "generation": 1,
+                "labels": {"kubernetes.io/service-name": "kubernetes"},
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+            "ports": [listening],
+        },
+    )
+
+
+def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
+    context = Context(namespace=namespace, clock=plane.clock)
+    store = plane.stores[resource]
+    meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
+    if namespace:
+        meta["namespace"] = namespace
+    made = owned(plane, resource, obj)
+    made["metadata"] |= meta
+    with suppress(KeyExistsError):
+        store.storage.create(store.key(namespace, obj["metadata"]["name"]), made)
+
+
+async def listens_at(plane: Stores, port: int) -> None:
+    """Say in the service where the server really listens; what somebody has deleted stays away."""
+
+    async def transform(current: JsonObject | None) -> JsonObject:
+        made: JsonObject = copy_tree(current or {})
+        for one in made["spec"].get("ports") or ():
+            if one.get("name") == "https":
+                one["targetPort"] = port
+        return made
+
+    with suppress(NotFoundError):
+        await plane.stores["/services"].update(Context(namespace="default", clock=plane.clock), "kubernetes", transform)
+    for resource, obj in _places(port):
+        store = plane.stores[resource]
+        with suppress(KeyNotFoundError):
+            await store.storage.guaranteed_update(store.key("default", "kubernetes"), partial(_moved, obj))
+
+
+async def _moved(wanted: JsonObject, current: JsonObject | None) -> JsonObject:
+    if current is None:
+        raise KeyNotFoundError(str(wanted["metadata"]["name"]))
+    return {**current, **{k: v for k, v in wanted.items() if k in ("subsets", "endpoints", "ports")}}
+
+
+def trust_object(data: Mapping[str, str]) -> JsonObject:
+    """What tells extension servers how this server's users prove who they are."""
+    meta = {"name": TRUST, "namespace": SYSTEM}
+    made: JsonObject = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
+    return {**made, "data": dict(data)} if data else made
+
+
+def trust_data(clients: bytes, proxies: bytes, names: Sequence[str], headers: HeaderNames) -> dict[str, str]:
+    """Whose certificates clients and proxies have; nothing about those that are not believed."""
+    made = {"client-ca-file": clients.decode()} if clients else {}
+    if not proxies:
+        return made
+
+    def listed(words: Iterable[str]) -> str:
+        return json.dumps([word.title() for word in words], separators=(",", ":"))
+
+    return {
+        **made,
+        "requestheader-allowed-names": json.dumps(list(names), separators=(",", ":")),
+        "requestheader-client-ca-file": proxies.decode(),
+        "requestheader-extra-headers-prefix": listed(headers.extra),
+        "requestheader-group-headers": listed(headers.group),
+        "requestheader-uid-headers": listed(headers.uid),
+        "requestheader-username-headers": listed(headers.user),
+    }
+
+
+async def publish_trust(
+    plane: Stores,
+    *,
+    clients: bytes,
+    proxies: bytes,
+    names: Sequence[str] = (NAME,),
+    headers: HeaderNames = HeaderNames(),  # noqa: B008 - frozen
+) -> None:
+    """Say whose certificates clients and proxies have."""
+    wanted = trust_object(trust_data(clients, proxies, names, headers))
+
+    async def transform(current: JsonObject | None) -> JsonObject:
+        made: JsonObject = copy_tree({**(current or wanted), "data": wanted.get("data", {})})
+        return made
+
+    context = Context(namespace=SYSTEM, clock=plane.clock)
+    await plane.stores["/configmaps"].update(context, TRUST, transform, force_create=True)
+
+
+def namespace_object(name: str) -> JsonObject:
+    """A namespace as the server makes it for itself."""
+    obj: JsonObject = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}, "spec": {}, "status": {}}
+    label_namespace(obj)
+    return obj
+
+
+async def ensure(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
+    """Create an object unless it is there."""
+    store = plane.stores[resource]
+    with suppress(KeyNotFoundError):
+        store.storage.get(store.key(namespace, obj["metadata"]["name"]))
+        return
+    try:
+        made = owned(plane, resource, obj)
+        await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", made)
+    except AlreadyExistsError:
+        return

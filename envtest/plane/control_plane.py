@@ -1,0 +1,415 @@
+"""Puts the server together: storage, built-in kinds, extensions, discovery, bootstrap objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import IPv4Network
+
+from envtest.admission import plugins
+from envtest.data.messages import write_protobuf
+from envtest.data.resources import Row, rows
+from envtest.data.schemas import types
+from envtest.extensions.custom_resource import CustomModel
+from envtest.extensions.custom_resource_definition import DEFINITIONS, DefinitionStrategy
+from envtest.extensions.custom_resource_definition import defaults as definition_defaults
+from envtest.extensions.openapi import published
+from envtest.extensions.server import ExtensionServer
+from envtest.groups.admissionregistration.rest import GUARDED, PolicyStore
+from envtest.groups.authentication.rest import SelfSubjectReviews, TokenReviews
+from envtest.groups.authorization.rest import AccessReviews, RulesReviews, oneself, somebody
+from envtest.groups.autoscaling.conversion import OldAutoscalerModel
+from envtest.groups.certificates.strategy import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
+from envtest.groups.common.defaulting import Defaults
+from envtest.groups.common.model import TypedModel, Typing
+from envtest.groups.common.rest import ReadableStore, UpdateStore
+from envtest.groups.common.scale import ScaleStore
+from envtest.groups.converted_kinds import versions_of
+from envtest.groups.core.rest import service_account_token
+from envtest.groups.core.rest.binding import BindingStore
+from envtest.groups.core.rest.component_status import ComponentStatuses
+from envtest.groups.core.rest.pod_exec import RunStore
+from envtest.groups.core.rest.pod_log import LogStore
+from envtest.groups.core.rest.proxy import ProxyStore
+from envtest.groups.core.rest.responders import Responders
+from envtest.groups.core.rest.service_account_token import TokenRequests
+from envtest.groups.core.strategy.namespace import NamespaceFinalizeStrategy
+from envtest.groups.core.strategy.pod import EphemeralStrategy, ResizeStrategy
+from envtest.groups.core.strategy.service import DEFAULT_RANGE, ServiceStrategy
+from envtest.groups.events.conversion import EventModel
+from envtest.groups.policy.rest import EvictionStore
+from envtest.groups.rbac.rest import GROUP as RBAC
+from envtest.groups.rbac.rest import GuardedStore
+from envtest.groups.registry import catalogue
+from envtest.groups.resource.rest import CLAIMS, ClaimStore
+from envtest.groups.resource.rest import GROUP as DEVICES
+from envtest.plane import admission_policies
+from envtest.plane.admission_webhooks import Services, install
+from envtest.plane.aggregation import aggregate, register
+from envtest.plane.authenticators import Access, Authenticators
+from envtest.plane.bootstrap import SERVER, bootstrap
+from envtest.plane.event_expiry import EVENTS, EventExpiry
+from envtest.plane.flow_control import FlowControl
+from envtest.plane.health import CHECKS
+from envtest.plane.metrics import Metrics
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apiserver.admission.chain import Chain
+from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
+from opsdk.apiserver.admission.webhooks.match_conditions import MatchConditions
+from opsdk.apiserver.auth.authorization import RuleResolver
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.discovery import ServedGroup
+from opsdk.apiserver.endpoints.filters import NamedFilter
+from opsdk.apiserver.endpoints.managed_fields import field_manager
+from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
+from opsdk.apiserver.endpoints.routes import NonResourceRoutes
+from opsdk.apiserver.registry.rest import ListQuery
+from opsdk.apiserver.registry.store import GenericStore, StatusStore
+from opsdk.apiserver.resources import InstalledResource, ResourceInfo
+from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.apiserver.webhook_client.client import WebhookClient
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
+from opsdk.http.server.response import HttpResponse
+from opsdk.structured_merge.value import JsonObject
+
+_MODELS: Mapping[tuple[str, str, str], type[TypedModel]] = {
+    ("", "v1", "Event"): EventModel,
+    ("events.k8s.io", "v1", "Event"): EventModel,
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): OldAutoscalerModel,
+}
+"""Kinds that are kept in another version than some are shown in."""
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.2",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-01-01T00:00:00Z",
+    "goVersion": "go1.26",
+    "compiler": "gc",
+    "platform": "linux/amd64",
+}
+"""What ``/version`` says; clients decide by it what they may use."""
+
+
+class TableSchemas:
+    """The tables as a source of OpenAPI schemas."""
+
+    def schema(self, name: str) -> JsonObject | None:
+        """See `SchemaSource`."""
+        return types().schema(name)
+
+    def name_of(self, served: InstalledResource) -> str | None:
+        """See `SchemaSource`."""
+        return served.model.name if isinstance(served.model, TypedModel) else None
+
+
+class CustomSchemas:
+    """The schemas of custom resources, by the names that `CustomModel` gives them."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, tuple[InstalledResource, CustomModel]] = {}
+
+    def schema(self, name: str) -> JsonObject | None:
+        """See `SchemaSource`."""
+        found = self._models.get(name)
+        return None if found is None else published(found[0].info, found[1].raw, found[1].selectable)
+
+    def name_of(self, served: InstalledResource) -> str | None:
+        """See `SchemaSource`."""
+        if not isinstance(served.model, CustomModel):
+            return None
+        if not served.info.subresource:
+            self._models[served.model.schema_name] = (served, served.model)
+        return served.model.schema_name
+
+
+class _Late:
+    """A delegate that is known after the server before it."""
+
+    target: Delegate = NotFound()
+
+    async def handle(self, call: Call) -> HttpResponse:
+        return await self.target.handle(call)
+
+    def groups(self) -> Sequence[ServedGroup]:
+        return self.target.groups()
+
+
+class ControlPlane:
+    """One API server with its objects.
+
+    Attributes:
+        storage: where everything is kept.
+        stores: the registries of the built-in resources by ``group/resource``.
+        server: the outermost server; ``server.app`` is the ASGI application.
+        aggregator: the first of the chain; to be closed where other servers are called.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage | None = None,
+        access: Access | None = None,
+        service_range: IPv4Network = DEFAULT_RANGE,
+        choice: plugins.Choice = plugins.Choice(),  # noqa: B008 - frozen
+        identity: Callable[[], ClientCertificate] | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.clock = clock
+        self._service_range = service_range
+        self.storage: Storage = storage or MemoryStorage()
+        self.access = Authenticators(access or Access(), self.storage, clock)
+        self.admission = Chain()
+        self.typing = Typing(types())
+        self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
+        self.stores: dict[str, GenericStore] = {}
+        self.responders = Responders()
+        self.components = ComponentStatuses()
+        self.webhook_client = WebhookClient(resolve=Services(self.stores))
+        late = _Late()
+        self.core = ResourceServer(late, self.admission)
+        self._install_all()
+        self.extensions = late.target = self._extensions()
+        lifecycle = NamespaceLifecycle(self._namespace, self.stores["/namespaces"].info)
+        self.admission.add("NamespaceLifecycle", lifecycle)
+        hooks = install(self, self.webhook_client, MatchConditions(self.access.authorizer))
+        admission_policies.install(self, hooks, self.access.authorizer)
+        plugins.install(self, choice)
+        self.expiry = EventExpiry(self.storage, clock)
+        self.auto_registration = register(self)
+        self.aggregator = aggregate(self, identity)
+        self.server = Server(
+            self.aggregator,
+            well_known=self._well_known,
+            authenticators=self.access.authenticators,
+            authorizer=self.access.observed,
+            anonymous=self.access.anonymous,
+            protobuf=write_protobuf,
+            clock=clock,
+        )
+        self.flows = FlowControl(self.storage, clock)
+        self.server.filters.insert_after("impersonate", NamedFilter("priority-and-fairness", self.flows))
+
+    def __repr__(self) -> str:
+        return f"<ControlPlane with {self.storage!r}>"
+
+    def _extensions(self) -> ExtensionServer:
+        store = self.stores[DEFINITIONS]
+        group, _, resource = DEFINITIONS.partition("/")
+        served = self.core.find(group, "v1", resource)
+        assert served is not None
+        assert isinstance(store.strategy, DefinitionStrategy)
+        client = self.webhook_client
+        made = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.decoders, client=client)
+        scale = self.core.find("apps", "v1", "deployments", "scale")
+        assert scale is not None
+        assert isinstance(scale.model, TypedModel)
+        made.use_scale(scale.model)
+        store.strategy.listener = made
+        return made
+
+    def _reserve(self) -> None:
+        """What stored services have is not handed out again."""
+        services = self.stores["/services"]
+        assert isinstance(services.strategy, ServiceStrategy)
+        services.strategy.pool.range = self._service_range
+        services.strategy.addresses = self.stores["networking.k8s.io/ipaddresses"]
+        services.strategy.pool.clear()
+        for obj in services.list_now("", ListQuery()).items:
+            services.strategy.pool.take(obj)
+
+    def rederive(self) -> None:
+        """Whatever is kept beside the storage follows it again, after it went to another state."""
+        self._reserve()
+        self.extensions.reload()
+        self.auto_registration.reload()
+
+    async def start(self) -> None:
+        """Make the objects that every cluster has; harmless where they are there already."""
+        self._reserve()
+        self.extensions.load()
+        self.auto_registration.start((served.info.group, served.info.version) for served in self.core.installed())
+        await bootstrap(self)
+        self.expiry.start()
+        self.flows.start()
+        self.aggregator.start()
+
+    def end_watches(self) -> None:
+        """Every stream ends; the storage still answers."""
+        self.storage.end_watches()
+
+    def close(self) -> None:
+        """End every watch and let go of files."""
+        self.expiry.close()
+        self.storage.close()
+
+    def _well_known(self, server: Server) -> NonResourceRoutes:
+        openapi = OpenApi(
+            server.groups, [TableSchemas(), CustomSchemas()], title="Kubernetes", version=VERSION["gitVersion"]
+        )
+        metrics = Metrics(self.stores, VERSION, CHECKS)
+        server.hooks.append(metrics)
+        pages = {**self.access.pages(), **metrics.pages()}
+        return NonResourceRoutes(server.groups, version=VERSION, openapi=openapi, checks=CHECKS, pages=pages)
+
+    # -------------------------------------------------------------- installing
+    def _install_all(self) -> None:
+        table = rows()
+        with_status = {(r.info.group, r.info.resource) for r in table if r.info.subresource == "status"}
+        for row in table:
+            if not row.info.subresource and "list" in row.verbs and "create" in row.verbs:
+                self._install_main(row, has_status=(row.info.group, row.info.resource) in with_status)
+        for row in table:
+            if row.info.subresource:
+                self._install_subresource(row)
+            elif "create" not in row.verbs or "list" not in row.verbs:
+                self._install_review(row)
+
+    def _install_review(self, row: Row) -> None:
+        """Resources that are only created: nothing of them is kept."""
+        authorizer = self.access.authorizer
+        resolver = authorizer if isinstance(authorizer, RuleResolver) else None
+        reviews: dict[str, object] = {
+            "componentstatuses": self.components,
+            "bindings": BindingStore(self.stores["/pods"]),
+            "selfsubjectreviews": SelfSubjectReviews(),
+            "tokenreviews": TokenReviews(self.access.bearer),
+            "subjectaccessreviews": AccessReviews(authorizer, subject=somebody),
+            "localsubjectaccessreviews": AccessReviews(authorizer, subject=somebody, local=True),
+            "selfsubjectaccessreviews": AccessReviews(authorizer, subject=oneself),
+            "selfsubjectrulesreviews": RulesReviews(resolver),
+        }
+        storage = reviews.get(row.info.resource)
+        if storage is not None:
+            self.core.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
+
+    def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
+        """What the writer of a new object owns of it."""
+        group, _, name = resource.rpartition("/")
+        served = self.core.find(group, obj["apiVersion"].rpartition("/")[2], name)
+        if served is None:
+            return {}
+        made = field_manager(served).update(None, obj, manager="-", now="-")
+        owners = made["metadata"].get("managedFields") or [{"fieldsV1": {}}]
+        fields: JsonObject = owners[0]["fieldsV1"]
+        return fields
+
+    def _own_budget(self, old: JsonObject, new: JsonObject, now: str) -> JsonObject:
+        """A budget with the server as the owner of what has changed in its status."""
+        served = self.core.find("policy", "v1", "poddisruptionbudgets", "status")
+        return new if served is None else field_manager(served).update(old, new, manager=SERVER, now=now)
+
+    def _namespace(self, name: str) -> JsonObject | None:
+        store = self.stores["/namespaces"]
+        try:
+            return self.storage.get(store.key("", name))
+        except KeyNotFoundError:
+            return None
+
+    def _model(self, row: Row, defaults: Defaults | None = None) -> TypedModel:
+        info = row.info
+        name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
+        if name is None:
+            raise LookupError(f"the tables have no type for {info.kind}")
+        made = _MODELS.get((info.group, info.version, info.kind), TypedModel)
+        defaults = defaults or (None if row.info.kind_group else self.catalogue.defaults_of(row))
+        return made(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
+
+    def _install_main(self, row: Row, *, has_status: bool) -> None:
+        strategy = self.catalogue.strategy(row, has_status=has_status)
+        prefix = EVENTS if row.info.kind == "Event" else ""
+        if row.info.group == RBAC:
+            guard, rbac = self.access.authorizer, self.access.rbac
+            store: GenericStore = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
+        elif row.info.resource in GUARDED:
+            store = PolicyStore(
+                self.storage,
+                row.info,
+                strategy,
+                authorizer=self.access.authorizer,
+                resolve=admission_policies.ParamKinds(self).resource,
+                stores=self.stores,
+            )
+        elif row.info.group == DEVICES and row.info.resource in CLAIMS:
+            store = ClaimStore(self.storage, row.info, strategy, stores=self.stores)
+        else:
+            store = GenericStore(self.storage, row.info, strategy, prefix=prefix)
+        self.stores[f"{row.info.group}/{row.info.resource}"] = store
+        versions = versions_of(self.typing, row.info.kind)
+        self.core.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
+
+    def _install_subresource(self, row: Row) -> None:
+        """Those that are built; discovery lists no others."""
+        store = self.stores.get(f"{row.info.group}/{row.info.resource}")
+        main = self.core.find(row.info.group, row.info.version, row.info.resource)
+        if store is None or main is None:
+            return
+        own = self._own_subresource(row, store)
+        if own is not None:
+            self.core.install(InstalledResource(row.info, own, self._model(row)))
+            return
+        part = self._part(row, store, main.info)
+        if part is not None:
+            info = replace(main.info, subresource=row.info.subresource)
+            self.core.install(InstalledResource(info, part, main.model, versions=main.versions))
+            return
+        far = self._remote(row, store)
+        if far is not None:
+            self.core.install(InstalledResource(row.info, far, main.model))
+        elif row.info.subresource == "token":
+            tokens = TokenRequests(store, self.access.key, self.access.find, self.access.names)
+            self.core.install(InstalledResource(row.info, tokens, self._model(row, service_account_token.defaults)))
+
+    def _own_subresource(self, row: Row, store: GenericStore) -> ScaleStore | BindingStore | EvictionStore | None:
+        """Those with a kind of their own."""
+        match row.info.subresource:
+            case "scale":
+                return ScaleStore(store)
+            case "binding":
+                return BindingStore(store)
+            case "eviction":
+                return EvictionStore(store, self.stores["policy/poddisruptionbudgets"], self._own_budget)
+            case _:
+                return None
+
+    @staticmethod
+    def _part(row: Row, store: GenericStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
+        """Those that change one part of the object."""
+        whole = Row(main, ())
+        match row.info.subresource:
+            case "status" if isinstance(store.strategy, SigningRequestStrategy):
+                return StatusStore(store, SignatureStrategy(store.strategy))
+            case "status":
+                return StatusStore(store)
+            case "approval":
+                return ReadableStore(store, ApprovalStrategy(store.strategy))
+            case "finalize":
+                return UpdateStore(store, NamespaceFinalizeStrategy(whole))
+            case "ephemeralcontainers":
+                return ReadableStore(store, EphemeralStrategy(whole, has_status=True))
+            case "resize":
+                return ReadableStore(store, ResizeStrategy(whole, has_status=True))
+            case _:
+                return None
+
+    def _remote(self, row: Row, store: GenericStore) -> LogStore | RunStore | ProxyStore | None:
+        """Those behind which something runs elsewhere."""
+        match row.info.subresource:
+            case "log":
+                return LogStore(store, self.stores["/nodes"], self.responders)
+            case "exec" | "attach" | "portforward" as kind:
+                return RunStore(store, self.stores["/nodes"], kind, self.responders)
+            case "proxy":
+                return ProxyStore(
+                    store, self.responders, endpoints=self.stores["/endpoints"], pods=self.stores["/pods"]
+                )
+            case _:
+                return None

@@ -1,0 +1,224 @@
+"""API priority and fairness, as far as clients see it: which flow schema takes a request, and whether its level exists.
+
+Nothing is bounded here. Answers name the schema and its priority level in their headers, schemas have their condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from cachetools import LRUCache
+
+from envtest.data.flowcontrol import GROUP
+from opsdk.aio.clock import Clock
+from opsdk.aio.tasks import TaskOwner
+from opsdk.apiserver.auth.service_accounts import split_username
+from opsdk.apiserver.auth.user import User
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.request_deadline import long_running
+from opsdk.apiserver.endpoints.request_info import RequestInfo
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Storage, StorageChange
+from opsdk.http.server.response import HttpResponse
+from opsdk.structured_merge.value import JsonObject
+
+SCHEMAS: Final = f"{GROUP}/flowschemas/"
+LEVELS: Final = f"{GROUP}/prioritylevelconfigurations/"
+_MANAGER = "api-priority-and-fairness-config-consumer-v1"
+_REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A flow schema, ready to be asked."""
+
+    name: str
+    uid: str
+    level: str
+    precedence: int
+    rules: Sequence[Mapping[str, Any]]
+
+    def takes(self, user: User, info: RequestInfo) -> bool:
+        """Whether it is for such requests of such a user."""
+        return any(
+            any(_is(subject, user) for subject in rule.get("subjects") or ()) and _covers(rule, info)
+            for rule in self.rules
+        )
+
+
+def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
+    """In the order in which they are asked."""
+    made = [
+        Flow(
+            name=obj["metadata"]["name"],
+            uid=obj["metadata"].get("uid", ""),
+            level=obj["spec"]["priorityLevelConfiguration"]["name"],
+            precedence=obj["spec"].get("matchingPrecedence", 1000),
+            rules=obj["spec"].get("rules") or (),
+        )
+        for obj in schemas
+    ]
+    return sorted(made, key=lambda flow: (flow.precedence, flow.name))
+
+
+def _is(subject: Mapping[str, Any], user: User) -> bool:
+    match subject.get("kind"):
+        case "User":
+            return subject["user"]["name"] in ("*", user.name)
+        case "Group":
+            name = subject["group"]["name"]
+            return name == "*" or name in user.groups
+        case _:
+            wanted, found = subject["serviceAccount"], split_username(user.name)
+            return found is not None and found[0] == wanted["namespace"] and wanted["name"] in ("*", found[1])
+
+
+def _covers(rule: Mapping[str, Any], info: RequestInfo) -> bool:
+    if info.is_resource:
+        return any(_resource(part, info) for part in rule.get("resourceRules") or ())
+    return any(
+        _among(part["verbs"], info.verb) and any(_path(url, info.path) for url in part["nonResourceURLs"])
+        for part in rule.get("nonResourceRules") or ()
+    )
+
+
+def _resource(part: Mapping[str, Any], info: RequestInfo) -> bool:
+    named = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    if not (_among(part["verbs"], info.verb) and _among(part["apiGroups"], info.group)):
+        return False
+    if not _among(part["resources"], named):
+        return False
+    if info.namespace:
+        return _among(part.get("namespaces") or (), info.namespace)
+    return bool(part.get("clusterScope"))
+
+
+def _among(words: Sequence[str], word: str) -> bool:
+    return word in words or "*" in words
+
+
+def _path(pattern: str, path: str) -> bool:
+    return pattern in ("*", path) or (pattern.endswith("/*") and path.startswith(pattern.removesuffix("*")))
+
+
+def condition(level: str, now: str, *, exists: bool) -> JsonObject:
+    """What a schema says of its level."""
+    text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" '
+    status, reason = ("False", "Found") if exists else ("True", "NotFound")
+    text += "and it exists" if exists else "but there is no such object"
+    return {"type": "Dangling", "status": status, "lastTransitionTime": now, "reason": reason, "message": text}
+
+
+def with_condition(obj: JsonObject, wanted: JsonObject) -> JsonObject | None:
+    """The schema with its condition, None where it says the same already."""
+    conditions = list((obj.get("status") or {}).get("conditions") or ())
+    old = next((c for c in conditions if c.get("type") == "Dangling"), None)
+    if old is not None and (old.get("status"), old.get("message")) == (wanted["status"], wanted["message"]):
+        return None
+    if old is not None and old.get("status") == wanted["status"]:
+        wanted = {**wanted, "lastTransitionTime": old.get("lastTransitionTime")}
+    kept = [c for c in conditions if c is not old]
+    keys = ("lastTransitionTime", "message", "reason", "status", "type")
+    owned: JsonObject = {'k:{"type":"Dangling"}': {".": {}, **{f"f:{key}": {} for key in keys}}}
+    owner = {
+        "manager": _MANAGER,
+        "operation": "Apply",
+        "apiVersion": f"{GROUP}/v1",
+        "time": wanted["lastTransitionTime"],
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:status": {"f:conditions": owned}},
+        "subresource": "status",
+    }
+    others = [entry for entry in obj["metadata"].get("managedFields") or () if entry.get("manager") != _MANAGER]
+    meta = {**obj["metadata"], "managedFields": [owner, *others]}
+    return {**obj, "metadata": meta, "status": {**(obj.get("status") or {}), "conditions": [*kept, wanted]}}
+
+
+async def _tell(wanted: JsonObject, current: JsonObject | None) -> JsonObject | Remove:
+    if current is None:
+        raise KeyNotFoundError("the schema has gone")
+    return with_condition(current, wanted) or current
+
+
+class FlowControl:
+    """Follows schemas and levels in a storage; a filter."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._flows: list[Flow] | None = None
+        self._levels: dict[str, str] = {}
+        self._known: LRUCache[Any, tuple[str, str]] = LRUCache(_REMEMBERED)
+        self._tasks = TaskOwner("flow-control")
+        self._settling = False
+
+    def __repr__(self) -> str:
+        return f"<FlowControl of {self._storage!r}>"
+
+    def start(self) -> None:
+        """Follow the storage."""
+        self._storage.subscribe(self._follow)
+
+    async def aclose(self) -> None:
+        """Forget about it; idempotent."""
+        self._storage.unsubscribe(self._follow)
+        await self._tasks.aclose()
+
+    def _follow(self, change: StorageChange) -> None:
+        if not change.key.startswith((SCHEMAS, LEVELS)):
+            return
+        self._flows = None
+        if not self._settling:
+            self._settling = True
+            self._tasks.start(self._settle(), name="conditions")
+
+    async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
+        """Name the flow in the answer, whatever it is."""
+        if not long_running(call.info) or call.info.verb == "watch":
+            schema, level = self.classify(call.user, call.info)
+            call.headers += [
+                ("x-kubernetes-pf-flowschema-uid", schema),
+                ("x-kubernetes-pf-prioritylevel-uid", level),
+            ]
+        return await handler(call)
+
+    def classify(self, user: User, info: RequestInfo) -> tuple[str, str]:
+        """The uids of the schema that takes a request, and of its level."""
+        if self._flows is None:
+            self._read()
+        where = (info.group, info.resource, info.subresource, info.namespace) if info.is_resource else info.path
+        key = (user.name, tuple(user.groups), info.verb, where)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._find(user, info)
+        return found
+
+    def _read(self) -> None:
+        self._flows = flows_of(obj for _, obj in self._storage.list(SCHEMAS).items)
+        levels = (obj["metadata"] for _, obj in self._storage.list(LEVELS).items)
+        self._levels = {meta["name"]: meta.get("uid", "") for meta in levels}
+        self._known.clear()
+
+    def _find(self, user: User, info: RequestInfo) -> tuple[str, str]:
+        flows = [flow for flow in self._flows or () if flow.level in self._levels]
+        # The last one takes what nobody wants.
+        found = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
+        return ("", "") if found is None else (found.uid, self._levels[found.level])
+
+    async def _settle(self) -> None:
+        """Have every schema say whether its level exists."""
+        self._settling = False
+        self._read()
+        now = Context(clock=self._clock).timestamp()
+        for key, obj in self._storage.list(SCHEMAS).items:
+            level = obj["spec"]["priorityLevelConfiguration"]["name"]
+            wanted = condition(level, now, exists=level in self._levels)
+            if with_condition(obj, wanted) is None:
+                continue
+            try:
+                await self._storage.guaranteed_update(key, partial(_tell, wanted))
+            except KeyNotFoundError:
+                continue  # it went meanwhile

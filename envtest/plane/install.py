@@ -1,0 +1,196 @@
+"""What is installed before a test begins: definitions of custom resources, and webhooks, as Go's envtest does it."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from envtest.plane.pki import CertificateAuthority
+from opsdk.apiserver.webhook_client.client import WebhookClient
+from opsdk.errors import ConfigError, NotFoundError
+from opsdk.http.asgi_types import App
+from opsdk.structured_merge.value import JsonObject
+
+CRD = "CustomResourceDefinition"
+_PATHS = {
+    CRD: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+}
+_ENDINGS = frozenset({".yaml", ".yml", ".json"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """Webhooks to install. Whatever configurations (and conversions of definitions) call by a Service comes to us.
+
+    Attributes:
+        objects: webhook configurations.
+        paths: files and directories with configurations; other kinds in them are passed over.
+        app: answers inside this process, without a socket; None leaves that to a server that listens.
+        host: where that server listens.
+        port: its port; 0 takes one that is free.
+        cert_dir: where its ``tls.crt`` and ``tls.key`` are put; None makes a directory that lasts as long as the
+            environment.
+    """
+
+    objects: Sequence[JsonObject] = ()
+    paths: Sequence[Path | str] = ()
+    app: App | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    cert_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookServing:
+    """Where the webhook server of a test has to listen, and with which certificate."""
+
+    host: str
+    port: int
+    cert_dir: Path | None = None
+    ca: bytes = b""
+
+    @property
+    def authority(self) -> str:
+        """``host:port``."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def redirect(self, config: JsonObject) -> JsonObject:
+        """A ``clientConfig`` that calls a Service, made to call this server."""
+        service = config.get("service")
+        if not service:
+            return config
+        made: JsonObject = {"url": f"https://{self.authority}/{(service.get('path') or '').lstrip('/')}"}
+        return {**made, "caBundle": base64.b64encode(self.ca).decode()} if self.ca else made
+
+
+# ------------------------------------------------------------------ reading
+def read_objects(paths: Sequence[Path | str], kinds: Sequence[str]) -> list[JsonObject]:
+    """The objects of these kinds in files, with several documents or not, and in the files of directories."""
+    return [
+        document
+        for path in paths
+        for file in _files(Path(path))
+        for document in _documents(file)
+        if document.get("kind") in kinds
+    ]
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(file for file in path.iterdir() if file.is_file() and file.suffix in _ENDINGS)
+    elif path.exists():
+        yield path
+    else:
+        raise ConfigError(f"{path}: no such file or directory: say where the manifests are")
+
+
+def _documents(file: Path) -> Iterator[JsonObject]:
+    try:
+        found: list[Any] = list(yaml.safe_load_all(file.read_text()))
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read as YAML or JSON: {error}") from error
+    for document in found:
+        if isinstance(document, dict):
+            items = document.get("items") if str(document.get("kind", "")).endswith("List") else None
+            yield from (items or [document]) if isinstance(items, list) else [document]
+
+
+# ------------------------------------------------------------------ installing
+class Sender(Protocol):
+    """Sends requests as an admin."""
+
+    async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
+        """One request; the answer, or the `ApiError` that it stands for."""
+        ...
+
+
+class Installer:
+    """Writes what a test needs, as the admin."""
+
+    def __init__(self, api: Sender) -> None:
+        self._api = api
+
+    def __repr__(self) -> str:
+        return f"<Installer by {self._api!r}>"
+
+    async def put(self, obj: JsonObject) -> JsonObject:
+        """Create an object, or replace the one that is there."""
+        kind, name = obj.get("kind", ""), (obj.get("metadata") or {}).get("name", "")
+        path = _PATHS.get(kind)
+        if path is None:
+            raise ConfigError(f"{kind or 'an object without kind'}: only {', '.join(_PATHS)} can be installed")
+        try:
+            found = await self._api.send("GET", f"{path}/{name}")
+        except NotFoundError:
+            return await self._api.send("POST", path, obj)
+        version = found["metadata"]["resourceVersion"]
+        return await self._api.send(
+            "PUT", f"{path}/{name}", {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
+        )
+
+    async def definitions(self, objects: Sequence[JsonObject], serving: WebhookServing | None = None) -> None:
+        """Install definitions; each is served when this returns."""
+        for obj in objects:
+            wanted = {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}
+            made = await self.put(wanted if serving is None else _converted_by(wanted, serving))
+            _check_established(await self._api.send("GET", f"{_PATHS[CRD]}/{made['metadata']['name']}"))
+
+    async def webhooks(self, objects: Sequence[JsonObject], serving: WebhookServing) -> None:
+        """Install webhook configurations."""
+        for obj in objects:
+            hooks = [
+                {**hook, "clientConfig": serving.redirect(hook.get("clientConfig") or {})}
+                for hook in obj.get("webhooks") or ()
+            ]
+            await self.put({**obj, "webhooks": hooks})
+
+
+def _converted_by(obj: JsonObject, serving: WebhookServing) -> JsonObject:
+    """The definition with its conversions done by our webhook server."""
+    spec = obj.get("spec") or {}
+    conversion = spec.get("conversion") or {}
+    webhook = conversion.get("webhook") or {}
+    if conversion.get("strategy") != "Webhook" or not webhook.get("clientConfig"):
+        return obj
+    webhook = {**webhook, "clientConfig": serving.redirect(webhook["clientConfig"])}
+    return {**obj, "spec": {**spec, "conversion": {**conversion, "webhook": webhook}}}
+
+
+def _check_established(obj: JsonObject) -> None:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+        return
+    why = "; ".join(str(c.get("message", "")) for c in conditions if c["status"] != "True")
+    raise ConfigError(f"CustomResourceDefinition {obj['metadata']['name']} is not served: {why}")
+
+
+def prepare(
+    options: Webhooks, client: WebhookClient, stack: AsyncExitStack, authority: Callable[[], CertificateAuthority]
+) -> WebhookServing:
+    """Where webhooks are served, with certificates where that is on a socket."""
+    if options.app is not None:
+        made = WebhookServing(host=options.host, port=options.port or 443)
+        client.apps[made.authority] = options.app
+        return made
+    directory = options.cert_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-hooks-")))
+    directory.mkdir(parents=True, exist_ok=True)
+    authority().serving(options.host).write(directory, "tls")
+    port = options.port or _free_port(options.host)
+    return WebhookServing(host=options.host, port=port, cert_dir=directory, ca=authority().pair.cert)
+
+
+def _free_port(host: str) -> int:
+    """A port that nobody listens on now."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
+        found.bind((host, 0))
+        return int(found.getsockname()[1])

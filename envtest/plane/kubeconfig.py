@@ -1,0 +1,44 @@
+"""Kubeconfig files for users of a local server."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+import yaml
+
+from envtest.plane.pki import KeyPair
+
+
+def user_kubeconfig(server: str, *, ca: bytes = b"", client: KeyPair | None = None, token: str = "") -> str:
+    """A kubeconfig with one cluster, user and context, all called ``envtest``."""
+    cluster = {"server": server}
+    if ca:
+        cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
+    user: dict[str, str] = {}
+    if client is not None:
+        user["client-certificate-data"] = base64.b64encode(client.cert).decode()
+        user["client-key-data"] = base64.b64encode(client.key).decode()
+    elif token:
+        user["token"] = token
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "envtest", "cluster": cluster}],
+            "users": [{"name": "envtest", "user": user}],
+            "contexts": [{"name": "envtest", "context": {"cluster": "envtest", "user": "envtest"}}],
+            "current-context": "envtest",
+        },
+        sort_keys=False,
+    )
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, replacing an old one at once."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    temporary.replace(path)

@@ -1,0 +1,110 @@
+"""``/metrics``: what the server has answered and what it keeps, under kube-apiserver's names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.registry.store import GenericStore
+from opsdk.http.server.response import HttpResponse
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+_LABELS = ("code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
+_VERBS = {"create": "POST", "update": "PUT"}
+_MOST = 10_000
+"""Clients choose paths: more sets of labels than this are counted together."""
+_REST = ("", "apiserver", "", "", "", "", "", "OTHER", "")
+
+
+class Metrics:
+    """Counts answers (it is a hook of the server) and shows them.
+
+    Args:
+        stores: the registries by ``group/resource``.
+        version: what the server says of itself.
+        checks: the health checks by path.
+    """
+
+    def __init__(
+        self, stores: Mapping[str, GenericStore], version: Mapping[str, str], checks: Mapping[str, Iterable[str]]
+    ) -> None:
+        self._stores = stores
+        self._version = version
+        self._checks = checks
+        self._requests: Counter[tuple[str, ...]] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<Metrics of {self._requests.total()} requests>"
+
+    def __call__(self, call: Call, response: HttpResponse) -> None:
+        """Count an answer."""
+        labels = labels_of(call, response.status)
+        if len(self._requests) >= _MOST and labels not in self._requests:
+            labels = _REST
+        self._requests[labels] += 1
+
+    def pages(self) -> dict[str, Callable[[Call], HttpResponse]]:
+        """The paths they are at."""
+        return {"/metrics": lambda _: _page(self._collect), "/metrics/slis": lambda _: _page(self._collect_checks)}
+
+    def _collect(self) -> Iterator[Metric]:
+        from prometheus_client import ProcessCollector  # noqa: PLC0415 - few ask for metrics
+        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as above
+
+        requests = CounterMetricFamily(
+            "apiserver_request", "Requests by what they asked and how it went.", None, _LABELS
+        )
+        for labels, count in sorted(self._requests.items()):
+            requests.add_metric(labels, count)
+        yield requests
+        about = ("group", "resource")
+        objects = GaugeMetricFamily("apiserver_resource_objects", "Objects kept, by kind.", None, about)
+        for key, store in sorted(self._stores.items()):
+            page = store.storage.list(store.prefix, limit=1)
+            objects.add_metric(key.split("/"), len(page.items) + (page.remaining or 0))
+        yield objects
+        labels = ("major", "minor", "git_version", "go_version", "platform")
+        build = GaugeMetricFamily("kubernetes_build_info", "What this server says it is.", None, labels)
+        build.add_metric([self._version[k] for k in ("major", "minor", "gitVersion", "goVersion", "platform")], 1)
+        yield build
+        yield from ProcessCollector(registry=None).collect()
+
+    def _collect_checks(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import GaugeMetricFamily  # noqa: PLC0415 - as above
+
+        held = GaugeMetricFamily("kubernetes_healthcheck", "Whether a check holds.", None, ("name", "type"))
+        for kind, names in self._checks.items():
+            for name in names:
+                held.add_metric((name, kind), 1)
+        yield held
+
+
+def labels_of(call: Call, status: int) -> tuple[str, ...]:
+    """What a request is counted under."""
+    info = call.info
+    if info.is_resource:
+        verb = _VERBS.get(info.verb, info.verb.upper())
+        if info.verb == "patch" and call.http.header("content-type").startswith("application/apply-patch"):
+            verb = "APPLY"
+        scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
+        dry = ",".join(call.http.query.all("dryRun"))
+    else:
+        verb, scope, dry = info.method, "", ""
+    return (str(status), "apiserver", dry, info.group, info.resource, scope, info.subresource, verb, info.version)
+
+
+class _Collected:
+    """A registry that is made for one answer."""
+
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        self.collect = collect
+
+
+def _page(collect: Callable[[], Iterator[Metric]]) -> HttpResponse:
+    from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest  # noqa: PLC0415 - as above
+
+    return HttpResponse(200, [("content-type", CONTENT_TYPE_PLAIN_0_0_4)], generate_latest(_Collected(collect)))

@@ -1,0 +1,105 @@
+"""Certificates, keys and names that somebody else made, for a server that has to fit in with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from opsdk.apiserver.auth.authentication import Authenticator
+from opsdk.apiserver.auth.certificates import CertificateAuthenticator
+from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator, HeaderNames
+from opsdk.apiserver.auth.service_accounts import TokenSubject
+from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
+from opsdk.errors import ConfigError
+
+PROXIES = "front-proxy-ca"
+PROXY_NAME = f"envtest-{PROXIES}"
+"""The common name of the authority that an environment makes for proxies."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its key, both PEM."""
+
+    cert: bytes
+    key: bytes
+
+    def write(self, directory: Path, name: str) -> tuple[Path, Path]:
+        """Write ``name.crt`` and ``name.key``; the key for the owner's eyes only."""
+        cert, key = directory / f"{name}.crt", directory / f"{name}.key"
+        cert.write_bytes(self.cert)
+        key.touch(mode=0o600)
+        key.write_bytes(self.key)
+        return cert, key
+
+
+class CertificateAuthority(Protocol):
+    """What is needed of `envtest.plane.certificates.Authority`, which takes long to load."""
+
+    @property
+    def pair(self) -> KeyPair:
+        """Its own certificate and key."""
+        ...
+
+    def serving(self, host: str) -> KeyPair:
+        """For a server at `host`."""
+        ...
+
+    def client(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
+        """For a user with groups."""
+        ...
+
+    def certify(self, request: bytes, usages: Sequence[str], seconds: int | None = None) -> bytes:
+        """A certificate (PEM) for what a request (PEM) asks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PKI:
+    """What is given; the environment makes what is None. Authorities are PEM, and empty ones vouch for nobody.
+
+    Attributes:
+        serving: files with the server's certificate and its key.
+        clients: authorities whose certificates are users.
+        proxies: authorities whose certificates are proxies, that say by headers who asks.
+        proxy_names: the common names of proxies; empty believes every one. Used with `proxies` only, as is the next:
+        proxy_headers: where they say it.
+        identity: what the server shows where it is the proxy itself.
+        signing_key: the file with the key that signs tokens of service accounts.
+        token_keys: files with more keys whose tokens are good.
+        names: what tokens call the server.
+    """
+
+    serving: tuple[Path, Path] | None = None
+    clients: bytes | None = None
+    proxies: bytes | None = None
+    proxy_names: tuple[str, ...] = (NAME,)
+    proxy_headers: HeaderNames = HeaderNames()
+    identity: ClientCertificate | None = None
+    signing_key: Path | None = None
+    token_keys: Sequence[Path] = ()
+    names: TokenSubject = TokenSubject()
+
+    def authenticators(self) -> list[Authenticator]:
+        """Those that go by certificates, in their order."""
+        proxies: str | bytes = PROXY_NAME if self.proxies is None else self.proxies
+        if not proxies:
+            return [CertificateAuthenticator()]
+        # One authority may sign both; then its certificates are users unless they have the name of a proxy.
+        same = self.proxies is not None and self.proxies == self.clients
+        first = FrontProxyAuthenticator(proxies, self.proxy_names, headers=self.proxy_headers)
+        return [first, CertificateAuthenticator(but="" if same else proxies)]
+
+
+def read_authority(path: Path) -> bytes:
+    """The certificates of a PEM file, checked; a `ConfigError` says what is wrong with it."""
+    from cryptography import x509  # noqa: PLC0415 - takes long to load
+
+    try:
+        text = path.read_bytes()
+        x509.load_pem_x509_certificates(text)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read certificates from {path}: {error}") from error
+    return text

@@ -1,0 +1,31 @@
+"""What an effect is: what happens to a request that a fault hits. `envtest.testing.effects` has the effects."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.http.server.response import HttpResponse
+
+
+class Place(Protocol):
+    """What an effect may know of the environment."""
+
+    @property
+    def rng(self) -> Random:
+        """Where chances come from."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """The storage's."""
+        ...
+
+
+class Effect(Protocol):
+    """What happens."""
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+        """Answer, with or without the help of `handler`."""
+        ...

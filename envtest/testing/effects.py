@@ -1,0 +1,288 @@
+"""What can happen to a request: errors, delays, lost connections, watches that go wrong, stale lists.
+
+Each is a value with one method, `envtest.testing.effect.Effect.apply`; new ones are written the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from envtest.testing.effect import Place
+from opsdk.apiserver import api_errors
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.status import status_of
+from opsdk.apiserver.storage.ports import CompactedError
+from opsdk.errors import ApiError, GoneError, api_error_from_status
+from opsdk.http.server.request import Query
+from opsdk.http.server.response import CutConnection, CutResponse, HttpResponse, StreamResponse, encode_json
+
+_REASONS = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired",
+    422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
+}  # fmt: skip
+_TEXTS = {
+    429: "Too many requests, please try again later.",
+    500: "Internal error occurred: injected",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """An error of the server; nothing else is done.
+
+    Attributes:
+        code: the HTTP status.
+        reason: of the Status; empty takes the usual one of the code.
+        retry_after: seconds in ``Retry-After``; None sends none.
+    """
+
+    code: int = 503
+    reason: str = ""
+    message: str = ""
+    retry_after: int | None = None
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+        """See `Effect`."""
+        info = call.info
+        details: dict[str, object] = {"name": info.name, "group": info.group, "kind": info.resource}
+        details |= {"retryAfterSeconds": self.retry_after} if self.retry_after else {}
+        status = {
+            "reason": self.reason or _REASONS.get(self.code, ""),
+            "message": self.message or _TEXTS.get(self.code, f"injected failure {self.code}"),
+            "code": self.code,
+            "details": details,
+        }
+        raise api_error_from_status(status, code=self.code, retry_after=self.retry_after)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A write is refused as if somebody else had been faster; give the rule `times` for a storm."""
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+        """See `Effect`."""
+        info = call.info
+        what = f"{info.resource}.{info.group}" if info.group else info.resource
+        text = f'Operation cannot be fulfilled on {what} "{info.name}": {api_errors.MODIFIED}'
+        return await Fail(409, "Conflict", text).apply(call, handler, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Seconds of the server's clock before the request is looked at, and at most `jitter` more."""
+
+    seconds: float
+    jitter: float = 0.0
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+        """See `Effect`."""
+        await call.clock.sleep(self.seconds + self.jitter * place.rng.random())
+        return await handler(call)
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The connection ends without an answer; with `after_commit`, when all is done: the answer is lost."""
+
+    after_commit: bool = False
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+        """See `Effect`."""
+        if self.after_commit:
+            response = await handler(call)
+            if isinstance(response, StreamResponse):
+                await response.chunks.aclose()
+                if response.release is not None:
+                    response.release()
+        return CutResponse(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Half of the answer, then the connection ends; of a watch, `after` events and half of the next."""
+
+    after: int = 0
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+        """See `Effect`."""
+        response = await handler(call)
+        if not isinstance(response, StreamResponse):
+            headers = list(response.headers)
+            return StreamResponse(response.status, headers, chunks=_half(response.body))
+        return replace(response, chunks=self._cut(response.chunks))
+
+    async def _cut(self, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        seen = 0
+        async with aclosing(chunks):
+            async for line in chunks:
+                if seen == self.after:
+                    yield line[: len(line) // 2]
+                    raise CutConnection
+                seen += 1
+                yield line
+
+
+async def _half(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body[: len(body) // 2]
+    raise CutConnection
+
+
+Lines = AsyncGenerator[bytes, None]
+
+
+async def _watch(call: Call, handler: Handler, change: Callable[[Lines], Lines]) -> HttpResponse:
+    """The answer with its stream of lines changed; whatever is no stream stays."""
+    response = await handler(call)
+    if not isinstance(response, StreamResponse):
+        return response
+    return replace(response, chunks=change(_lines(response.chunks)))
+
+
+async def _lines(chunks: Lines) -> Lines:
+    """One by one: chunks are whole lines, several where they came at once."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for line in chunk.splitlines(keepends=True):
+                yield line
+
+
+@dataclass(frozen=True, slots=True)
+class DropWatch:
+    """A watch ends after so many lines; with `cut`, the connection does."""
+
+    after: int = 0
+    cut: bool = False
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+        """See `Effect`."""
+        return await _watch(call, handler, self._change)
+
+    async def _change(self, lines: Lines) -> Lines:
+        async for line in _first(lines, self.after):
+            yield line
+        if self.cut:
+            raise CutConnection
+
+
+async def _first(lines: Lines, count: int) -> Lines:
+    async with aclosing(lines):
+        while count > 0:
+            line = await anext(lines, None)
+            if line is None:
+                return
+            count -= 1
+            yield line
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireWatch:
+    """A watch is told 410 after so many lines, and ends."""
+
+    after: int = 0
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+        """See `Effect`."""
+        asked = call.http.query.get("resourceVersion") or "0"
+
+        async def change(lines: Lines) -> Lines:
+            async for line in _first(lines, self.after):
+                yield line
+            gone = CompactedError(int(asked) if asked.isdigit() else 0, place.revision)
+            yield encode_json({"type": "ERROR", "object": status_of(_gone(gone))}) + b"\n"
+
+        return await _watch(call, handler, change)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowWatch:
+    """Each line of a watch comes so many seconds late."""
+
+    seconds: float
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+        """See `Effect`."""
+
+        async def change(lines: Lines) -> Lines:
+            async with aclosing(lines):
+                async for line in lines:
+                    await call.clock.sleep(self.seconds)
+                    yield line
+
+        return await _watch(call, handler, change)
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleBookmarks:
+    """Each bookmark comes twice."""
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+        """See `Effect`."""
+        return await _watch(call, handler, self._change)
+
+    @staticmethod
+    async def _change(lines: Lines) -> Lines:
+        async with aclosing(lines):
+            async for line in lines:
+                yield line
+                if _is_bookmark(line):
+                    yield line
+
+
+@dataclass(frozen=True, slots=True)
+class LateBookmarks:
+    """Each bookmark comes after the event that follows it, with a resource version of before."""
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+        """See `Effect`."""
+        return await _watch(call, handler, self._change)
+
+    @staticmethod
+    async def _change(lines: Lines) -> Lines:
+        held: list[bytes] = []
+        async with aclosing(lines):
+            async for line in lines:
+                # The end of the initial events is waited for: held back, it would never come in a quiet cluster.
+                if _is_bookmark(line) and b"initial-events-end" not in line:
+                    held.append(line)
+                    continue
+                yield line
+                while held:
+                    yield held.pop(0)
+
+
+def _is_bookmark(line: bytes) -> bool:
+    return line.startswith(b'{"type":"BOOKMARK"')
+
+
+@dataclass(frozen=True, slots=True)
+class StaleList:
+    """Lists that are content with any version (``resourceVersion=0``) show the objects of `behind` revisions ago.
+
+    Where the storage does not remember that far, what is there now is shown.
+    """
+
+    behind: int = 10
+
+    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+        """See `Effect`."""
+        query = call.http.query
+        if call.info.verb != "list" or query.get("resourceVersion") != "0":
+            return await handler(call)
+        fresh, old = call.http, max(place.revision - self.behind, 1)
+        kept = [(k, v) for k in ("labelSelector", "fieldSelector", "timeoutSeconds") for v in query.all(k)[:1]]
+        wanted = [*kept, ("resourceVersion", str(old)), ("resourceVersionMatch", "Exact")]
+        call.http = replace(fresh, query=Query(urlencode(wanted)))
+        try:
+            return await handler(call)
+        except GoneError:
+            call.http = fresh
+            return await handler(call)
+
+
+def _gone(error: CompactedError) -> ApiError:
+    return api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")

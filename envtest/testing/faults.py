@@ -1,0 +1,223 @@
+"""Faults on demand: the server misbehaves towards the requests that rules mean, as real ones do now and then.
+
+A rule is a `Match` (which requests), an effect (what happens to them), and when: always, the n-th time, so many times,
+or with a probability. Without rules no request pays for any of this. Requests of the simulated controllers are spared
+unless a rule names their user.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from envtest.testing.effect import Effect
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.filters import NamedFilter
+from opsdk.apiserver.endpoints.request_info import RequestInfo
+from opsdk.apiserver.server import Server
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import CompactedError, Storage
+from opsdk.errors import ConfigError
+from opsdk.http.server.response import CutConnection, HttpResponse
+from opsdk.http.server.server import WebServer
+
+_FILTER = "faults"
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+READS = frozenset({"get", "list", "watch"})
+SIMULATED = frozenset({"system:kube-controller-manager", "system:node:node-1"})
+"""The users as whom simulated controllers work."""
+_GROUPS = {"write": WRITES, "read": READS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """Which requests; what is empty may be anything.
+
+    Attributes:
+        verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, ``deletecollection``;
+            ``read`` and ``write`` for all of a sort.
+        group: the API group; None is any, empty the core group.
+        resource: ``pods``, or ``pods/status``; ``pods`` alone does not mean its subresources.
+        user: who asks; simulated controllers are meant only when they are named here.
+    """
+
+    verb: str = ""
+    group: str | None = None
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    user: str = ""
+
+    def matches(self, info: RequestInfo, user: str) -> bool:
+        """Whether this request is meant."""
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        return (
+            info.is_resource
+            and (user == self.user if self.user else user not in SIMULATED)
+            and (not self.verb or info.verb in _GROUPS.get(self.verb, (self.verb,)))
+            and (self.group is None or info.group == self.group)
+            and (not self.resource or resource == self.resource)
+            and (not self.namespace or info.namespace == self.namespace)
+            and (not self.name or info.name == self.name)
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Rule:
+    """A fault that is waiting for its requests; a context manager that ends with it.
+
+    Attributes:
+        nth: the only matching request that is hit, from 1; 0 is any.
+        times: how many are hit at most; None is no limit.
+        probability: of being hit, for each matching request.
+        seen: matching requests up to now.
+        hits: how many of them were hit.
+    """
+
+    match: Match
+    effect: Effect
+    nth: int = 0
+    times: int | None = None
+    probability: float = 1.0
+    seen: int = 0
+    hits: int = 0
+    _remove: Callable[[Rule], None] | None = field(default=None, repr=False)
+
+    def strikes(self, call: Call, rng: random.Random) -> bool:
+        """Count the request; whether it is hit."""
+        if not self.match.matches(call.info, call.user.name):
+            return False
+        self.seen += 1
+        exhausted = self.times is not None and self.hits >= self.times
+        if exhausted or (self.nth and self.seen != self.nth):
+            return False
+        if self.probability < 1.0 and rng.random() >= self.probability:
+            return False
+        self.hits += 1
+        return True
+
+    def remove(self) -> None:
+        """End it; idempotent."""
+        if self._remove is not None:
+            self._remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+class Faults:
+    """The rules of one environment, and what can be done to it at once.
+
+    Attributes:
+        rng: what rules with a probability ask; see `seed`.
+    """
+
+    def __init__(self, server: Server, storage: Storage, webs: Collection[WebServer]) -> None:
+        self.rng = random.Random(0)  # noqa: S311 - repeatable on purpose
+        self._server = server
+        self._storage = storage
+        self._webs = webs
+        self._rules: list[Rule] = []
+
+    def __repr__(self) -> str:
+        return f"<Faults: {len(self._rules)} rules>"
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The present ones, in the order in which they strike."""
+        return list(self._rules)
+
+    def seed(self, number: int) -> None:
+        """Begin the same row of chances again."""
+        self.rng.seed(number)
+
+    def add(
+        self,
+        effect: Effect,
+        *,
+        verb: str = "",
+        group: str | None = None,
+        resource: str = "",
+        namespace: str = "",
+        name: str = "",
+        user: str = "",
+        nth: int = 0,
+        times: int | None = None,
+        probability: float = 1.0,
+    ) -> Rule:
+        """From now on; ``with env.faults.add(...):`` until the end of the block. See `Match` and `Rule`."""
+        if not 0.0 <= probability <= 1.0:
+            raise ConfigError(f"a probability lies between 0 and 1, not {probability}")
+        match = Match(verb=verb, group=group, resource=resource, namespace=namespace, name=name, user=user)
+        rule = Rule(match=match, effect=effect, nth=nth, times=times, probability=probability, _remove=self._drop)
+        if not self._rules:
+            self._server.add_filter(NamedFilter(_FILTER, self._filter))
+        self._rules.append(rule)
+        return rule
+
+    def _drop(self, rule: Rule) -> None:
+        self._rules = [r for r in self._rules if r is not rule]
+        if not self._rules:
+            self._server.remove_filter(_FILTER)
+
+    def clear(self) -> None:
+        """End every rule."""
+        for rule in self.rules:
+            self._drop(rule)
+
+    async def _filter(self, call: Call, handler: Handler) -> HttpResponse:
+        for rule in reversed([r for r in self._rules if r.strikes(call, self.rng)]):
+            handler = partial(_under, rule.effect, self, handler)
+        return await handler(call)
+
+    # -------------------------------------------------------------- at once
+    @property
+    def revision(self) -> int:
+        """The storage's."""
+        return self._storage.current_rv
+
+    def compact(self) -> None:
+        """Forget all history: lists and watches that want some of it are refused with 410."""
+        self._storage.compact(self._storage.current_rv)
+
+    def expire_watches(self) -> None:
+        """Every open watch is told 410 and ends."""
+        self._storage.compact(self._storage.current_rv)
+        storage = self._memory()
+        storage.fail_watches(lambda watch: CompactedError(watch.after, storage.current_rv))
+
+    def drop_watches(self) -> None:
+        """Every open watch ends, as if its time were over."""
+        self._storage.end_watches()
+
+    async def restart(self, downtime: float = 0.0) -> None:
+        """The server dies and comes back: connections are cut, what was acknowledged is kept.
+
+        For `downtime` seconds of the environment's clock, requests find nobody; this returns after that.
+        """
+        self._memory().fail_watches(lambda _: CutConnection("the server restarts"))
+        for web in self._webs:
+            web.drop_connections()
+        if downtime > 0:
+            from envtest.testing.effects import Reset  # noqa: PLC0415 - environments load this module, and few break
+
+            with self.add(Reset()):
+                await self._server.clock.sleep(downtime)
+
+    def _memory(self) -> MemoryStorage:
+        if not isinstance(self._storage, MemoryStorage):
+            raise ConfigError(f"the watches of {self._storage!r} cannot be made to fail")
+        return self._storage
+
+
+async def _under(effect: Effect, faults: Faults, handler: Handler, call: Call) -> HttpResponse:
+    return await effect.apply(call, handler, faults)

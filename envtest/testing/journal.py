@@ -1,0 +1,322 @@
+"""Who wrote what: a bounded record of every write, and the questions that tests ask of it.
+
+Nothing is recorded until somebody asks for the journal. The trees of the storage never change, so an entry holds them
+as they are; differences are computed when they are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Self
+
+from envtest.testing.differences import Difference, differences
+from opsdk.apiserver.endpoints.call import Call, Handler
+from opsdk.apiserver.endpoints.filters import NamedFilter
+from opsdk.apiserver.server import Server
+from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
+from opsdk.http.server.response import HttpResponse
+from opsdk.structured_merge.value import JsonObject
+
+_READS = frozenset({"get", "list", "watch"})
+_FILTER = "journal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Who wrote: a user, as a field manager, by a verb."""
+
+    user: str
+    manager: str = ""
+    verb: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.user} (as {self.manager})" if self.manager and self.manager != self.user else self.user
+
+
+SERVER = Writer(user="kube-apiserver")
+"""Writes that no request asked for."""
+RESTORE = Writer(user="envtest", verb="restore")
+"""The environment went back to a snapshot."""
+_WRITER: ContextVar[Writer] = ContextVar("writer", default=SERVER)
+
+
+@contextmanager
+def written_by(writer: Writer) -> Iterator[None]:
+    """What is written inside is theirs."""
+    token = _WRITER.set(writer)
+    try:
+        yield
+    finally:
+        _WRITER.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One object."""
+
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, key: str) -> Ref:
+        """By its key in the storage."""
+        group, resource, *rest = key.split("/")
+        return cls("" if group == "core" else group, resource, rest[0] if len(rest) > 1 else "", rest[-1])
+
+    def __str__(self) -> str:
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{what} {self.namespace}/{self.name}" if self.namespace else f"{what} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One write.
+
+    Attributes:
+        before: the object before; None where it was created.
+        after: the object after; None where it was removed.
+    """
+
+    revision: int
+    writer: Writer
+    key: str
+    before: JsonObject | None
+    after: JsonObject | None
+
+    @property
+    def ref(self) -> Ref:
+        """The object."""
+        return Ref.of(self.key)
+
+    @property
+    def verb(self) -> str:
+        """``create``, ``update`` or ``delete``: what happened to the object, whatever the request was."""
+        if self.writer.verb == RESTORE.verb:
+            return RESTORE.verb
+        return "create" if self.before is None else "delete" if self.after is None else "update"
+
+    @property
+    def diff(self) -> Sequence[Difference]:
+        """What changed; the server's own bookkeeping left out."""
+        return differences(self.before, self.after)
+
+    def __str__(self) -> str:
+        shown = f"{self.revision}: {self.writer}: {self.verb} {self.ref}"
+        if self.verb != "update":
+            return shown
+        return f"{shown}: {', '.join(map(str, self.diff[:5])) or 'no difference'}"
+
+
+@dataclass(frozen=True, slots=True)
+class HotLoop:
+    """One writer kept writing one object though nobody else wrote anything."""
+
+    writer: Writer
+    ref: Ref
+    entries: Sequence[Entry]
+    idle: int
+
+    def __str__(self) -> str:
+        count = len(self.entries)
+        if not count:
+            return f"{self.writer} sent {self.idle} writes of {self.ref} that changed nothing"
+        first, last = self.entries[0].revision, self.entries[-1].revision
+        lines = "".join(f"\n  {entry}" for entry in self.entries[:6])
+        return (
+            f"{self.writer} wrote {self.ref} {count} times (revisions {first} to {last}) while nobody else wrote"
+            f" anything:{lines}{' ...' if count > 6 else ''}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fight:
+    """Several writers keep taking one field from each other."""
+
+    ref: Ref
+    path: str
+    moves: Sequence[tuple[int, Writer, Any]]
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{writer} set {value!r} at {revision}" for revision, writer, value in self.moves[:6])
+        return f"{self.ref}: {self.path} goes back and forth: {shown}{', ...' if len(self.moves) > 6 else ''}"
+
+
+class Journal:
+    """The last `limit` writes, oldest first.
+
+    Attributes:
+        count: how many writes there were in all, those that are forgotten included.
+        idle: how often each writer sent a write of an object (by its path) that changed nothing.
+    """
+
+    def __init__(self, server: Server, storage: Storage, *, limit: int = 10_000) -> None:
+        self.idle: Counter[tuple[str, str]] = Counter()
+        self._server = server
+        self._storage = storage
+        self._entries: deque[Entry] = deque(maxlen=limit)
+        self.count = 0
+
+    def __repr__(self) -> str:
+        return f"<Journal of {len(self._entries)} writes>"
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(tuple(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # -------------------------------------------------------------- recording
+    def start(self) -> None:
+        """Record from now on."""
+        self._server.add_filter(NamedFilter(_FILTER, self._filter))
+        self._storage.subscribe(self._record)
+
+    def stop(self) -> None:
+        """Record no more; idempotent."""
+        self._server.remove_filter(_FILTER)
+        self._storage.unsubscribe(self._record)
+
+    def clear(self) -> None:
+        """Forget everything up to now."""
+        self._entries.clear()
+        self.idle.clear()
+
+    async def _filter(self, call: Call, handler: Handler) -> HttpResponse:
+        info = call.info
+        if not info.is_resource or info.verb in _READS:
+            return await handler(call)
+        manager = call.http.query.get("fieldManager") or call.http.header("user-agent").partition("/")[0]
+        count = self.count
+        with written_by(Writer(user=call.user.name, manager=manager, verb=info.verb)):
+            response = await handler(call)
+        if self.count == count and response.status < 300 and info.name and not call.http.query.get("dryRun"):
+            self.idle[call.user.name, info.path] += 1
+        return response
+
+    def _record(self, change: StorageChange) -> None:
+        after = change.value if change.kind is ChangeType.PUT else None
+        self.count += 1
+        self._entries.append(Entry(change.revision, _WRITER.get(), change.key, change.previous, after))
+
+    # -------------------------------------------------------------- questions
+    @property
+    def last(self) -> int:
+        """The revision of the last recorded write; 0 where there is none."""
+        return self._entries[-1].revision if self._entries else 0
+
+    def select(
+        self, *, after: int = 0, user: str = "", manager: str = "", resource: str = "", namespace: str = "",
+        name: str = "", verb: str = "",
+    ) -> list[Entry]:  # fmt: skip
+        """The writes that have all of these; what is not given may be anything."""
+        return [
+            e
+            for e in self._entries
+            if e.revision > after
+            and (not user or e.writer.user == user)
+            and (not manager or e.writer.manager == manager)
+            and (not resource or e.ref.resource == resource)
+            and (not namespace or e.ref.namespace == namespace)
+            and (not name or e.ref.name == name)
+            and (not verb or e.verb == verb)
+        ]
+
+    def since(self, count: int) -> list[Entry]:
+        """What came after `count` was so much, as far as it is remembered."""
+        new = self.count - count
+        return list(self._entries)[-new:] if new else []
+
+    def hot_loops(self, *, at_least: int = 3, user: str = "") -> list[HotLoop]:
+        """Writers that changed one object so often in a row, its inputs unchanged: nobody else wrote meanwhile."""
+        found: list[HotLoop] = []
+        for run in self._runs():
+            by_ref: dict[Ref, list[Entry]] = defaultdict(list)
+            for entry in run:
+                if entry.verb == "update":
+                    by_ref[entry.ref].append(entry)
+            found += [HotLoop(run[0].writer, ref, es, 0) for ref, es in by_ref.items() if len(es) >= at_least]
+        for (name, path), count in self.idle.items():
+            if count >= at_least:
+                found.append(HotLoop(Writer(user=name), _ref_of_path(path), (), count))
+        return [loop for loop in found if not user or loop.writer.user == user]
+
+    def _runs(self) -> Iterator[list[Entry]]:
+        """The writes, cut where the writer changes."""
+        run: list[Entry] = []
+        for entry in self._entries:
+            if run and (entry.writer.user, entry.writer.manager) != (run[0].writer.user, run[0].writer.manager):
+                yield run
+                run = []
+            run.append(entry)
+        if run:
+            yield run
+
+    def fights(self, *, at_least: int = 3) -> list[Fight]:
+        """Fields whose value two writers or more changed in turns, at least so often."""
+        moves: dict[tuple[Ref, str], list[tuple[int, Writer, Any]]] = defaultdict(list)
+        for entry in self._entries:
+            if entry.verb == "update":
+                for change in entry.diff:
+                    _move(moves[entry.ref, change.path], entry, change)
+        return [Fight(ref, path, found) for (ref, path), found in moves.items() if len(found) >= at_least]
+
+    def assert_calm(self, *, at_least: int = 3) -> None:
+        """Raise where somebody writes in a loop, or several write against each other."""
+        found = [*map(str, self.hot_loops(at_least=at_least)), *map(str, self.fights(at_least=at_least))]
+        if found:
+            raise AssertionError("\n".join(found))
+
+
+def _move(moves: list[tuple[int, Writer, Any]], entry: Entry, change: Difference) -> None:
+    """Only turns count: another writer than the last one, who wrote another value."""
+    who = (entry.writer.user, entry.writer.manager)
+    if moves and (moves[-1][1].user, moves[-1][1].manager) == who:
+        moves[-1] = (entry.revision, entry.writer, change.new)
+    else:
+        moves.append((entry.revision, entry.writer, change.new))
+
+
+def _ref_of_path(path: str) -> Ref:
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    return Ref(group, rest[0], namespace, "/".join(rest[1:]))
+
+
+class Budget:
+    """Asserts, at the end of its block, how much was written in it: ``async with env.writes(max=2, user="operator")``.
+
+    Attributes:
+        entries: the writes of the block, after it.
+    """
+
+    def __init__(self, journal: Journal, most: int, *, user: str = "", resource: str = "") -> None:
+        self.entries: list[Entry] = []
+        self._journal = journal
+        self._most = most
+        self._user, self._resource = user, resource
+        self._from = 0
+
+    def __repr__(self) -> str:
+        return f"<Budget of {self._most} writes>"
+
+    async def __aenter__(self) -> Self:
+        self._from = self._journal.count
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        new = self._journal.since(self._from)
+        wanted = [e for e in new if self._user in ("", e.writer.user) and self._resource in ("", e.ref.resource)]
+        self.entries = [e for e in wanted if e.verb != RESTORE.verb]
+        if kind is None and len(self.entries) > self._most:
+            lines = "".join(f"\n  {entry}" for entry in self.entries[:20])
+            allowed = f"at most {self._most}" if self._most else "none"
+            raise AssertionError(f"{len(self.entries)} writes, {allowed} allowed:{lines}")

@@ -1,0 +1,74 @@
+"""Questions and changes for `envtest.plane.wait.eventually`, in the manner of controller-runtime's komega.
+
+::
+
+    k = Komega(cluster.uncached)
+    await env.eventually(k.get(Deployment, "default/web"), lambda d: d.status.ready_replicas == 3)
+    await env.eventually(k.update(ConfigMap, "default/a", lambda cm: cm.data.update(x="1")))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import KindLike
+from opsdk.apimachinery.object import AnyObject, ObjectList
+from opsdk.client.client import Client
+
+T = TypeVar("T", bound=AnyObject)
+
+
+class Komega:
+    """Makes functions without arguments that ask or change something through a client, to be called until they pass.
+
+    A change reads the object first, so one that lost against another writer (`ConflictError`) passes the next time.
+    """
+
+    def __init__(self, client: Client, *, namespace: str = "") -> None:
+        self._client = client
+        self._namespace = namespace
+
+    def __repr__(self) -> str:
+        return f"<Komega of {self._client!r}>"
+
+    def get(self, kind: KindLike[T], key: ObjectKey | str) -> Callable[[], Awaitable[T]]:
+        """The object."""
+
+        async def get() -> T:
+            return await self._client.get(kind, key, namespace=self._namespace)
+
+        return get
+
+    def list(self, kind: KindLike[T], *, namespace: str = "") -> Callable[[], Awaitable[ObjectList[T]]]:
+        """The objects of a namespace, or of all."""
+
+        async def listed() -> ObjectList[T]:
+            return await self._client.list(kind, namespace=namespace or self._namespace)
+
+        return listed
+
+    def update(
+        self, kind: KindLike[T], key: ObjectKey | str, change: Callable[[T], object]
+    ) -> Callable[[], Awaitable[T]]:
+        """The object with `change` made to it, written."""
+
+        async def update() -> T:
+            found = await self._client.get(kind, key, namespace=self._namespace)
+            change(found)
+            return await self._client.update(found)
+
+        return update
+
+    def update_status(
+        self, kind: KindLike[T], key: ObjectKey | str, change: Callable[[T], object]
+    ) -> Callable[[], Awaitable[T]]:
+        """The same for its status."""
+
+        async def update_status() -> T:
+            found = await self._client.get(kind, key, namespace=self._namespace)
+            change(found)
+            return await self._client.status().update(found)
+
+        return update_status

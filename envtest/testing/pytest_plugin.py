@@ -1,0 +1,198 @@
+"""Fixtures for pytest: an API server for each test, with the time to start it spent once in a session.
+
+Comes with ``opsdk[envtest]`` by itself. Tests are ``async def``; whatever runs those (``-p opsdk.testing.plugin``,
+pytest-asyncio, anyio) runs these too. The server lives in the test's process, without ports and files, so that any
+number of workers (pytest-xdist) can run side by side.
+
+Options of one test stand in its mark: ``@pytest.mark.k8s(controllers="cluster", crd_paths=["config/crd"])``. Everything
+that `Environment` takes may stand there, and besides:
+
+- ``clock="manual"``: time stands still until ``await k8s_env.clock.advance(...)``;
+- ``faults=[Fail(503)]``: rules for every request of the test's users, or ``(effect, {"verb": "get"})``;
+- ``seed=7``: for rules with a probability.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from opsdk.structured_merge.value import JsonObject
+
+_ENTERED = pytest.StashKey[list[AbstractAsyncContextManager[Any]]]()
+_TARGET = pytest.StashKey[Any]()
+_NAMESPACE = pytest.StashKey[str]()
+_TEMPLATES = pytest.StashKey[Any]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What holds for all tests of a project."""
+    parser.addini("k8s_crd_paths", "files and directories with CustomResourceDefinitions for every test", type="paths")
+    parser.addini("k8s_controllers", "which simulated controllers run in every test", default="none")
+    parser.addini("k8s_report_requests", "how many requests a failed test shows", default="20")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", "realtime: run this async test on an ordinary event loop")
+    config.addinivalue_line(
+        "markers", "k8s(**options): options of this test's API server, see envtest.testing.pytest_plugin"
+    )
+
+
+# ------------------------------------------------------------------ entering what fixtures made, in the test's loop
+def _enter(request: pytest.FixtureRequest, context: AbstractAsyncContextManager[Any]) -> None:
+    """Have `context` around the test, inside its loop, after those before."""
+    node = request.node
+    entered = node.stash.get(_ENTERED, None)
+    if entered is None:
+        function = node.obj
+        if not inspect.iscoroutinefunction(function):
+            pytest.fail(f"{node.name} uses the fixtures of envtest, so it has to be an async def", pytrace=False)
+        entered = node.stash[_ENTERED] = []
+        node.obj = _inside(function, entered)
+    entered.append(context)
+
+
+def _inside(function: Callable[..., Any], entered: Sequence[AbstractAsyncContextManager[Any]]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        async with AsyncExitStack() as stack:
+            for context in entered:
+                await stack.enter_async_context(context)
+            return await function(*args, **kwargs)
+
+    return run
+
+
+# ------------------------------------------------------------------ fixtures
+def _options(request: pytest.FixtureRequest) -> JsonObject:
+    found: JsonObject = {"controllers": request.config.getini("k8s_controllers")}
+    for mark in reversed(list(request.node.iter_markers("k8s"))):
+        found |= mark.kwargs
+    paths = [*request.config.getini("k8s_crd_paths"), *(found.get("crd_paths") or ())]
+    return {**found, "crd_paths": [str(path) for path in paths]}
+
+
+@pytest.fixture
+def k8s_env(request: pytest.FixtureRequest) -> Any:
+    """An `Environment` of this test alone, or what stands for it on another cluster.
+
+    Which one is said by USE_EXISTING_CLUSTER and KUBEBUILDER_ASSETS; a test that needs more than that can give is
+    skipped, and says what.
+    """
+    from envtest.external import clusters  # noqa: PLC0415 - loaded with every pytest: has to be light
+
+    options = _options(request)
+    kind = clusters.wanted()
+    if kind is not clusters.Kind.EMBEDDED:
+        # Other processes do not follow virtual time.
+        request.node.add_marker("realtime")
+        return _templates(request).target(kind, _only_external(options, kind))
+    made = _templates(request).environment(options)
+    request.node.stash[_TARGET] = made
+    _enter(request, made)
+    return made
+
+
+def _only_external(options: JsonObject, kind: Any) -> JsonObject:
+    """The options that other clusters have too; anything else skips the test."""
+    allowed: JsonObject = {name: options[name] for name in ("crds", "crd_paths") if name in options}
+    for name, value in options.items():
+        if name not in allowed and value not in ("none", None, ()):
+            pytest.skip(f"k8s({name}=...) needs the embedded server; this run is on {kind.value}")
+    return allowed
+
+
+def _templates(request: pytest.FixtureRequest) -> Any:
+    stash = request.config.stash
+    found = stash.get(_TEMPLATES, None)
+    if found is None:
+        from envtest.testing.template import Templates  # noqa: PLC0415 - as above
+
+        found = stash[_TEMPLATES] = Templates()
+        request.config.add_cleanup(found.close)
+    return found
+
+
+@pytest.fixture
+def k8s_config(k8s_env: Any) -> Any:
+    """How clients reach the test's server, as its admin: an `opsdk.rest.config.Config`."""
+    return k8s_env.config
+
+
+@pytest.fixture
+def k8s_cluster(request: pytest.FixtureRequest, k8s_env: Any) -> Any:
+    """A `Cluster` of the test's server, as its admin."""
+    from opsdk.cluster.cluster import Cluster  # noqa: PLC0415 - as above
+
+    cluster = Cluster(k8s_env.config)
+    _enter(request, cluster)
+    return cluster
+
+
+@pytest.fixture
+def k8s_client(k8s_cluster: Any) -> Any:
+    """A `Client` without a cache, as the admin."""
+    return k8s_cluster.uncached
+
+
+@pytest.fixture
+def k8s_namespace(request: pytest.FixtureRequest, k8s_env: Any) -> str:
+    """The name of a namespace that is there for this test alone."""
+    name = _namespace(request.node.name)
+    request.node.stash[_NAMESPACE] = name
+    _enter(request, _with_namespace(k8s_env, name))
+    return name
+
+
+def _namespace(test: str) -> str:
+    """A name for people and for the server."""
+    from uuid import uuid4  # noqa: PLC0415 - as above
+
+    plain = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")
+    return f"{plain[:50].strip('-')}-{uuid4().hex[:8]}"
+
+
+@asynccontextmanager
+async def _with_namespace(env: Any, name: str) -> AsyncIterator[None]:
+    from opsdk.api.core.v1 import Namespace  # noqa: PLC0415 - as above
+    from opsdk.apimachinery.meta import ObjectMeta  # noqa: PLC0415 - as above
+    from opsdk.cluster.cluster import Cluster  # noqa: PLC0415 - as above
+
+    async with Cluster(env.config) as cluster:
+        made = await cluster.uncached.create(Namespace(metadata=ObjectMeta(name=name)))
+        try:
+            yield
+        finally:
+            if hasattr(type(env), "kind"):  # the embedded server goes as a whole
+                await cluster.uncached.delete(made, missing_ok=True)
+
+
+@pytest.fixture
+def k8s_user(k8s_env: Any) -> Any:
+    """Makes an `AuthenticatedUser`: ``k8s_user("bob", groups=["devs"]).config``."""
+    return k8s_env.add_user
+
+
+# ------------------------------------------------------------------ failures
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
+    """A failed test shows the last requests, and the objects of its namespace."""
+    outcome = yield
+    report = outcome.get_result()
+    target: Any = item.stash.get(_TARGET, None)
+    if call.when != "call" or not report.failed or target is None:
+        return
+    from envtest.testing import report as texts  # noqa: PLC0415 - as above
+
+    count = int(item.config.getini("k8s_report_requests"))
+    report.sections.append(("envtest: last requests", texts.requests(target.audit, count)))
+    namespace = item.stash.get(_NAMESPACE, "default")
+    report.sections.append((f"envtest: objects in {namespace}", texts.objects(target.plane.storage, namespace)))

@@ -1,0 +1,45 @@
+"""Going back: all objects as they were, and whatever is derived from them; and other environments with the same."""
+
+from __future__ import annotations
+
+from envtest.controllers.ports import Simulation
+from envtest.plane.control_plane import ControlPlane
+from envtest.testing.journal import RESTORE, written_by
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.snapshots import Snapshot, Snapshots
+from opsdk.errors import ConfigError
+
+_DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
+"""What is kept beside these objects is made anew when they change; everything else listens to the storage."""
+
+
+def take(storage: Storage) -> Snapshot:
+    """Everything as it is now."""
+    return _able(storage).snapshot()
+
+
+def put_back(plane: ControlPlane, simulated: Simulation, snapshot: Snapshot, *, reset: bool) -> None:
+    """Everything as it was."""
+    with written_by(RESTORE):
+        changes = _able(plane.storage).restore(snapshot, reset=reset)
+    if any(change.key.startswith(_DERIVED) for change in changes):
+        plane.rederive()
+    simulated.restored()
+
+
+def copy(storage: Storage) -> Storage:
+    """Another storage with the same objects."""
+    return MemoryStorage.of(take(storage))
+
+
+def share(plane: ControlPlane, other: ControlPlane) -> None:
+    """Let a copy work with what is in no storage: the key of tokens, webhooks of this process."""
+    other.access.key.share(plane.access.key)
+    other.webhook_client.apps.update(plane.webhook_client.apps)
+
+
+def _able(storage: Storage) -> Snapshots:
+    if not isinstance(storage, Snapshots):
+        raise ConfigError(f"{storage!r} takes no snapshots: use an environment without a storage of your own")
+    return storage

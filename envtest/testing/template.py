@@ -1,0 +1,98 @@
+"""Environments that were started once, to begin many tests from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from envtest.environment import Environment
+from envtest.external.clusters import Kind, Target, target
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.snapshots import Snapshot
+from opsdk.errors import ConfigError
+from opsdk.testing.clock import ManualClock
+
+_INSTALLED = ("crds", "crd_paths", "service_range")
+"""The options that leave objects behind."""
+_FOR_PLUGIN = ("faults", "seed")
+
+
+class Templates:
+    """Snapshots by the options that they were made with; each is made when it is first wanted."""
+
+    def __init__(self) -> None:
+        self._made: dict[bytes, Snapshot] = {}
+        self._targets: dict[bytes, Target] = {}
+
+    def __repr__(self) -> str:
+        return f"<Templates: {len(self._made)}>"
+
+    def environment(self, options: Mapping[str, Any]) -> Environment:
+        """A new environment, to be entered, that begins with everything installed."""
+        installed = {name: options[name] for name in _INSTALLED if options.get(name)}
+        rest = {k: v for k, v in options.items() if k not in (*_INSTALLED, *_FOR_PLUGIN)}
+        if rest.get("clock") == "manual":
+            rest["clock"] = ManualClock()
+        if "service_range" in installed:
+            rest["service_range"] = installed["service_range"]
+        env = Environment(storage=MemoryStorage.of(self._snapshot(installed)), **rest)
+        _add_faults(env, options)
+        return env
+
+    def target(self, kind: Kind, options: Mapping[str, Any]) -> Target:
+        """Another cluster, started, with everything installed; the same one for all tests that ask alike."""
+        key = _key(options)
+        found = self._targets.get(key)
+        if found is None:
+            found = target(kind, **options)
+            with asyncio.Runner() as runner:
+                runner.run(_entered(found))
+            self._targets[key] = found
+        return found
+
+    def close(self) -> None:
+        """End what was started; idempotent."""
+        while self._targets:
+            _, found = self._targets.popitem()
+            with asyncio.Runner() as runner:
+                runner.run(found.aclose())
+
+    def _snapshot(self, installed: Mapping[str, Any]) -> Snapshot:
+        key = _key(installed)
+        found = self._made.get(key)
+        if found is None:
+            # No test has begun yet, so there is no loop that this could run in.
+            with asyncio.Runner() as runner:
+                found = self._made[key] = runner.run(_started(installed))
+        return found
+
+
+def _key(options: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(dict(options), order="deterministic", enc_hook=str)
+
+
+async def _entered(target: Target) -> None:
+    try:
+        await target.start()
+    except BaseException:
+        await target.aclose()
+        raise
+
+
+async def _started(installed: Mapping[str, Any]) -> Snapshot:
+    # Stamps of the time at which virtual time begins, too.
+    async with Environment(**installed, clock=ManualClock()) as env:
+        return env.snapshot()
+
+
+def _add_faults(env: Environment, options: Mapping[str, Any]) -> None:
+    if "seed" in options:
+        env.faults.seed(options["seed"])
+    for fault in options.get("faults") or ():
+        effect, match = fault if isinstance(fault, tuple) else (fault, {})
+        if not hasattr(effect, "apply"):
+            raise ConfigError(f"faults are effects, or pairs of an effect and a dict of what it means, not {effect!r}")
+        env.faults.add(effect, **match)

@@ -1,0 +1,52 @@
+"""A base class for `unittest`: every test has an environment of its own, begun from one that was started once."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from envtest.environment import Environment
+from envtest.testing.template import Templates
+from opsdk.cluster.cluster import Cluster
+from opsdk.rest.config import Config
+
+_TEMPLATES = Templates()
+
+
+class EnvironmentCase(unittest.IsolatedAsyncioTestCase):
+    """An API server for each test.
+
+    ::
+
+        class Tests(EnvironmentCase):
+            options = {"controllers": "cluster", "crd_paths": ["config/crd"]}
+
+            async def test_namespaces(self):
+                self.assertTrue(await self.cluster.uncached.list(Namespace))
+
+    Attributes:
+        options: what `Environment` takes, for all tests of the class; ``"clock": "manual"`` makes a clock to advance.
+        env: the test's environment.
+        cluster: of its admin.
+    """
+
+    options: ClassVar[Mapping[str, Any]] = {}
+    env: Environment
+    cluster: Cluster
+
+    def setUp(self) -> None:
+        """Prepare; no loop runs yet."""
+        super().setUp()
+        self.env = _TEMPLATES.environment(self.options)
+
+    async def asyncSetUp(self) -> None:
+        """Start."""
+        await super().asyncSetUp()
+        await self.enterAsyncContext(self.env)
+        self.cluster = await self.enterAsyncContext(Cluster(self.env.config))
+
+    @property
+    def config(self) -> Config:
+        """How clients reach the server, as its admin."""
+        return self.env.config

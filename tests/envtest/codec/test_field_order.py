@@ -1,0 +1,142 @@
+"""The order in which fields are written, and how the bytes of an answer look."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from server_client import Caller
+
+from envtest.codec.field_order import arranger
+from envtest.data.fields import forms
+from envtest.data.schemas import types
+from envtest.environment import Environment
+from opsdk.apiserver.endpoints.response import compact
+from opsdk.structured_merge.value import JsonObject
+
+POD = "io.k8s.api.core.v1.Pod"
+PODS = "/api/v1/namespaces/default/pods"
+WIDGETS: JsonObject = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+CUSTOM = "/apis/example.com/v1/namespaces/default/widgets"
+
+
+def shuffled(value: Any, rng: random.Random) -> Any:
+    """The same, with the fields of every object in some order."""
+    if isinstance(value, list):
+        return [shuffled(item, rng) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: shuffled(value[key], rng) for key in rng.sample(sorted(value), len(value))}
+
+
+FULL: JsonObject = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a": "1", "b": "2"}},
+    "spec": {
+        "containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "b"}], "resources": {}}],
+        "restartPolicy": "Always",
+        "nodeSelector": {"x": "", "y": ""},
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+    },
+    "status": {"phase": "Pending", "qosClass": "BestEffort"},
+}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_order_becomes_that_of_the_type(seed: int) -> None:
+    """Fields come in the order of their type, keys of maps sorted, whatever the order they came in."""
+    given = shuffled(FULL, random.Random(seed))
+    before = json.dumps(given)
+    assert json.dumps(arranger(POD)(given)) == json.dumps(FULL)
+    assert json.dumps(given) == before, "nothing is changed in place"
+
+
+@pytest.mark.parametrize("name", [name for name in types() if forms(name)])
+def test_every_field_has_its_place(name: str) -> None:
+    """What is complete comes in the order of the table."""
+    places = list(forms(name))
+    assert list(arranger(name)(dict.fromkeys(sorted(places)))) == places
+
+
+async def test_built_in_objects_are_written_in_the_order_of_their_types() -> None:
+    """After a creation, an update and a patch; the version stands where it belongs."""
+    spec = {"containers": [{"image": "i", "name": "c"}]}
+    async with Environment() as env:
+        call = Caller(env)
+        made = await call("POST", PODS, {"spec": spec, "metadata": {"labels": {"b": "", "a": ""}, "name": "p"}})
+        await call("PATCH", f"{PODS}/p", b'{"metadata":{"annotations":{"x":"y"}}}', content_type=MERGE)
+        for answer in (made, await call("GET", f"{PODS}/p")):
+            found = answer.json
+            assert json.dumps(arranger(POD)(found)) == json.dumps(found)
+        assert [*found["metadata"]][:5] == ["name", "namespace", "uid", "resourceVersion", "generation"]
+
+
+MERGE = "application/merge-patch+json"
+
+
+async def test_custom_objects_are_sorted() -> None:
+    """Untyped objects are nothing but maps; their metadata alone is typed."""
+    async with Environment(crds=[WIDGETS]) as env:
+        call = Caller(env)
+        await call(
+            "POST",
+            CUSTOM,
+            {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}, "b": 1, "a": 2},
+        )
+        for path in (CUSTOM, f"{CUSTOM}/w", f"{CUSTOM}?watch=1&resourceVersion=0&timeoutSeconds=1"):
+            answer = await call("GET", path)
+            found = json.loads(answer.raw)
+            found = found.get("object", found)
+            assert json.dumps(found) == json.dumps(found, sort_keys=True)
+        meta = (
+            await call("GET", f"{CUSTOM}/w", accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+        ).json
+        assert [*meta] == ["kind", "apiVersion", "metadata"]
+
+
+async def test_a_body_for_machines_is_one_line() -> None:
+    """Objects, lists and errors end with the end of their line; people's do not."""
+    async with Environment() as env:
+        call = Caller(env)
+        for path in (PODS, f"{PODS}/lost", "/api/v1"):
+            assert (await call("GET", path)).raw.endswith(b"}\n")
+            assert (await call("GET", path)).raw.count(b"\n") == 1
+        assert (await call("GET", f"{PODS}?pretty=1")).raw.endswith(b"\n}")
+
+
+def test_letters_that_mean_something_in_a_page() -> None:
+    """They are spelt in numbers, as Go writes them."""
+    text = "<a&b>\u2028\u2029é"
+    raw = compact({"t": text})
+    assert raw == rb'{"t":"\u003ca\u0026b\u003e\u2028\u2029' + 'é"}'.encode()
+    assert json.loads(raw) == {"t": text}
+
+
+async def test_definitions_are_in_order_with_their_status() -> None:
+    """What the server itself writes of names and conditions, too."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    async with Environment(crds=[WIDGETS]) as env:
+        found = (await Caller(env)("GET", f"{path}/widgets.example.com")).json
+        name = types().name_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition") or ""
+        assert [*found["status"]["acceptedNames"]] == ["plural", "singular", "kind", "listKind"]
+        assert json.dumps(arranger(name)(found)) == json.dumps(found)

@@ -1,0 +1,103 @@
+"""Objects as messages show them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.codec.internal_form import BATCH, CLAIM_SPEC, CORE, POD_SPEC, TEMPLATE, difference, go_name, shown
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.groups.kindkit import changed, read, row_of, wrong
+from tests.envtest.groups.trees import make
+
+POD: JsonObject = {"spec": {"containers": [{"name": "c", "image": "nginx:2"}], "activeDeadlineSeconds": 50}}
+
+NAMES = [
+    ("apiVersion", "APIVersion"), ("awsElasticBlockStore", "AWSElasticBlockStore"), ("cephfs", "CephFS"),
+    ("csi", "CSI"), ("dnsPolicy", "DNSPolicy"), ("fsGroupChangePolicy", "FSGroupChangePolicy"), ("fsType", "FSType"),
+    ("gcePersistentDisk", "GCEPersistentDisk"), ("gmsaCredentialSpec", "GMSACredentialSpec"), ("grpc", "GRPC"),
+    ("hostIP", "HostIP"), ("hostPID", "HostPID"), ("httpGet", "HTTPGet"), ("image", "Image"), ("ip", "IP"),
+    ("ipFamilies", "IPFamilies"), ("iscsiInterface", "ISCSIInterface"), ("name", "Name"), ("os", "OS"),
+    ("pdID", "PdID"), ("pdName", "PDName"), ("podIPs", "PodIPs"), ("qosClass", "QOSClass"),
+    ("seLinuxOptions", "SELinuxOptions"), ("sslEnabled", "SSLEnabled"), ("tcpSocket", "TCPSocket"), ("tty", "TTY"),
+    ("wwids", "WWIDs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "name"), NAMES)
+def test_names(field: str, name: str) -> None:
+    """Fields have their Go names."""
+    assert go_name(field) == name
+
+
+def test_names_of_some_types() -> None:
+    """Some sources of volumes call things as they are called elsewhere."""
+    assert go_name("pool", "RBDPersistentVolumeSource") == "RBDPool"
+    assert go_name("endpoints", "GlusterfsVolumeSource") == "EndpointsName"
+
+
+def test_pods_that_may_not_change() -> None:
+    """The message has the difference, in the server's own form."""
+    old = read("/pods", POD)
+    old["spec"]["containers"].append({**old["spec"]["containers"][0], "name": "d", "image": "busybox"})
+    new = {**old, "spec": {**old["spec"], "restartPolicy": "Never"}}
+    [text] = wrong("/pods", new, old)
+    assert text.endswith(
+        "\n@@ -66,7 +66,7 @@\n   }\n  ],\n"
+        '  "EphemeralContainers": null,\n'
+        '- "RestartPolicy": "Always",\n'
+        '+ "RestartPolicy": "Never",\n'
+        '  "TerminationGracePeriodSeconds": 30,\n'
+        '  "ActiveDeadlineSeconds": 50,\n'
+        '  "DNSPolicy": "ClusterFirst",\n'
+    )
+    command = changed(old, "spec.containers.0.command", ["x"])
+    assert difference(POD_SPEC, old["spec"], command["spec"]) == (
+        '@@ -5,7 +5,9 @@\n   {\n    "Name": "c",\n    "Image": "nginx:2",\n'
+        '-   "Command": null,\n+   "Command": [\n+    "x"\n+   ],\n'
+        '    "Args": null,\n    "WorkingDir": "",\n    "Ports": null,\n'
+    )
+
+
+def test_claims_that_may_not_change() -> None:
+    """The same of claims."""
+    size = {"requests": {"storage": "1Gi"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": size, "storageClassName": "fast", "volumeMode": "Filesystem"}
+    assert difference(CLAIM_SPEC, spec, {**spec, "storageClassName": "slow"}) == (
+        '@@ -10,7 +10,7 @@\n   }\n  },\n  "VolumeName": "",\n- "StorageClassName": "fast",\n'
+        '+ "StorageClassName": "slow",\n  "VolumeMode": "Filesystem",\n  "DataSource": null,\n'
+        '  "DataSourceRef": null,\n'
+    )
+
+
+def test_templates() -> None:
+    """Metadata stand beside the spec; what is shared with the node stands in the security context."""
+    found = shown(TEMPLATE, {"metadata": {"labels": {"a": "b"}}, "spec": {"hostPID": True}})
+    assert list(found) == ["labels", "Spec"]
+    context = found["Spec"]["SecurityContext"]
+    assert list(context)[:5] == ["HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "HostUsers"]
+    assert (context["HostNetwork"], context["HostPID"], context["HostUsers"]) == (False, True, None)
+    assert "HostPID" not in found["Spec"]
+
+
+def test_parts() -> None:
+    """Numbers that were not given are zero, or null behind pointers; selectors are as they are."""
+    probe = shown(f"{CORE}Probe", {"httpGet": {"port": "web"}})
+    assert probe["HTTPGet"] == {"Path": "", "Port": "web", "Host": "", "Scheme": "", "HTTPHeaders": None}
+    assert (probe["InitialDelaySeconds"], probe["TerminationGracePeriodSeconds"], probe["Exec"]) == (0, None, None)
+    selector = {"matchLabels": {"a": "b"}}
+    constraint = shown(f"{CORE}TopologySpreadConstraint", {"labelSelector": selector})
+    assert constraint["LabelSelector"] == selector
+    rule = shown(f"{BATCH}PodFailurePolicy", {"rules": [{"action": "Ignore"}]})
+    assert rule == {"Rules": [{"Action": "Ignore", "OnExitCodes": None, "OnPodConditions": None}]}
+
+
+@given(seed=st.integers(0, 1000))
+def test_differences_of_any_pods(seed: int) -> None:
+    """Every pod has a form; it differs from itself in nothing."""
+    spec = make(row_of("/pods"), seed).get("spec") or {}
+    json.dumps(shown(POD_SPEC, spec))
+    assert not difference(POD_SPEC, spec, spec)

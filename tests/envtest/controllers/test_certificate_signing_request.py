@@ -1,0 +1,116 @@
+"""Laws of `envtest.controllers.certificate_signing_request`."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from envtest.controllers.certificate_signing_request import Asked, refusal
+from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import Kubectl, condition, settle
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CLIENT = "kubernetes.io/kube-apiserver-client"
+KUBELET = f"{CLIENT}-kubelet"
+
+
+def asked(name: str, *groups: str, dns: str = "") -> bytes:
+    """A request (PEM)."""
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, g) for g in groups]
+    subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    if dns:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(dns)]), critical=False)
+    made = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+def request(name: str, pem: bytes, *, signer: str = CLIENT, **spec: Any) -> JsonObject:
+    """A CertificateSigningRequest."""
+    inner = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": ["client auth"], **spec}
+    meta = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}
+    return {**meta, "spec": inner}
+
+
+async def _approve(api: Kubectl, name: str) -> None:
+    found = await api.get(f"{REQUESTS}/{name}")
+    approved = {"type": "Approved", "status": "True", "reason": "Test", "message": "yes"}
+    found["status"] = {"conditions": [approved]}
+    await api.send("PUT", f"{REQUESTS}/{name}/approval", found)
+
+
+async def test_signs_what_is_approved() -> None:
+    """Nothing is signed before somebody approves; the certificate is what was asked for."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(REQUESTS, request("alice", asked("alice", "devs"), expirationSeconds=600))
+        await settle()
+        assert "certificate" not in (await api.get(f"{REQUESTS}/alice"))["status"]
+        await _approve(api, "alice")
+        await settle()
+        pem = base64.b64decode((await api.get(f"{REQUESTS}/alice"))["status"]["certificate"])
+        made = x509.load_pem_x509_certificate(pem)
+        made.verify_directly_issued_by(x509.load_pem_x509_certificate(env.authority.pair.cert))
+        assert [a.value for a in made.subject] == ["devs", "alice"]
+        usages = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert list(usages) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+        await settle(3700)
+        assert await api.names(REQUESTS) == []
+
+
+async def test_refuses() -> None:
+    """What a signer does not sign fails, and says why; signers that are not ours are left alone."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(REQUESTS, request("a", asked("a"), usages=["client auth", "server auth"]))
+        await api.create(REQUESTS, request("b", asked("b"), signer="example.com/mine"))
+        await settle()
+        for name in "ab":
+            await _approve(api, name)
+        await settle()
+        assert condition(await api.get(f"{REQUESTS}/a"), "Failed")["reason"] == "SignerValidationFailure"
+        assert (await api.get(f"{REQUESTS}/b"))["status"].keys() == {"conditions"}
+
+
+async def test_approves_nodes() -> None:
+    """A node's request is approved if it may ask for it, and signed; nobody else's is."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(REQUESTS, request("node", asked("system:node:n2", "system:nodes"), signer=KUBELET))
+        await api.create(REQUESTS, request("other", asked("mallory", "system:nodes"), signer=KUBELET))
+        await settle()
+        found = await api.get(f"{REQUESTS}/node")
+        assert condition(found, "Approved")["reason"] == "AutoApproved"
+        assert found["status"]["certificate"]
+        assert not (await api.get(f"{REQUESTS}/other")).get("status", {}).get("conditions")
+        await settle(25 * 3600)
+        assert await api.names(REQUESTS) == [], "what nobody decides is forgotten after a day"
+
+
+@pytest.mark.parametrize(
+    ("signer", "found", "usages", "fine"),
+    [
+        (CLIENT, Asked("a"), ["client auth"], True),
+        (CLIENT, Asked("a"), ["digital signature"], False),
+        (KUBELET, Asked("system:node:n", ("system:nodes",)), ["client auth"], True),
+        (KUBELET, Asked("n", ("system:nodes",)), ["client auth"], False),
+        (KUBELET, Asked("system:node:n", ("system:nodes",), ("n",)), ["client auth"], False),
+        ("kubernetes.io/kubelet-serving", Asked("system:node:n", ("system:nodes",), ("n",)), ["server auth"], True),
+        ("kubernetes.io/kubelet-serving", Asked("system:node:n", ("system:nodes",)), ["server auth"], False),
+    ],
+)
+def test_signers(signer: str, found: Asked, usages: list[str], fine: bool) -> None:
+    """Each signer has its own rules for subjects, names and usages."""
+    assert (refusal(signer, found, usages) == "") == fine
+
+
+def test_reads_requests() -> None:
+    """Subject and names are read out of the request."""
+    assert Asked.read(asked("a", "g", "h", dns="x.example.com")) == Asked("a", ("g", "h"), ("x.example.com",))

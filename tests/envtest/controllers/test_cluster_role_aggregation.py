@@ -1,0 +1,70 @@
+"""Laws of `envtest.controllers.cluster_role_aggregation`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.controllers.cluster_role_aggregation import gathered
+from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import Kubectl, settle
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+def role(name: str, *rules: str, gathers: str = "", **labels: str) -> JsonObject:
+    """A role whose rules are told apart by their verbs."""
+    made: JsonObject = {"metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [r]} for r in rules]}
+    if gathers:
+        made["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {gathers: "true"}}]}
+    return made
+
+
+others = st.lists(
+    st.builds(
+        lambda name, rules, part: role(name, *rules, **({"part": "true"} if part else {})),
+        st.sampled_from("abc"),
+        st.lists(st.sampled_from("xyz"), max_size=3),
+        st.booleans(),
+    ),
+    unique_by=lambda r: r["metadata"]["name"],
+)
+
+
+@given(others)
+def test_every_rule_of_the_parts_once(parts: list[JsonObject]) -> None:
+    """The rules are those of the chosen roles, each once; gathering again, in any order, changes nothing."""
+    whole = role("whole", gathers="part")
+    found = gathered(whole, parts)
+    wanted: list[Any] = [rule for p in parts if p["metadata"]["labels"] for rule in p["rules"]]
+    assert all(rule in found for rule in wanted)
+    assert all(rule in wanted for rule in found)
+    assert all(found.count(rule) == 1 for rule in found)
+    assert gathered({**whole, "rules": found}, [*reversed(parts), whole]) == found
+
+
+async def test_admin_edit_and_view_are_filled() -> None:
+    """The roles for people have what the parts have, through one another; new parts count."""
+    async with Environment(controllers="clusterrole-aggregation") as env:
+        api = Kubectl(env)
+        await settle()
+        rules = {name: (await api.get(f"{ROLES}/{name}"))["rules"] for name in ("view", "edit", "admin")}
+        assert all(rule in rules["edit"] for rule in rules["view"])
+        assert all(rule in rules["admin"] for rule in rules["edit"])
+        extra = {"apiGroups": ["example.com"], "resources": ["things"], "verbs": ["get"]}
+        labels = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+        await api.create(ROLES, {"metadata": {"name": "things", "labels": labels}, "rules": [extra]})
+        await settle()
+        assert extra in (await api.get(f"{ROLES}/admin"))["rules"]
+        await api.delete(f"{ROLES}/things")
+        await settle()
+        assert extra not in (await api.get(f"{ROLES}/admin"))["rules"]
+
+
+async def test_a_bare_server_gathers_nothing() -> None:
+    """Without controllers the roles for people are empty, as on a fresh API server."""
+    async with Environment() as env:
+        assert (await Kubectl(env).get(f"{ROLES}/view"))["rules"] is None

@@ -1,0 +1,157 @@
+"""Laws of `envtest.controllers.event_recorder`, and of the Events that controllers write."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.controllers.event_recorder import Correlator, event_of
+from envtest.controllers.stages import Stage, State
+from envtest.controllers.writes import PendingEvent
+from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, condition, deployment, settle, template
+
+ABOUT: JsonObject = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "default", "uid": "u"}}
+
+
+def note(message: str = "m", reason: str = "R") -> PendingEvent:
+    """A note about a pod."""
+    return PendingEvent(ABOUT, reason, message)
+
+
+def test_says_the_same_again() -> None:
+    """What is said again is one event, another text another one."""
+    seen = Correlator()
+    first = seen.look(note(), "m", 0)
+    assert first is not None
+    first[0].count += 1
+    again, other = seen.look(note(), "m", 1), seen.look(note(), "n", 1)
+    assert again is not None
+    assert again[0] is first[0]
+    assert other is not None
+    assert other[0] is not first[0]
+
+
+def test_similar_events_are_combined() -> None:
+    """From the tenth text within ten minutes on, events of a reason are counted as one, and later apart."""
+    seen = Correlator()
+    texts = [found[1] for n in range(12) if (found := seen.look(note(), f"m{n}", n)) is not None]
+    assert texts[8] == "m8"
+    assert texts[9:] == [f"(combined from similar events): m{n}" for n in (9, 10, 11)]
+    late = seen.look(note(), "m99", 10_000)
+    assert late is not None
+    assert late[1] == "m99"
+
+
+@given(st.lists(st.floats(0, 400), max_size=80))
+def test_nobody_says_too_much(pauses: list[float]) -> None:
+    """About one object no more events are written than twenty-five at once and one more each five minutes."""
+    seen, now, told = Correlator(), 0.0, 0
+    for pause in pauses:
+        now += pause
+        told += seen.look(note(), "m", now) is not None
+    assert told <= 25 + now / 300
+
+
+def test_forms() -> None:
+    """An event lies beside what it is about, those about cluster-wide objects in the default namespace."""
+    source = {"component": "c", "host": "h"}
+    made = event_of(note(), "m", name="p.1", source=source, now="t")
+    assert made["metadata"] == {"name": "p.1", "namespace": "default"}
+    assert (made["type"], made["count"], made["reportingComponent"], made["reportingInstance"]) == (
+        "Normal",
+        1,
+        "c",
+        "h",
+    )
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u"}}
+    made = event_of(PendingEvent(node, "R", "m", warning=True), "m", name="n.1", source=source, now="t")
+    assert (made["metadata"]["namespace"], made["type"]) == ("default", "Warning")
+
+
+async def _told(api: Kubectl, kind: str) -> set[tuple[str, str]]:
+    events = await api.items(f"{CORE}/events")
+    return {(e["reason"], e["source"]["component"]) for e in events if e["involvedObject"]["kind"] == kind}
+
+
+async def test_controllers_tell_what_they_do() -> None:
+    """Each controller signs with the name that it has in a real cluster, and gives its reasons."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
+        stateful = {
+            "replicas": 1,
+            "serviceName": "s",
+            "selector": {"matchLabels": {"app": "s"}},
+            "template": template("s"),
+        }
+        await api.create(
+            f"{APPS}/statefulsets",
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}, "spec": stateful},
+        )
+        daemon = {"selector": {"matchLabels": {"app": "d"}}, "template": template("d")}
+        await api.create(
+            f"{APPS}/daemonsets",
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}, "spec": daemon},
+        )
+        await settle()
+        await api.merge(f"{APPS}/deployments/web/scale", {"spec": {"replicas": 1}})
+        await api.merge(f"{APPS}/statefulsets/s/scale", {"spec": {"replicas": 0}})
+        await settle()
+        assert await _told(api, "Deployment") == {("ScalingReplicaSet", "deployment-controller")}
+        changed = {("SuccessfulCreate", "replicaset-controller"), ("SuccessfulDelete", "replicaset-controller")}
+        assert await _told(api, "ReplicaSet") == changed
+        moved = {("SuccessfulCreate", "statefulset-controller"), ("SuccessfulDelete", "statefulset-controller")}
+        assert await _told(api, "StatefulSet") == moved
+        assert await _told(api, "DaemonSet") == {("SuccessfulCreate", "daemonset-controller")}
+        lived = {("Scheduled", "default-scheduler"), ("Started", "kubelet"), ("Killing", "kubelet")}
+        assert await _told(api, "Pod") == lived
+
+
+async def test_jobs_tell_how_they_end() -> None:
+    """A job that fails says why."""
+    async with Environment(controllers="cluster", stages=(Stage(at=State.PENDING, to=State.FAILED),)) as env:
+        api = Kubectl(env)
+        spec = {"backoffLimit": 0, "template": template("j", restartPolicy="Never")}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+        await api.create("/apis/batch/v1/namespaces/default/jobs", job)
+        await settle()
+        told = await _told(api, "Job")
+        assert told == {("SuccessfulCreate", "job-controller"), ("BackoffLimitExceeded", "job-controller")}
+
+
+async def test_quota_keeps_pods_away() -> None:
+    """Why pods cannot be made stands in an event, on the replica set and on its deployment, until they can."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        hard = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
+        await api.create(f"{CORE}/resourcequotas", hard)
+        await settle()
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=3))
+        await settle()
+        assert len(await api.names(f"{CORE}/pods")) == 1
+        failure = condition(await api.get(f"{APPS}/deployments/web"), "ReplicaFailure")
+        assert failure["reason"] == "FailedCreate"
+        assert "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in failure["message"]
+        assert ("FailedCreate", "replicaset-controller") in await _told(api, "ReplicaSet")
+        await api.merge(f"{CORE}/resourcequotas/q", {"spec": {"hard": {"pods": "9"}}})
+        await settle(60)
+        found = await api.get(f"{APPS}/deployments/web")
+        assert found["status"]["availableReplicas"] == 3
+        assert condition(found, "ReplicaFailure") == {}
+
+
+async def test_deleted_events_come_back() -> None:
+    """An event that somebody deleted is written anew when it happens again."""
+    stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.CRASHED, delay=5))
+    async with Environment(controllers="cluster", stages=stages) as env:
+        api = Kubectl(env)
+        inner = template("p")
+        meta = {"name": "p", **inner["metadata"]}
+        await api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": inner["spec"]})
+        await settle(8)
+        for event in await api.items(f"{CORE}/events"):
+            await api.delete(f"{CORE}/events/{event['metadata']['name']}")
+        await settle(30)
+        assert {"BackOff", "Started"} <= {e["reason"] for e in await api.items(f"{CORE}/events")}

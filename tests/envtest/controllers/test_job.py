@@ -1,0 +1,218 @@
+"""Laws of `envtest.controllers.job`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envtest.controllers.job_pods import intervals
+from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
+from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
+
+BATCH = "/apis/batch/v1/namespaces/default/jobs"
+FAIL = (Stage(at=State.PENDING, to=State.FAILED, delay=1),)
+WORK = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.SUCCEEDED, delay=10))
+
+
+def job(name: str, **spec: Any) -> JsonObject:
+    """A Job."""
+    inner = {"template": template(name, restartPolicy="Never"), **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": inner}
+
+
+async def test_completes() -> None:
+    """A job is complete when as many pods have succeeded as it wants, never more at a time than it allows."""
+    async with Environment(controllers="cluster", stages=WORK) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", completions=5, parallelism=2))
+        await settle(5)
+        status = (await api.get(f"{BATCH}/j"))["status"]
+        assert (status["active"], status["ready"]) == (2, 2)
+        await settle(60)
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Complete")["status"] == "True"
+        assert found["status"]["succeeded"] == 5
+        assert found["status"]["completionTime"]
+        assert len(await api.names(f"{CORE}/pods")) == 5
+
+
+async def test_succeeded_pods_count_though_deleted() -> None:
+    """A pod that succeeded counts even if somebody deletes it before the job is through."""
+    async with Environment(controllers="cluster", stages=WORK) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", completions=3, parallelism=1))
+        await settle(12)
+        finished = [p for p in await api.items(f"{CORE}/pods") if p["status"]["phase"] == "Succeeded"]
+        assert len(finished) == 1
+        await api.delete(f"{CORE}/pods/{finished[0]['metadata']['name']}")
+        await settle(60)
+        assert (await api.get(f"{BATCH}/j"))["status"]["succeeded"] == 3
+        assert len(await api.names(f"{CORE}/pods")) == 2
+
+
+async def test_fails() -> None:
+    """A job whose pods fail more often than its limit allows has failed."""
+    async with Environment(controllers="cluster", stages=FAIL) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", backoffLimit=2))
+        await settle(60)
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
+        assert found["status"]["failed"] == 3
+
+
+async def test_deadline_and_expiry() -> None:
+    """A job that is active for too long has failed and loses its pods; it goes when its time to live is over."""
+    async with Environment(controllers="cluster", stages=(Stage(at=State.PENDING, to=State.READY),)) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", activeDeadlineSeconds=20, ttlSecondsAfterFinished=30))
+        await settle(15)
+        assert condition(await api.get(f"{BATCH}/j"), "Failed") == {}
+        await settle(15)
+        assert condition(await api.get(f"{BATCH}/j"), "Failed")["reason"] == "DeadlineExceeded"
+        assert await api.names(f"{CORE}/pods") == []
+        await settle(40)
+        assert await api.names(BATCH) == []
+
+
+async def test_indexed() -> None:
+    """Each index of an indexed job succeeds once."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", completions=4, parallelism=4, completionMode="Indexed"))
+        await settle()
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Complete")["status"] == "True"
+        assert found["status"]["completedIndexes"] == "0-3"
+        names = await api.names(f"{CORE}/pods")
+        assert [n.rpartition("-")[0] for n in names] == ["j-0", "j-1", "j-2", "j-3"]
+
+
+async def test_suspended() -> None:
+    """A suspended job has no pods; resumed, it goes on."""
+    async with Environment(controllers="cluster", stages=DEFAULT_STAGES) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", suspend=True))
+        await settle()
+        assert condition(await api.get(f"{BATCH}/j"), "Suspended")["status"] == "True"
+        assert await api.names(f"{CORE}/pods") == []
+        await api.merge(f"{BATCH}/j", {"spec": {"suspend": False}})
+        await settle()
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Suspended")["reason"] == "JobResumed"
+        assert condition(found, "Complete")["status"] == "True"
+
+
+def test_intervals() -> None:
+    """Three numbers in a row or more are shown as a range."""
+    assert intervals({0, 2, 3}) == "0,2,3"
+    assert intervals(set()) == ""
+    assert intervals({1, 2, 3}) == "1-3"
+
+
+async def test_fails_at_once_by_policy() -> None:
+    """An exit code that the policy names fails the job, whatever its limit; the message says which pod and rule."""
+    stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.FAILED, exit_code=42))
+    rules = [{"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}}]
+    async with Environment(controllers="cluster", stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", backoffLimit=6, podFailurePolicy={"rules": rules}))
+        await settle()
+        found = await api.get(f"{BATCH}/j")
+        failed = condition(found, "Failed")
+        assert failed["reason"] == "PodFailurePolicy"
+        [name] = await api.names(f"{CORE}/pods")
+        text = f"Container c for pod default/{name} failed with exit code 42 matching FailJob rule at index 0"
+        assert failed["message"] == text
+        assert condition(found, "FailureTarget")["message"] == text
+
+
+async def test_evictions_are_ignored_by_policy() -> None:
+    """A pod that was evicted does not count where the policy ignores disruptions; another one takes its place."""
+    patterns = [{"type": "DisruptionTarget", "status": "True"}]
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": patterns}]}
+    async with Environment(controllers="cluster", stages=WORK) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", backoffLimit=0, podFailurePolicy=policy))
+        await settle(2)
+        [name] = await api.names(f"{CORE}/pods")
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        await api.create(f"{CORE}/pods/{name}/eviction", eviction)
+        await settle(60)
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Complete")["status"] == "True"
+        assert "failed" not in found["status"]
+
+
+async def test_pauses_after_failures() -> None:
+    """After a failure ten seconds pass before the next pod, then twenty."""
+    async with Environment(controllers="cluster", stages=(Stage(at=State.PENDING, to=State.FAILED),)) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", backoffLimit=5))
+        counts = []
+        for wait in (1, 8, 3, 16, 6):
+            await settle(wait)
+            counts.append((await api.get(f"{BATCH}/j"))["status"]["failed"])
+        assert counts == [1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(("policy", "early"), [("TerminatingOrFailed", 2), ("Failed", 1)])
+async def test_replaces_pods(policy: str, early: int) -> None:
+    """A pod that terminates is replaced at once (after its pause), or when it has ended, as the policy says."""
+    stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.TERMINATING, to=None, delay=25))
+    async with Environment(controllers="cluster", stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", podReplacementPolicy=policy))
+        await settle()
+        [name] = await api.names(f"{CORE}/pods")
+        await api.delete(f"{CORE}/pods/{name}")
+        await settle(20)
+        assert len(await api.names(f"{CORE}/pods")) == early
+        assert (await api.get(f"{BATCH}/j"))["status"]["terminating"] == 1
+        await settle(40)
+        found = await api.get(f"{BATCH}/j")
+        assert found["status"]["active"] == 1
+        assert (found["status"]["failed"], found["status"]["terminating"]) == (1, 0)
+
+
+async def test_restarts_in_place_count() -> None:
+    """Where containers are started again in the pod, restarts count against the limit."""
+    stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.CRASHED, delay=1))
+    async with Environment(controllers="cluster", stages=stages) as env:
+        api = Kubectl(env)
+        made = job("j", backoffLimit=2)
+        made["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+        await api.create(BATCH, made)
+        await settle(300)
+        found = await api.get(f"{BATCH}/j")
+        assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
+        assert await api.names(f"{CORE}/pods") == []
+
+
+async def test_pods_outlive_their_job_without_finalizers() -> None:
+    """A job that is deleted alone leaves its pods, which nothing holds any more."""
+    async with Environment(controllers="cluster", stages=WORK) as env:
+        api = Kubectl(env)
+        await api.create(BATCH, job("j", parallelism=2))
+        await settle(2)
+        await api.delete(f"{BATCH}/j", propagationPolicy="Orphan")
+        await settle(2)
+        pods = await api.items(f"{CORE}/pods")
+        assert len(pods) == 2
+        assert not any(p["metadata"].get("finalizers") or p["metadata"].get("ownerReferences") for p in pods)
+
+
+async def test_a_deleted_job_takes_its_pods_along() -> None:
+    """In the background and in the foreground no finalizer keeps a pod."""
+    async with Environment(controllers="cluster", stages=WORK) as env:
+        api = Kubectl(env)
+        for policy in ("Background", "Foreground"):
+            await api.create(BATCH, job("j", parallelism=2, completions=4))
+            await settle(13)
+            await api.delete(f"{BATCH}/j", propagationPolicy=policy)
+            await settle(2)
+            assert await api.names(BATCH) == []
+            assert await api.names(f"{CORE}/pods") == []

@@ -1,0 +1,194 @@
+"""Laws of `envtest.controllers.kubelet`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from envtest.controllers.scheduler import schedule
+from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
+from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
+
+
+def pod(name: str, **spec: Any) -> JsonObject:
+    """A pod of nobody."""
+    inner = template(name, **spec)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **inner["metadata"]}, "spec": inner["spec"]}
+
+
+def test_schedules_by_labels() -> None:
+    """A pod goes to a node that has the labels it asks for and takes pods; to none if there is none."""
+    here: JsonObject = {"metadata": {"name": "here", "labels": {"disk": "fast"}}}
+    shut: JsonObject = {"metadata": {"name": "shut", "labels": {"disk": "fast"}}, "spec": {"unschedulable": True}}
+    wish: JsonObject = {"metadata": {"uid": "0" * 32}, "spec": {"nodeSelector": {"disk": "fast"}}}
+    assert schedule(wish, [shut, here]).node == "here"
+    assert not schedule(wish, [shut]).node
+
+
+async def test_runs_pods() -> None:
+    """The node is ready; a pod is bound to it and runs; the kubelet owns its status."""
+    async with Environment(controllers=["kubelet"]) as env:
+        api = Kubectl(env)
+        assert condition(await api.get("/api/v1/nodes/node-1"), "Ready")["status"] == "True"
+        await api.create(f"{CORE}/pods", pod("p"))
+        await settle()
+        found = await api.get(f"{CORE}/pods/p")
+        assert condition(found, "PodScheduled")["status"] == "True"
+        assert condition(found, "Ready")["status"] == "True"
+        [status] = found["status"]["containerStatuses"]
+        assert status["state"]["running"]
+        managers = {m["manager"]: m.get("subresource", "") for m in found["metadata"]["managedFields"]}
+        assert managers["kubelet"] == "status"
+
+
+async def test_stages() -> None:
+    """Rules say which pods reach which state after how many seconds; the first that matches counts."""
+    stages = (
+        Stage(at=State.PENDING, to=State.RUNNING, delay=5, selector={"app": "bad"}),
+        Stage(at=State.RUNNING, to=State.FAILED, delay=5, reason="Boom"),
+        Stage(at=State.PENDING, to=State.READY),
+    )
+    async with Environment(controllers=["kubelet"], stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/pods", pod("good"))
+        await api.create(f"{CORE}/pods", pod("bad"))
+        seen, found = [], {}
+        for wait in (1, 5, 5):
+            await settle(wait)
+            found = await api.get(f"{CORE}/pods/bad")
+            seen.append((found["status"]["phase"], condition(found, "Ready").get("status")))
+        assert seen == [("Pending", "False"), ("Running", "False"), ("Failed", "False")]
+        assert found["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "Boom"
+        assert condition(await api.get(f"{CORE}/pods/good"), "Ready")["status"] == "True"
+
+
+async def test_graceful_deletion() -> None:
+    """A deleted pod stays, marked, until its node says that it has ended."""
+    stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.TERMINATING, to=None, delay=7))
+    async with Environment(controllers=["kubelet"], stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/pods", pod("p"))
+        await settle()
+        await api.delete(f"{CORE}/pods/p")
+        await settle(5)
+        assert (await api.get(f"{CORE}/pods/p"))["metadata"]["deletionTimestamp"]
+        await settle(5)
+        assert await api.names(f"{CORE}/pods") == []
+
+
+async def test_finalizers_hold_pods() -> None:
+    """A pod that is held by a finalizer is seen finished, and goes when it is let go."""
+    async with Environment(controllers=["kubelet"]) as env:
+        api = Kubectl(env)
+        held = pod("p")
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        await api.create(f"{CORE}/pods", held)
+        await settle()
+        await api.delete(f"{CORE}/pods/p")
+        await settle()
+        assert (await api.get(f"{CORE}/pods/p"))["status"]["phase"] == "Succeeded"
+        await api.merge(f"{CORE}/pods/p", {"metadata": {"finalizers": None}})
+        await settle()
+        assert await api.names(f"{CORE}/pods") == []
+
+
+async def test_unschedulable() -> None:
+    """A pod that fits nowhere says so, and is placed when a node comes that fits."""
+    async with Environment(controllers=["kubelet"]) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/pods", pod("p", nodeSelector={"disk": "fast"}))
+        await settle()
+        found = await api.get(f"{CORE}/pods/p")
+        assert condition(found, "PodScheduled")["reason"] == "Unschedulable"
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2", "labels": {"disk": "fast"}}}
+        await api.create("/api/v1/nodes", node)
+        await settle()
+        found = await api.get(f"{CORE}/pods/p")
+        assert found["spec"]["nodeName"] == "n2"
+        assert found["status"]["phase"] == "Running"
+
+
+async def test_readiness_gates() -> None:
+    """A pod with a readiness gate is ready when somebody has set the gate's condition."""
+    async with Environment(controllers=["kubelet"]) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/pods", pod("p", readinessGates=[{"conditionType": "example.com/ok"}]))
+        await settle()
+        found = await api.get(f"{CORE}/pods/p")
+        assert condition(found, "Ready")["status"] == "False"
+        gate = {"type": "example.com/ok", "status": "True"}
+        conditions = [*found["status"]["conditions"], gate]
+        await api.merge(f"{CORE}/pods/p/status", {"status": {"conditions": conditions}})
+        await settle()
+        assert condition(await api.get(f"{CORE}/pods/p"), "Ready")["status"] == "True"
+
+
+async def test_crash_loop() -> None:
+    """Containers that crash are started again, at once and then after growing pauses, until the rule is used up."""
+    stages = (
+        Stage(at=State.READY, to=State.CRASHED, delay=1, exit_code=2, times=3),
+        *DEFAULT_STAGES,
+    )
+    async with Environment(controllers=["kubelet"], stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/pods", pod("p"))
+        seen = []
+        for wait in (1.5, 1, 6, 10, 30):
+            await settle(wait)
+            [status] = (await api.get(f"{CORE}/pods/p"))["status"]["containerStatuses"]
+            seen.append((next(iter(status["state"])), status["restartCount"]))
+        assert seen == [("running", 1), ("waiting", 1), ("waiting", 1), ("waiting", 2), ("running", 3)]
+        assert status["lastState"]["terminated"]["exitCode"] == 2
+        reasons = {e["reason"]: e["count"] for e in await api.items(f"{CORE}/events")}
+        assert reasons == {"Scheduled": 1, "Started": 4, "BackOff": 3}
+
+
+async def test_waits_for_an_image() -> None:
+    """A pod whose image cannot be pulled says so and stays pending, until a rule lets it go on."""
+    stages = (
+        Stage(at=State.PENDING, to=State.WAITING, reason="ImagePullBackOff", message="no such image"),
+        Stage(at=State.WAITING, to=State.READY, delay=60),
+    )
+    async with Environment(controllers=["kubelet"], stages=stages) as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/pods", pod("p"))
+        await settle(30)
+        found = await api.get(f"{CORE}/pods/p")
+        [status] = found["status"]["containerStatuses"]
+        assert status["state"] == {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+        assert found["status"]["phase"] == "Pending"
+        await settle(60)
+        assert condition(await api.get(f"{CORE}/pods/p"), "Ready")["status"] == "True"
+
+
+async def test_killed_when_the_grace_is_over() -> None:
+    """A pod that does not end in time is killed; a task that is held shows how it ended."""
+    stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.TERMINATING, to=None, delay=math.inf))
+    async with Environment(controllers=["kubelet"], stages=stages) as env:
+        api = Kubectl(env)
+        held = pod("p", terminationGracePeriodSeconds=20, restartPolicy="Never")
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        await api.create(f"{CORE}/pods", held)
+        await settle()
+        await api.delete(f"{CORE}/pods/p")
+        await settle(19)
+        assert (await api.get(f"{CORE}/pods/p"))["status"]["phase"] == "Running"
+        await settle(2)
+        found = await api.get(f"{CORE}/pods/p")
+        assert found["status"]["phase"] == "Failed"
+        assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+
+
+async def test_other_nodes() -> None:
+    """A node that somebody adds comes up like the first one, with an address of its own."""
+    async with Environment(controllers=["kubelet"]) as env:
+        api = Kubectl(env)
+        await api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2"}})
+        await settle()
+        first, second = await api.get("/api/v1/nodes/node-1"), await api.get("/api/v1/nodes/n2")
+        assert condition(second, "Ready")["status"] == "True"
+        assert second["metadata"]["labels"]["kubernetes.io/hostname"] == "n2"
+        assert first["status"]["addresses"][0] != second["status"]["addresses"][0]
+        assert not second["spec"].get("taints")

@@ -1,0 +1,92 @@
+"""Laws of `envtest.controllers.replicaset`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from envtest.controllers.replicaset import first_to_go, plan
+from envtest.controllers.stages import Stage, State
+from envtest.controllers.writes import Create, Delete
+from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle, template
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def replica_set(name: str, replicas: int) -> JsonObject:
+    """A ReplicaSet as the server would have it."""
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name)}
+    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec}
+
+
+def pod(name: str, app: str, *, phase: str = "Running", node: str = "n") -> JsonObject:
+    """A pod of a replica set."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": f"uid-{app}", "controller": True}
+    meta = {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}, "ownerReferences": [owner]}
+    status = {"phase": phase, "conditions": [{"type": "Ready", "status": str(phase == "Running")}]}
+    return {"metadata": meta, "spec": {"nodeName": node}, "status": status}
+
+
+def test_makes_what_is_missing() -> None:
+    """Finished pods do not count; the rest is filled up to the wish."""
+    made = plan(replica_set("a", 3), [pod("p", "a"), pod("q", "a", phase="Failed")], [], NOW)
+    assert sum(isinstance(w, Create) for w in made.writes) == 2
+    assert not any(isinstance(w, Delete) for w in made.writes)
+
+
+def test_deletes_the_least_missed() -> None:
+    """Pods without a node go first, then those that are not running."""
+    pods = [pod("a", "a"), pod("b", "a", phase="Pending"), pod("c", "a", phase="Pending", node="")]
+    assert [p["metadata"]["name"] for p in first_to_go(pods)] == ["c", "b", "a"]
+    made = plan(replica_set("a", 1), pods, [], NOW)
+    assert [w.obj["metadata"]["name"] for w in made.writes if isinstance(w, Delete)] == ["c", "b"]
+
+
+async def test_a_killed_pod_comes_back() -> None:
+    """A deleted pod is replaced, and so is one that failed."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
+        await settle()
+        first, second = await api.names(f"{CORE}/pods")
+        await api.delete(f"{CORE}/pods/{first}")
+        await settle()
+        names = await api.names(f"{CORE}/pods")
+        assert len(names) == 2
+        assert first not in names
+        await api.merge(f"{CORE}/pods/{second}/status", {"status": {"phase": "Failed"}})
+        await settle()
+        running = [p for p in await api.items(f"{CORE}/pods") if p["status"]["phase"] == "Running"]
+        assert len(running) == 2
+
+
+async def test_adopts_and_releases() -> None:
+    """A pod that loses its label is let go and replaced; one that has it and no owner is taken in."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web"))
+        await settle()
+        [name] = await api.names(f"{CORE}/pods")
+        labels = (await api.get(f"{CORE}/pods/{name}"))["metadata"]["labels"]
+        await api.merge(f"{CORE}/pods/{name}", {"metadata": {"labels": {"app": "debug"}}})
+        await settle()
+        assert "ownerReferences" not in (await api.get(f"{CORE}/pods/{name}"))["metadata"]
+        assert len(await api.names(f"{CORE}/pods")) == 2
+        await api.merge(f"{CORE}/pods/{name}", {"metadata": {"labels": labels}})
+        await settle()
+        [kept] = await api.items(f"{CORE}/pods")
+        assert kept["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
+
+
+async def test_min_ready_seconds() -> None:
+    """A pod counts as available after it has been ready for as long as is asked."""
+    async with Environment(controllers="cluster", stages=(Stage(at=State.PENDING, to=State.READY),)) as env:
+        api = Kubectl(env)
+        await api.create(f"{APPS}/deployments", deployment("web", minReadySeconds=20))
+        await settle(10)
+        status = (await api.get(f"{APPS}/deployments/web"))["status"]
+        assert (status["readyReplicas"], status.get("availableReplicas", 0)) == (1, 0)
+        await settle(15)
+        assert (await api.get(f"{APPS}/deployments/web"))["status"]["availableReplicas"] == 1

@@ -1,0 +1,123 @@
+"""Laws of `envtest.controllers.scheduler`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envtest.controllers.scheduler import asked_by, schedule, short_of, tolerates, unschedulable, waits_for_scheduler
+from envtest.environment import Environment
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
+
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
+def node(
+    name: str, *, labels: JsonObject | None = None, allocatable: JsonObject | None = None, **spec: Any
+) -> JsonObject:
+    """A node."""
+    status = {"allocatable": allocatable} if allocatable else {}
+    return {"metadata": {"name": name, "labels": labels or {}}, "spec": spec, "status": status}
+
+
+def pod(**spec: Any) -> JsonObject:
+    """A pod that waits."""
+    return {
+        "metadata": {"name": "p", "namespace": "default", "uid": "0" * 32},
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("toleration", "wanted"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "team", "operator": "Exists"}, True),
+        ({"key": "team", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "team", "value": "a"}, True),
+        ({"key": "team", "operator": "Equal", "value": "b"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_tolerations(toleration: JsonObject, wanted: bool) -> None:
+    """No key stands every taint, no effect every effect; a value must be the same unless existence is enough."""
+    assert tolerates(toleration, TAINT) == wanted
+
+
+def _affinity(**term: Any) -> JsonObject:
+    required = {"nodeSelectorTerms": [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "goes"),
+    [
+        ({}, True),
+        ({"nodeSelector": {"disk": "fast"}}, True),
+        ({"nodeSelector": {"disk": "slow"}}, False),
+        ({"affinity": _affinity(matchExpressions=[{"key": "size", "operator": "Gt", "values": ["3"]}])}, True),
+        ({"affinity": _affinity(matchExpressions=[{"key": "size", "operator": "Lt", "values": ["3"]}])}, False),
+        ({"affinity": _affinity(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["n"]}])}, True),
+        ({"affinity": _affinity()}, False),
+    ],
+)
+def test_affinity(spec: JsonObject, goes: bool) -> None:
+    """Selectors and required affinity say which nodes will do; an empty term fits none."""
+    place = schedule(pod(**spec), [node("n", labels={"disk": "fast", "size": "5"})])
+    assert bool(place.node) == goes
+
+
+def test_amounts() -> None:
+    """What others have taken is not there; finished pods give back; nodes that say nothing have enough."""
+    asked = pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "600m", "example.com/gpu": "1"}}}])
+    small = node("n", allocatable={"cpu": "1"})
+    assert short_of(asked_by(asked), small, []) == ["example.com/gpu"]
+    other = {**asked, "status": {"phase": "Running"}}
+    assert short_of(asked_by(asked), small, [other]) == ["cpu", "example.com/gpu"]
+    assert short_of(asked_by(asked), small, [{**other, "status": {"phase": "Succeeded"}}]) == ["example.com/gpu"]
+    assert short_of(asked_by(asked), node("n"), []) == []
+
+
+def test_says_why() -> None:
+    """The message counts nodes by reason, in the scheduler's words."""
+    nodes = [node("a", taints=[TAINT]), node("b", unschedulable=True), node("c", taints=[TAINT])]
+    assert schedule(pod(), nodes).message == (
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s). no new claims to"
+        " deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )
+    assert schedule(pod(), []).message == "no nodes available to schedule pods"
+
+
+def test_says_it_once() -> None:
+    """A pod that says already why it waits is not written again."""
+    waiting = pod()
+    status = unschedulable(waiting, "why", "2024-01-01T00:00:00Z")
+    assert status is not None
+    assert unschedulable({**waiting, "status": status}, "why", "2025-01-01T00:00:00Z") is None
+    assert waits_for_scheduler(waiting)
+    assert not waits_for_scheduler(pod(schedulingGates=[{"name": "x"}]))
+    assert not waits_for_scheduler(pod(schedulerName="mine"))
+
+
+async def test_waits_for_room() -> None:
+    """A pod that asks for too much waits, says so, and is placed when another one ends."""
+    async with Environment(controllers=["kubelet"]) as env:
+        api = Kubectl(env)
+        for name in "ab":
+            inner = template(name)
+            inner["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "40"}}
+            meta = {"name": name, **inner["metadata"]}
+            await api.create(
+                f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": inner["spec"]}
+            )
+            await settle()
+        waiting = condition(await api.get(f"{CORE}/pods/b"), "PodScheduled")
+        assert waiting["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        events = [e for e in await api.items(f"{CORE}/events") if e["involvedObject"]["name"] == "b"]
+        assert [e["reason"] for e in events] == ["FailedScheduling"]
+        await api.delete(f"{CORE}/pods/a")
+        await settle()
+        assert condition(await api.get(f"{CORE}/pods/b"), "Ready")["status"] == "True"

@@ -1,0 +1,57 @@
+"""Command lines of Go programs: every way to write them means the same; what they cannot mean is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.external.fake_binaries.flags import Flags, parse
+from opsdk.errors import ConfigError
+
+names = st.from_regex(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", fullmatch=True)
+values = st.text(max_size=20).filter(lambda text: not text.startswith("--"))
+
+
+@given(st.lists(st.tuples(names, values, st.booleans()), max_size=8))
+def test_both_forms_say_the_same(given_flags: list[tuple[str, str, bool]]) -> None:
+    """``--a=b`` and ``--a b``; each value is kept, in order."""
+    words, wanted = [], dict[str, list[str]]()
+    for name, value, joined in given_flags:
+        words += [f"--{name}={value}"] if joined else [f"--{name}", value]
+        wanted.setdefault(name, []).append(value)
+    assert parse(words, switches=()).values == wanted
+
+
+def test_a_switch_takes_no_word() -> None:
+    """It is on; so is whatever comes right before another flag, or last."""
+    found = parse(["--fast", "--unknown", "--port", "1", "--last"], switches={"fast"})
+    assert found.values == {"fast": ["true"], "unknown": ["true"], "port": ["1"], "last": ["true"]}
+    with pytest.raises(ConfigError, match="unknown command 'yes'"):
+        parse(["--fast", "yes"], switches={"fast"})
+
+
+@given(st.text(max_size=10).filter(lambda text: not text.startswith("--")))
+def test_words_alone_are_refused(word: str) -> None:
+    """There are no commands."""
+    with pytest.raises(ConfigError, match="flags only"):
+        parse([word], switches=())
+
+
+def test_values_are_read_as_their_kind() -> None:
+    """Lists, numbers, switches; the last of several single values holds."""
+    flags = Flags({"a": ["x,y", "z"], "n": ["5"], "on": ["t"], "off": ["FALSE"], "bad": ["maybe"]})
+    assert flags.listed("a") == ("x", "y", "z")
+    assert flags.listed("b", ["d"]) == ("d",)
+    assert flags.each("a") == ("x,y", "z")
+    assert flags.text("a") == "z"
+    assert flags.number("n", 1) == 5
+    assert flags.number("m", 1) == 1
+    assert flags.switch("on", default=False)
+    assert not flags.switch("off", default=True)
+    assert flags.switch("none", default=True)
+    assert flags.besides({"a", "n", "on"}) == ["bad", "off"]
+    with pytest.raises(ConfigError, match='invalid argument "maybe" for "--bad" flag'):
+        flags.switch("bad", default=False)
+    with pytest.raises(ConfigError, match='invalid argument "maybe" for "--bad" flag'):
+        flags.number("bad", 1)

@@ -1,0 +1,286 @@
+"""The programs for Go's envtest, as real processes: started as it starts them, they are what it expects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from envtest.external import clusters
+from envtest.external.clusters import RealBinaries, apiserver_command, etcd_command
+from envtest.external.fake_binaries import apiserver, etcd
+from envtest.external.fake_binaries.assets import write_assets
+from envtest.external.fake_binaries.flags import parse
+from envtest.external.processes import Process, ProcessOptions
+from envtest.plane.certificates import Authority
+from opsdk.errors import ConfigError
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import HttpRequest as WebRequest
+from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.server import WebServer
+from opsdk.rest.config import Config
+from opsdk.rest.request import RestRequest
+from opsdk.rest.transport import Transport
+
+pytestmark = [pytest.mark.realtime, pytest.mark.e2e, pytest.mark.timeout(60)]
+QUICK = ProcessOptions(start_timeout=20, stop_timeout=10)
+
+
+@pytest.fixture(scope="module")
+def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that KUBEBUILDER_ASSETS would name."""
+    made = tmp_path_factory.mktemp("assets with a space")
+    write_assets(made)
+    return made
+
+
+class World:
+    """A directory as Go's envtest fills one, and processes that work in it."""
+
+    def __init__(self, assets: Path, directory: Path) -> None:
+        self.directory = directory
+        self.ca, self.proxies = Authority.load_or_create(None), Authority.load_or_create(None, "proxies")
+        self.ca.serving("127.0.0.1").write(directory, "apiserver")
+        (directory / "client-ca.crt").write_bytes(self.ca.pair.cert)
+        (directory / "proxy-ca.crt").write_bytes(self.proxies.pair.cert)
+        key = ec.generate_private_key(ec.SECP256R1())
+        form = serialization.PrivateFormat.TraditionalOpenSSL
+        raw = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        (directory / "sa-signer.key").write_bytes(raw)
+        self.etcd_url = f"http://127.0.0.1:{clusters._free_port()}"
+        self.port = clusters._free_port()
+        self.assets = assets
+
+    def config(self, user: str = "admin", groups: Sequence[str] = ("system:masters",)) -> Config:
+        """For a user with a client certificate."""
+        pair = self.ca.client(user, tuple(groups))
+        host = f"https://127.0.0.1:{self.port}"
+        return Config(host=host, ca_data=self.ca.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key)
+
+    def etcd(self) -> Process:
+        """Not started yet."""
+        command = etcd_command(self.assets / "etcd", self.directory / "etcd", self.etcd_url)
+        return self._process(command, Config(host=self.etcd_url), "/health")
+
+    def apiserver(self, *more: str) -> Process:
+        """Not started yet."""
+        command = apiserver_command(self.assets / "kube-apiserver", self.directory, self.port, self.etcd_url)
+        return self._process([*command, *more], self.config(), "/readyz")
+
+    def _process(self, command: Sequence[str], config: Config, path: str) -> Process:
+        async def healthy() -> bool:
+            return await clusters._answers(config, path)
+
+        return Process(command, directory=self.directory, healthy=healthy, options=QUICK)
+
+
+@asynccontextmanager
+async def running(*processes: Process) -> AsyncIterator[None]:
+    """Started in this order, stopped in the other."""
+    started = []
+    try:
+        for process in processes:
+            started.append(process)
+            await process.start()
+        yield
+    finally:
+        for process in reversed(started):
+            await process.stop()
+
+
+async def send(
+    config: Config, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
+    """Status and answer of one request."""
+    raw = b"" if body is None else json.dumps(body).encode()
+    sent = {**({"content-type": "application/json"} if raw else {}), **(headers or {})}
+    async with Transport(config) as transport:
+        answer = await transport.send(RestRequest(method, path, body=raw, headers=sent), timeout=10, retry=False)
+    return answer.status, json.loads(answer.body)
+
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
+async def test_they_are_what_envtest_expects(assets: Path) -> None:
+    """The target for real binaries starts them, as it would start the real ones."""
+    binaries = RealBinaries(etcd=assets / "etcd", apiserver=assets / "kube-apiserver", options=QUICK)
+    async with binaries as env:
+        status, found = await send(env.config, "GET", "/api/v1/namespaces/default")
+        assert (status, found["metadata"]["name"]) == (200, "default")
+        alice = env.add_user("alice", groups=["devs"])
+        assert (await send(alice.config, "GET", "/api/v1/nodes"))[0] == 403
+        pids = [process.pid for process in binaries.processes]
+        assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_objects_outlive_the_api_server(assets: Path, tmp_path: Path) -> None:
+    """Even one that was killed: they are its etcd's, and revisions go on."""
+    world = World(assets, tmp_path)
+    async with running(world.etcd()):
+        first = world.apiserver()
+        await first.start()
+        status, made = await send(world.config(), "POST", ACCOUNTS, {"metadata": {"name": "kept"}})
+        assert status == 201
+        os.kill(first.pid, signal.SIGKILL)
+        await first.stop()
+        async with running(world.apiserver()):
+            status, found = await send(world.config(), "GET", f"{ACCOUNTS}/kept")
+            assert (status, found["metadata"]["uid"]) == (200, made["metadata"]["uid"])
+            _, later = await send(world.config(), "POST", ACCOUNTS, {"metadata": {"name": "later"}})
+            assert int(later["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+
+
+async def test_tokens_have_the_given_key_and_names(assets: Path, tmp_path: Path) -> None:
+    """Signed with the elliptic key of Go's envtest, by its issuer, for its audiences."""
+    world = World(assets, tmp_path)
+    async with running(world.etcd(), world.apiserver("--api-audiences=me,you")):
+        await send(world.config(), "POST", ACCOUNTS, {"metadata": {"name": "bot"}})
+        _, made = await send(world.config(), "POST", f"{ACCOUNTS}/bot/token", {"spec": {"expirationSeconds": 600}})
+        assert made["spec"]["audiences"] == ["me", "you"]
+        plain = replace(world.config(), client_cert_data=b"", client_key_data=b"", token=made["status"]["token"])
+        path, review = "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "SelfSubjectReview"}
+        _, found = await send(plain, "POST", path, {**review, "apiVersion": "authentication.k8s.io/v1"})
+        assert found["status"]["userInfo"]["username"] == "system:serviceaccount:default:bot"
+        _, keys = await send(world.config(), "GET", "/openid/v1/jwks")
+        assert [key["alg"] for key in keys["keys"]] == ["ES256"]
+        _, document = await send(world.config(), "GET", "/.well-known/openid-configuration")
+        assert document["issuer"] == f"https://127.0.0.1:{world.port}/"
+        assert document["id_token_signing_alg_values_supported"] == ["ES256"]
+
+
+async def test_proxies_are_those_that_were_named(assets: Path, tmp_path: Path) -> None:
+    """With certificates of their authority, under their names, by their headers; they are told to extension servers."""
+    world = World(assets, tmp_path)
+    ca = f"--requestheader-client-ca-file={tmp_path / 'proxy-ca.crt'}"
+    flags = [ca, "--requestheader-allowed-names=front", "--requestheader-username-headers=X-Who"]
+    async with running(world.etcd(), world.apiserver(*flags)):
+
+        async def as_proxy(name: str) -> tuple[int, Any]:
+            pair = world.proxies.client(name)
+            config = replace(world.config(), client_cert_data=pair.cert, client_key_data=pair.key)
+            path, review = "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "SelfSubjectReview"}
+            body = {**review, "apiVersion": "authentication.k8s.io/v1"}
+            return await send(config, "POST", path, body, {"X-Who": "zoe", "X-Remote-User": "eve"})
+
+        status, found = await as_proxy("front")
+        assert (status, found["status"]["userInfo"]["username"]) == (201, "zoe")
+        assert (await as_proxy("back"))[0] == 401
+        path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+        _, told = await send(world.config(), "GET", path)
+        assert told["data"]["requestheader-allowed-names"] == '["front"]'
+        assert told["data"]["requestheader-username-headers"] == '["X-Who"]'
+        assert told["data"]["client-ca-file"].encode() == world.ca.pair.cert
+
+
+async def test_by_default_it_is_as_open_as_the_real_one(assets: Path, tmp_path: Path) -> None:
+    """Without modes everything is allowed, to whoever has credentials; it makes its certificate itself."""
+    world = World(assets, tmp_path)
+    (tmp_path / "tokens").write_text("secret,zoe,1\n")
+    command = [
+        str(assets / "kube-apiserver"), f"--etcd-servers={world.etcd_url}", f"--cert-dir={tmp_path / 'own'}",
+        "--bind-address", "127.0.0.1", "--secure-port", str(world.port), "--token-auth-file", str(tmp_path / "tokens"),
+        "--enable-priority-and-fairness", "--feature-gates=Anything=true",
+    ]  # fmt: skip
+    plain = Config(host=f"https://127.0.0.1:{world.port}", token="secret", insecure_skip_tls_verify=True)
+
+    async def healthy() -> bool:
+        return await clusters._answers(plain, "/readyz")
+
+    server = Process(command, directory=tmp_path, healthy=healthy, options=QUICK)
+    async with running(world.etcd(), server):
+        assert (await send(plain, "GET", "/api/v1/nodes"))[0] == 200
+        assert (await send(replace(plain, token=""), "GET", "/api/v1/nodes"))[0] == 401
+        loop = asyncio.get_running_loop()
+        context = ssl.create_default_context(cafile=str(tmp_path / "own" / "apiserver.crt"))
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", world.port, ssl=context)
+        transport.close()
+        said = server.last_words()
+        assert "--feature-gates is taken, and has no effect" in said
+        assert f"serves https://127.0.0.1:{world.port}" in said
+
+
+# ------------------------------------------------------------------ what is wrong
+@pytest.mark.parametrize(
+    ("program", "words", "wanted"),
+    [
+        ("kube-apiserver", [], "--etcd-servers must be specified"),
+        ("kube-apiserver", ["--etcd-servers=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
+        ("kube-apiserver", ["--authorization-mode=RBAC,Webhook"], "there is no Webhook here"),
+        ("kube-apiserver", ["start"], "unknown command 'start'"),
+        ("etcd", ["--listen-client-urls=unix:///tmp/x"], "is no URL with http or https"),
+        ("etcd", ["--data-dir=/dev/null/x"], "--data-dir: "),
+    ],
+)
+def test_what_is_wrong_is_said(program: str, words: list[str], wanted: str, assets: Path, tmp_path: Path) -> None:
+    """In one line, with status 1."""
+    command = [str(assets / program), *words]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=tmp_path, check=False)
+    assert made.returncode == 1
+    assert wanted in made.stderr
+    assert "Traceback" not in made.stderr
+
+
+async def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    """Before anything is served."""
+    (tmp_path / "rubbish").write_text("rubbish")
+    for flag, wanted in (
+        (f"--client-ca-file={tmp_path / 'rubbish'}", "cannot read certificates from"),
+        (f"--tls-cert-file={tmp_path / 'rubbish'}", "are given both or not at all"),
+        ("--cert-dir=/dev/null/x", "cannot write certificates"),
+        (f"--proxy-client-cert-file={tmp_path / 'a'} --proxy-client-key-file={tmp_path / 'b'}", "No such file"),
+    ):
+        with pytest.raises(ConfigError, match=wanted):
+            apiserver.pki_of(parse([f"--cert-dir={tmp_path}", *flag.split()], switches=()))
+
+
+async def test_a_real_etcd_is_told_from_ours() -> None:
+    """Objects would be sought there in vain."""
+
+    async def elsewhere(request: WebRequest) -> HttpResponse:
+        return HttpResponse(404, [], request.path.encode())
+
+    async with WebServer(asgi(elsewhere)) as web:
+        with pytest.raises(ConfigError, match="goes with the etcd that was written beside it"):
+            await apiserver._kept(parse([f"--etcd-servers={web.url}"], switches=()))
+
+
+def test_versions_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """As tools ask for them."""
+    assert apiserver.PROGRAM.main(["--version"]) == 0
+    assert etcd.PROGRAM.main(["--version"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Kubernetes v1.36.")
+    assert "etcd Version: 3." in said
+
+
+def test_assets_are_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Over older ones; the line that is printed can be evaluated by a shell."""
+    from envtest.__main__ import main
+
+    directory = tmp_path / "it's here"
+    for _ in range(2):
+        assert main(["assets", str(directory)]) == 0
+        line = capsys.readouterr().out
+        script = f'{line}\n"$KUBEBUILDER_ASSETS/kube-apiserver" --version'
+        made = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=20, check=True)
+        assert made.stdout.startswith("Kubernetes v1.36.")
+    (tmp_path / "file").write_text("")
+    assert main(["assets", str(tmp_path / "file" / "x")]) == 1
+    assert "cannot write to" in capsys.readouterr().err

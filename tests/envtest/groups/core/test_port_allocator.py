@@ -1,0 +1,127 @@
+"""Services: ports of nodes, and what stays of them once it is set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.groups.core.port_allocator import FIRST_NODE_PORT, Ports
+from envtest.groups.core.strategy.service import Pool
+from opsdk.errors import ApiError
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.groups.kindkit import changed, read, wrong
+
+NODE_PORTS = st.none() | st.sampled_from((29999, 30000, 30001, 32767, 32768))
+PORTS = st.lists(
+    st.fixed_dictionaries(
+        {"port": st.sampled_from((53, 80, 443)), "protocol": st.sampled_from(("TCP", "UDP"))},
+        optional={"nodePort": NODE_PORTS.filter(bool)},
+    ),
+    max_size=4,
+)
+
+
+@given(ports=PORTS, taken=st.sets(st.sampled_from((30000, 30001)), max_size=2))
+def test_new_ports(ports: list[JsonObject], taken: set[int]) -> None:
+    """Either one cannot be had, or all have one that nobody else has: one for each number, unless somebody asked."""
+    pool = Pool()
+    pool.ports = dict.fromkeys(taken, "other")
+    asked = {port["nodePort"] for port in ports if "nodePort" in port}
+    found = list(Ports(pool, "me").new(ports, wanted=True))
+    if found:
+        assert len(found) == 1
+        assert asked
+        return
+    given_out = {port["nodePort"] for port in ports}
+    assert not given_out & taken
+    assert all(FIRST_NODE_PORT <= number <= 32767 for number in given_out)
+    for number in {port["port"] for port in ports}:
+        shared = {port["nodePort"] for port in ports if port["port"] == number}
+        assert len(shared - asked) <= 1
+
+
+def test_one_port_for_all_protocols() -> None:
+    """Names are asked for by two protocols, at one port of the nodes."""
+    ports: list[JsonObject] = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]
+    assert not list(Ports(Pool(), "me").new(ports, wanted=True))
+    assert ports[0]["nodePort"] == ports[1]["nodePort"] != ports[2]["nodePort"]
+
+
+def test_ports_that_nobody_wants() -> None:
+    """Only those that were asked for are taken."""
+    ports: list[JsonObject] = [{"port": 53}, {"port": 80, "nodePort": 30080}]
+    assert not list(Ports(Pool(), "me").new(ports, wanted=False))
+    assert ports == [{"port": 53}, {"port": 80, "nodePort": 30080}]
+
+
+def test_changed_ports() -> None:
+    """What it has is its own; what is new must be free, or is found."""
+    pool = Pool()
+    pool.ports = {30000: "me", 30001: "other"}
+    ports: list[JsonObject] = [{"nodePort": 30000}, {}]
+    assert not list(Ports(pool, "me").changed(ports, wanted=True))
+    assert ports[1]["nodePort"] not in (30000, 30001)
+    [cause] = Ports(pool, "me").changed([{"nodePort": 30000}, {"nodePort": 30001}], wanted=True)
+    assert cause.field == "spec.ports[1].nodePort"
+
+
+def test_ports_for_questions_about_health() -> None:
+    """One is found, or the one that was asked for is taken, if it is free."""
+    pool = Pool()
+    pool.ports = {30001: "other"}
+    spec: JsonObject = {}
+    Ports(pool, "me").health(spec)
+    assert spec["healthCheckNodePort"] >= FIRST_NODE_PORT
+    with pytest.raises(ApiError, match="failed to allocate requested HealthCheck NodePort 30001"):
+        Ports(pool, "me").health({"healthCheckNodePort": 30001})
+
+
+SERVICE: JsonObject = {"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}
+BALANCER: JsonObject = {"spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
+ONLY = "may only be used when `type` is 'LoadBalancer'"
+RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+
+WRONG = [
+    (BALANCER, "spec.ports.0.port", 10250,
+     ["spec.ports[0]: Invalid value: 10250: may not expose port 10250 externally since it is used by kubelet"]),
+    (SERVICE, "spec.loadBalancerSourceRanges", ["10.0.0.0/8"], [f"spec.LoadBalancerSourceRanges: Forbidden: {ONLY}"]),
+    (BALANCER, "spec.loadBalancerSourceRanges", ["x"],
+     [('spec.LoadBalancerSourceRanges[0]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or'
+       " 2001:db8::/64)")]),
+    (SERVICE, "metadata", {"annotations": {RANGES: "10.0.0.0/8"}},
+     [f"metadata.annotations[{RANGES}]: Forbidden: {ONLY}"]),
+    (SERVICE, "spec.loadBalancerClass", "a", [f"spec.loadBalancerClass: Forbidden: {ONLY}"]),
+    (SERVICE, "spec.healthCheckNodePort", 70000,
+     [("spec.healthCheckNodePort: Invalid value: 70000: may only be set when `type` is 'LoadBalancer' and"
+       " `externalTrafficPolicy` is 'Local'")]),
+    (SERVICE, "metadata",
+     {"annotations": {f"service.kubernetes.io/topology-{k}": k for k in ("mode", "aware-hints")}},
+     [('metadata.annotations[service.kubernetes.io/topology-mode]: Invalid value: "mode": must match'
+       " annotations[service.kubernetes.io/topology-aware-hints] when both are specified")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tree", "path", "value", "found"), WRONG)
+def test_balancers(tree: JsonObject, path: str, value: Any, found: list[str]) -> None:
+    """What belongs to balancers, and to nobody else."""
+    assert wrong("/services", changed(tree, path, value)) == found
+
+
+def _at(address: str, *, whole: bool = True) -> JsonObject:
+    """The service with an address, and the list of its addresses."""
+    return changed(changed(SERVICE, "spec.clusterIP", address), "spec.clusterIPs", [address] if whole else None)
+
+
+def test_the_first_address_stays() -> None:
+    """Who asks for another one is told so; who says only half of it as well."""
+    old = read("/services", _at("10.0.0.20"))
+    assert not wrong("/services", _at("10.0.0.20", whole=False), old)
+    found = wrong("/services", _at("10.0.0.21"), old)
+    assert found == ['spec.clusterIPs[0]: Invalid value: ["10.0.0.21"]: may not change once set']
+    found = wrong("/services", _at("None"), old)
+    assert found == ['spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set']
+    with pytest.raises(ApiError, match=r"spec\.clusterIPs: Required value"):
+        wrong("/services", _at("10.0.0.21", whole=False), old)

@@ -1,0 +1,70 @@
+"""One kind's rules without a server: defaults, validation, warnings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envtest.data.resources import Row
+from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.errors import Cause
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.clock import ManualClock
+from tests.envtest.groups.trees import kinds, known, model_of
+
+
+def row_of(resource: str) -> Row:
+    """A kind's row, by ``group/resource``."""
+    group, _, name = resource.rpartition("/")
+    return next(row for row in kinds() if (row.info.group, row.info.resource) == (group, name))
+
+
+def read(resource: str, tree: JsonObject) -> JsonObject:
+    """An object as the server takes it in."""
+    row = row_of(resource)
+    meta: JsonObject = {"name": "a", **({"namespace": "default"} if row.info.namespaced else {})}
+    whole = {**tree, "metadata": {**meta, "uid": "u", **tree.get("metadata", {})}}
+    model = model_of(row)
+    return model.default(model.decode(whole).obj)
+
+
+def _shown(causes: list[Cause]) -> list[str]:
+    return [f"{cause.field}: {cause.message}" for cause in causes]
+
+
+def wrong(resource: str, tree: JsonObject, old: JsonObject | None = None) -> list[str]:
+    """What is wrong with a new object, or with one that replaces `old`."""
+    row = row_of(resource)
+    strategy = known().strategy(row, has_status=True)
+    call = Context(namespace="default" if row.info.namespaced else "", clock=ManualClock())
+    obj = read(resource, tree)
+    if old is None:
+        strategy.prepare_for_create(call, obj)
+        return _shown([*strategy.validate(call, obj)])
+    before = read(resource, old)
+    status = before.get("status")
+    strategy.prepare_for_create(call, before)
+    before.update({} if status is None else {"status": status})
+    strategy.prepare_for_update(call, obj, before)
+    return _shown([*strategy.validate_update(call, obj, before)])
+
+
+def warned(resource: str, tree: JsonObject, old: JsonObject | None = None) -> list[str]:
+    """What its maker, or changer, is told."""
+    strategy = known().strategy(row_of(resource), has_status=True)
+    before = None if old is None else read(resource, old)
+    return list(strategy.warnings(Context(), read(resource, tree), before))
+
+
+def changed(tree: JsonObject, path: str, value: Any) -> JsonObject:
+    """A copy with another value at a dotted path; None takes it away."""
+    made: JsonObject = copy_tree(tree)
+    at: Any = made
+    *before, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    for part in before:
+        at = at.setdefault(part, {}) if isinstance(at, dict) else at[part]
+    if value is None:
+        at.pop(last, None)
+    else:
+        at[last] = value
+    return made

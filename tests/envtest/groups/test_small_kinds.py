@@ -1,0 +1,209 @@
+"""Nodes, namespaces, configuration, jobs by the clock: what each must be."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from opsdk.apiserver.registry.context import Context
+from opsdk.structured_merge.value import JsonObject
+from tests.envtest.groups.kindkit import changed, read, row_of, wrong
+from tests.envtest.groups.trees import known
+
+
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+# ------------------------------------------------------------------ nodes
+NODES = [
+    ({"spec": {"podCIDRs": ["x"]}},
+     ['spec.podCIDRs[0]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)']),
+    ({"spec": {"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}},
+     [('spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.0.1.0/24"]: may specify no more than one CIDR for each IP'
+       " family")]),
+    ({"status": {"capacity": {"pods": "1500m"}, "allocatable": {"pods": "1"}}},
+     ['status.capacity.pods: Invalid value: "1500m": must be an integer']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tree", "found"), NODES)
+def test_nodes(tree: JsonObject, found: list[str]) -> None:
+    """Blocks of addresses of both families, and whole amounts of what is counted."""
+    assert wrong("/nodes", tree) == found
+
+
+def test_nodes_that_change() -> None:
+    """Most is told of twice; an identity that nobody asks for stays."""
+    tree = {"spec": {"taints": [{"key": "a", "effect": "Odd"}]}}
+    found = wrong("/nodes", tree, {})
+    assert len(found) == 2
+    assert found[0] == found[1]
+    assert wrong("/nodes", {"spec": {"externalID": "x"}}, {}) == ["spec.externalID: Forbidden: may not be updated"]
+
+
+# ------------------------------------------------------------------ namespaces
+def test_finalizers_of_namespaces() -> None:
+    """They are known, or have a domain."""
+    text = "name is neither a standard finalizer name nor is it fully qualified"
+    assert wrong("/namespaces", {"spec": {"finalizers": ["mine"]}}) == [
+        f'spec.finalizers: Invalid value: "mine": {text}'
+    ]
+    assert not wrong("/namespaces", {"spec": {"finalizers": ["example.com/mine"]}})
+
+
+# ------------------------------------------------------------------ configuration
+KEYS = [
+    ("a b", "a valid config key must consist of alphanumeric characters"),
+    ("..", "must not be '..'"),
+    ("..x", "must not start with '..'"),
+    ("x" * 254, "must be no more than 253 characters"),
+]
+
+
+@pytest.mark.parametrize("kind", ["/configmaps", "/secrets"])
+@pytest.mark.parametrize(("key", "text"), KEYS)
+def test_keys(kind: str, key: str, text: str) -> None:
+    """Keys are names of files."""
+    [found] = wrong(kind, {"data": {key: _coded("v")}})
+    assert found.startswith(f'data[{key}]: Invalid value: "{key}": {text}')
+
+
+def test_keys_that_are_there_twice() -> None:
+    """What is wrong with a key is told of it at once."""
+    found = wrong("/configmaps", {"data": {"a": "1", "b ": "2"}, "binaryData": {"a": "AA==", "b ": "AA=="}})
+    assert [text.partition(":")[0] for text in found] == ["data[a]", "data[b ]", "data[b ]", "binaryData[b ]"]
+
+
+SECRETS = [
+    ("kubernetes.io/ssh-auth", {"ssh-privatekey": ""}, ["data[ssh-privatekey]: Required value"]),
+    ("kubernetes.io/dockercfg", {".dockercfg": _coded("[]")},
+     [('data[.dockercfg]: Invalid value: "<secret contents redacted>": json: cannot unmarshal array into Go value of'
+       " type map[string]interface {}")]),
+    ("kubernetes.io/dockercfg", {".dockercfg": _coded("null")}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "data", "found"), SECRETS)
+def test_secrets(kind: str, data: JsonObject, found: list[str]) -> None:
+    """Each type has its keys."""
+    assert wrong("/secrets", {"type": kind, "data": data}) == found
+
+
+# ------------------------------------------------------------------ jobs
+TEMPLATE: JsonObject = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+CRON: JsonObject = {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}}
+CRONS = [
+    ("spec.schedule", "TZ=UTC * * * * *",
+     [('spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field'
+      " instead")]),
+    ("spec.jobTemplate.spec.selector", {"matchLabels": {"a": "b"}},
+     ['spec.jobTemplate.spec.selector: Invalid value: {"matchLabels":{"a":"b"}}: `selector` will be auto-generated']),
+    ("spec.jobTemplate.spec.manualSelector", True,
+     ['spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "found"), CRONS)
+def test_cron_jobs(path: str, value: Any, found: list[str]) -> None:
+    """Their jobs look for their pods themselves; the time zone has a field."""
+    assert wrong("batch/cronjobs", changed(CRON, path, value)) == found
+
+
+def test_cron_jobs_that_have_a_zone_in_their_schedule() -> None:
+    """They may keep it, as long as they do not say it twice."""
+    old = changed(CRON, "spec.schedule", "TZ=UTC * * * * *")
+    assert not wrong("batch/cronjobs", old, old)
+    [text] = wrong("batch/cronjobs", changed(old, "spec.timeZone", "UTC"), old)
+    assert text.endswith("cannot use both timeZone field and TZ or CRON_TZ in schedule")
+
+
+def test_names_of_indexed_jobs() -> None:
+    """Their pods' host names end in the index."""
+    spec = {"completionMode": "Indexed", "completions": 11, "template": TEMPLATE}
+    name = "a" * 61
+    text = f"will not able to create pod with invalid DNS label: {name}-10"
+    found = wrong("batch/jobs", {"metadata": {"name": name}, "spec": spec})
+    assert found == [f'metadata.name: Invalid value: "{name}": {text}']
+
+
+WAITS: JsonObject = {"suspend": True, "selector": {}, "template": TEMPLATE}
+RESTS: JsonObject = {"startTime": "2024-01-02T03:04:05Z", "conditions": [{"type": "Suspended", "status": "True"}]}
+PLACES = [
+    ("metadata.labels", {"a": "b"}),
+    ("spec.nodeSelector", {"a": "b"}),
+    ("spec.tolerations", [{"operator": "Exists"}]),
+    ("spec.affinity", {"nodeAffinity": {}}),
+]
+AMOUNTS = [("spec.containers.0.resources", {"limits": {"cpu": "1"}})]
+FIXED = [("spec.affinity", {"podAffinity": {}}), ("spec.containers.0.image", "other"), ("spec.hostNetwork", True)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "free"),
+    [
+        ({"suspend": False}, {}, []),
+        ({}, {}, PLACES),
+        ({}, RESTS, PLACES + AMOUNTS),
+        ({"suspend": False}, RESTS, []),
+        ({}, {**RESTS, "active": 1}, []),
+        ({}, {"startTime": RESTS["startTime"]}, []),
+    ],
+)  # fmt: skip
+def test_what_suspended_jobs_may_change(spec: JsonObject, status: JsonObject, free: list[Any]) -> None:
+    """Where their pods run, before they begin or once they rest; and what they need, once they are known to rest."""
+    old = {"spec": {**WAITS, **spec}, "status": status}
+    for path, value in PLACES + AMOUNTS + FIXED:
+        found = wrong("batch/jobs", changed(old, f"spec.template.{path}", value), old)
+        assert any(text.startswith("spec.template: ") for text in found) != ((path, value) in free), (path, value)
+
+
+def test_when_a_job_began() -> None:
+    """That stays, unless it is suspended or comes from there."""
+    began, later = "2024-01-02T03:04:05Z", "2024-01-02T03:04:06Z"
+    strategy: Any = known().strategy(row_of("batch/jobs"), has_status=True)
+    status = {"startTime": began}
+    for spec, old, fixed in (({}, status, True), ({"suspend": True}, status, False), ({}, RESTS, False)):
+        for new in (later, None):
+            trees = [
+                {"spec": spec, "status": tree} for tree in ({**old, "startTime": new}, {**old, "startTime": began})
+            ]
+            found = [f"{c.field}: {c.message}" for c in strategy.validate_status(Context(), *trees)]
+            shown = "null" if new is None else f'"{new}"'
+            text = f"status.startTime: Invalid value: {shown}: field is immutable for unsuspended job once set"
+            assert found == ([text] if fixed else [])
+
+
+def test_success_comes_before_the_end() -> None:
+    """What is complete does not begin to succeed."""
+    strategy: Any = known().strategy(row_of("batch/jobs"), has_status=True)
+    ended = [{"type": "Complete", "status": "True"}]
+    late = [*ended, {"type": "SuccessCriteriaMet", "status": "True"}]
+    began = {"startTime": RESTS["startTime"], "completionTime": RESTS["startTime"]}
+    trees = [{"spec": {}, "status": {**began, "conditions": found}} for found in (late, ended)]
+    found = [f"{c.field}: {c.message}" for c in strategy.validate_status(Context(), *trees)]
+    text = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+    assert found == [f"status.conditions: Invalid value: {text}"]
+
+
+# ------------------------------------------------------------------ events
+def test_events_of_the_new_style() -> None:
+    """Who reports is told, and not at length."""
+    about = {"kind": "Pod", "name": "p", "namespace": "default"}
+    event = {
+        "involvedObject": about, "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "a/b",
+        "reportingInstance": "i" * 129, "action": "A", "reason": "R",
+    }  # fmt: skip
+    assert wrong("/events", event) == ['repotingIntance: Invalid value: "": can have at most 128 characters']
+    assert wrong("/events", {**event, "reportingInstance": ""}) == ["reportingInstance: Required value"]
+
+
+# ------------------------------------------------------------------ nodes once more
+def test_one_block_stands_for_the_many() -> None:
+    """The first of the many is the one, and the one is right where they differ."""
+    spec = read("/nodes", {"spec": {"podCIDRs": ["10.0.0.0/24"]}})["spec"]
+    assert spec == {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}
+    spec = read("/nodes", {"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.0.0/24"]}})["spec"]
+    assert spec["podCIDRs"] == ["10.0.1.0/24"]

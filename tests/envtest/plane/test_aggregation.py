@@ -1,0 +1,250 @@
+"""Other servers behind this one: proxying, conditions, documents; in this process."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from extensionkit import APISERVICES, GROUP, ROOT, FarServer, api_service, until
+from server_client import MERGE, Answer, Caller
+
+from envtest.controllers.client import InProcessClient
+from envtest.environment import Environment
+from opsdk.errors import ServiceUnavailableError
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
+from opsdk.structured_merge.value import JsonObject
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+@asynccontextmanager
+async def joined() -> AsyncIterator[tuple[Environment, Caller, FarServer]]:
+    """An environment with a server in it that has joined."""
+    far = FarServer()
+    async with Environment() as env:
+        call = Caller(env)
+        await env.expose("far/server", app=far)
+        assert (await call("POST", APISERVICES, api_service())).status == 201
+        await until(env, call, "Passed")
+        yield env, call, far
+
+
+async def test_the_other_server_is_told_who_asks() -> None:
+    """It sees the user, our certificate, and neither the user's token nor headers that pretend."""
+    async with joined() as (env, _, far):
+        far.pages[f"{ROOT}/namespaces/a/things"] = {"kind": "ThingList"}
+        alice = env.add_user("alice", groups=["devs", "system:masters"])
+        call = Caller(env, alice.token)
+        answer = await call("GET", f"{ROOT}/namespaces/a/things?limit=5", x_remote_user="mallory", x_custom="yes")
+        assert (answer.status, answer.json) == (200, {"kind": "ThingList"})
+        headers = far.last(f"{ROOT}/namespaces/a/things")
+        assert headers["x-remote-user"] == ["alice"]
+        assert headers["x-remote-group"] == ["devs", "system:masters", "system:authenticated"]
+        assert headers["x-custom"] == ["yes"]
+        assert "authorization" not in headers
+        assert headers["audit-id"] == [answer.headers["audit-id"]]
+        assert far.certificates[-1]
+        [record] = env.audit.select(user="alice")
+        assert (record.resource, record.code, record.uri) == ("things", 200, f"{ROOT}/namespaces/a/things?limit=5")
+
+
+async def test_authorization_stays_in_front() -> None:
+    """Who may not, is refused here."""
+    async with joined() as (env, _, far):
+        call = Caller(env, env.add_user("bob").token)
+        before = len(far.asked)
+        assert (await call("GET", f"{ROOT}/things")).status == 403
+        assert len(far.asked) == before
+
+
+async def test_bodies_and_methods_go_through() -> None:
+    """Whatever the method, the other server gets the body, and its answer comes back."""
+    async with joined() as (_, call, far):
+        far.pages[f"{ROOT}/things/x"] = {"kind": "Thing"}
+        answer = await call("PATCH", f"{ROOT}/things/x", {"a": 1}, content_type=MERGE)
+        assert answer.json == {"kind": "Thing"}
+        method, path, headers, body = far.asked[-1]
+        assert (method, path, body) == ("PATCH", f"{ROOT}/things/x", b'{"a": 1}')
+        assert headers["content-type"] == [MERGE]
+        assert (await call("DELETE", f"{ROOT}/things/y")).status == 404
+
+
+async def test_a_server_that_fails_is_stale_and_comes_back() -> None:
+    """Without discovery it is unavailable: 503 in plain text, its last document marked; until it answers again."""
+    async with joined() as (env, call, far):
+        far.up = False
+        said = await until(env, call, "FailedDiscoveryCheck")
+        url = f"https://server.far.svc:443{ROOT}"
+        assert said["message"] == f"failing or missing response from {url}: bad status from {url}: 500"
+        for path in (ROOT, f"{ROOT}/things", f"/openapi/v3{ROOT}"):
+            answer = await call("GET", path)
+            assert (answer.status, answer.raw) == (503, b"service unavailable\n")
+            assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        [version] = await versions(call)
+        assert (version["freshness"], version["resources"][0]["resource"]) == ("Stale", "things")
+        far.up = True
+        await until(env, call, "Passed")
+        assert [v["freshness"] for v in await versions(call)] == ["Current"]
+        assert (await call("GET", ROOT)).status == 200
+
+
+async def versions(call: Caller) -> list[JsonObject]:
+    """The versions of the group in aggregated discovery."""
+    items = (await call("GET", "/apis", accept=AGGREGATED)).json["items"]
+    return next((item["versions"] for item in items if item["metadata"]["name"] == GROUP), [])
+
+
+async def test_discovery_knows_the_other_server() -> None:
+    """The group stands in all documents, with its resources where those are listed."""
+    async with joined() as (_, call, _):
+        group = (await call("GET", f"/apis/{GROUP}")).json
+        assert group["preferredVersion"] == {"groupVersion": f"{GROUP}/v1", "version": "v1"}
+        assert GROUP in [g["name"] for g in (await call("GET", "/apis")).json["groups"]]
+        [version] = await versions(call)
+        [things] = version["resources"]
+        assert (things["resource"], things["scope"], things["singularResource"]) == ("things", "Namespaced", "thing")
+        assert [s["subresource"] for s in things["subresources"]] == ["status"]
+        assert ROOT in (await call("GET", "/")).json["paths"]
+
+
+async def test_openapi_knows_the_other_server() -> None:
+    """v3 is indexed here and answered there; of v2 only what is below its root is taken over."""
+    async with joined() as (_, call, _):
+        index = (await call("GET", "/openapi/v3")).json["paths"]
+        assert index[ROOT[1:]] == {"serverRelativeURL": f"/openapi/v3{ROOT}?hash=ABC"}
+        assert (await call("GET", f"/openapi/v3{ROOT}?hash=ABC")).json == {"openapi": "3.0.0", "paths": {}}
+        swagger = (await call("GET", "/openapi/v2")).json
+        assert f"{ROOT}/things" in swagger["paths"]
+        assert "Thing" in swagger["definitions"]
+        assert "Unused" not in swagger["definitions"]
+
+
+async def test_an_entry_that_goes_takes_its_group_along() -> None:
+    """Then nothing is known of the group version any more."""
+    async with joined() as (_, call, far):
+        await call("DELETE", f"{APISERVICES}/v1.{GROUP}")
+        before = len(far.asked)
+        assert (await call("GET", ROOT)).status == 404
+        assert (await call("GET", f"{ROOT}/things")).raw == b"404 page not found\n"
+        assert await versions(call) == []
+        assert len(far.asked) == before
+
+
+async def test_nothing_runs_without_other_servers() -> None:
+    """A task is there for each remote entry, and for none else; it ends with the entry."""
+    async with joined() as (env, call, _):
+        assert "v1.far.example.com" in repr(env.plane.aggregator)
+        await call("DELETE", f"{APISERVICES}/v1.{GROUP}")
+        await env.consistently(lambda: None, during=1)
+        assert "nothing" in repr(env.plane.aggregator)
+
+
+SERVICE = {"metadata": {"name": "server"}, "spec": {"ports": [{"port": 443, "name": "https"}]}}
+
+
+async def test_the_reasons_in_the_order_in_which_a_service_is_made() -> None:
+    """No Service, another port, no slices, no addresses, nobody at the address: each is told, and nothing else done."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", APISERVICES, api_service())
+        assert (await until(env, call, "ServiceNotFound"))["message"] == 'service/server in "far" is not present'
+        await call("POST", "/api/v1/namespaces", {"metadata": {"name": "far"}})
+        services = "/api/v1/namespaces/far/services"
+        await call("POST", services, {**SERVICE, "spec": {"ports": [{"port": 80, "name": "https"}]}})
+        said = await until(env, call, "ServicePortError")
+        assert said["message"] == 'service/server in "far" is not listening on port 443'
+        change = {"spec": {"ports": [{"port": 443, "name": "https"}]}}
+        await call("PATCH", f"{services}/server", change, content_type=MERGE)
+        said = await until(env, call, "EndpointsNotFound")
+        assert said["message"] == 'cannot find endpointslices for service/server in "far"'
+        part = {
+            "metadata": {"name": "server-1", "labels": {"kubernetes.io/service-name": "server"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.1.1.1"], "conditions": {"ready": False}}],
+            "ports": [{"name": "https", "port": 1}],
+        }
+        slices = "/apis/discovery.k8s.io/v1/namespaces/far/endpointslices"
+        assert (await call("POST", slices, part)).status == 201
+        said = await until(env, call, "MissingEndpoints")
+        assert said["message"] == 'endpointslices for service/server in "far" have no addresses with port name "https"'
+        owners = (await call("GET", f"{APISERVICES}/v1.{GROUP}")).json["metadata"]["managedFields"]
+        assert ("kube-apiserver", "status") in [(o["manager"], o.get("subresource")) for o in owners]
+
+
+@pytest.mark.parametrize("spec", [{"caBundle": "AAAA", "insecureSkipTLSVerify": None}])
+async def test_a_bad_bundle_is_told(spec: JsonObject) -> None:
+    """Certificates that cannot be read are a failed check."""
+    async with Environment() as env:
+        call = Caller(env)
+        await env.expose("far/server", port=1)
+        await call("POST", APISERVICES, api_service(**spec))
+        said = await until(env, call, "FailedDiscoveryCheck")
+        assert "unable to load root certificates: unable to parse bytes as PEM block" in said["message"]
+
+
+async def test_the_server_of_a_whole_group_goes_on_after_a_fork() -> None:
+    """Another environment with the same objects calls the same application."""
+    async with joined() as (env, _, far):
+        far.pages[f"{ROOT}/things"] = {"kind": "ThingList"}
+        async with env.fork() as other:
+            found: Answer = await Caller(other)("GET", f"{ROOT}/things")
+            assert found.json == {"kind": "ThingList"}
+
+
+@pytest.mark.realtime
+async def test_a_server_that_is_gone_is_told_in_plain_text(tmp_path: Path) -> None:
+    """The first request tells why it failed; the condition follows at once, and the next one is not even tried."""
+    far = FarServer()
+    async with Environment() as env, WebServer(far, ServeOptions(tls=serving(env, tmp_path))) as web:
+        call = Caller(env)
+        await env.expose("far/server", port=web.port)
+        bundle = base64.b64encode(env.authority.pair.cert).decode()
+        await call("POST", APISERVICES, api_service(caBundle=bundle, insecureSkipTLSVerify=None))
+        await until(env, call, "Passed")
+        assert (await call("GET", ROOT)).status == 200
+        where = f"127.0.0.1:{web.port}"
+        await web.aclose()
+        answer = await call("GET", f"{ROOT}/things")
+        why = f"error trying to reach service: dial tcp {where}: connect: connection refused\n"
+        assert (answer.status, answer.raw.decode()) == (503, why)
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        said = await until(env, call, "FailedDiscoveryCheck")
+        refused = f"dial tcp {where}: connect: connection refused"
+        url = f"https://{where}{ROOT}"
+        assert said["message"] == f'failing or missing response from {url}: Get "{url}": {refused}'
+
+
+@pytest.mark.realtime
+async def test_a_certificate_of_nobody_we_trust_is_refused(tmp_path: Path) -> None:
+    """The caBundle decides; insecureSkipTLSVerify asks nobody; a name that does not fit is told."""
+    far = FarServer()
+    async with Environment() as env, WebServer(far, ServeOptions(tls=serving(env, tmp_path))) as web:
+        call = Caller(env)
+        await env.expose("far/server", port=web.port)
+        other = base64.b64encode(env.proxies.pair.cert).decode()
+        await call("POST", APISERVICES, api_service(caBundle=other, insecureSkipTLSVerify=None))
+        said = await until(env, call, "FailedDiscoveryCheck")
+        assert "tls: failed to verify certificate: x509: certificate signed by unknown authority" in said["message"]
+        change = {"spec": {"caBundle": None, "insecureSkipTLSVerify": True}}
+        await call("PATCH", f"{APISERVICES}/v1.{GROUP}", change, content_type=MERGE)
+        await until(env, call, "Passed")
+
+
+def serving(env: Environment, folder: Path) -> Tls:
+    """Certificates for the Service."""
+    cert, key = env.authority.serving("server.far.svc").write(folder, "tls")
+    return Tls(cert_file=cert, key_file=key)
+
+
+async def test_programs_of_the_environment_go_through_too() -> None:
+    """What another server answers is an object for them, and its absence an error."""
+    async with joined() as (env, _, far):
+        far.pages[f"{ROOT}/things"] = {"kind": "ThingList", "items": []}
+        api = InProcessClient(env.server, token=env.config.token or "", manager="tests")
+        assert (await api.send("GET", f"{ROOT}/things"))["kind"] == "ThingList"
+        env.plane.webhook_client.apps.clear()
+        with pytest.raises(ServiceUnavailableError, match="error trying to reach service"):
+            await api.send("GET", f"{ROOT}/things")

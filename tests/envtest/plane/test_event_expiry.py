@@ -1,0 +1,112 @@
+"""Events live an hour from their last write, whichever API wrote them; nothing else dies, and nothing keeps ticking."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from server_client import Caller
+
+from envtest.environment import Environment
+from envtest.plane.event_expiry import EVENTS, EventExpiry
+from opsdk.apiserver.storage.memory import MemoryStorage
+from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError, Remove
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.clock import ManualClock
+
+pytestmark = pytest.mark.realtime
+PATH = "/api/v1/namespaces/default/events"
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["create", "update", "delete", "advance"]), st.integers(0, 3), st.integers(1, 90)),
+    max_size=30,
+)
+
+
+def event(name: str) -> JsonObject:
+    """One about nothing much."""
+    return {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "Any", "message": "x"}
+
+
+async def mark(number: int, current: JsonObject | None) -> JsonObject | Remove:
+    """A change to what is there."""
+    if current is None:
+        raise KeyNotFoundError("it is gone")
+    return {**current, "mark": number}
+
+
+@given(STEPS)
+def test_what_is_there_was_written_within_the_hour(steps: list[tuple[str, int, int]]) -> None:
+    """Against a model: the last write of each, and the clock."""
+    asyncio.run(follow(steps))
+
+
+async def follow(steps: list[tuple[str, int, int]]) -> None:
+    """Go the steps."""
+    clock, storage = ManualClock(), MemoryStorage()
+    expiry = EventExpiry(storage, clock, ttl=100.0)
+    expiry.start()
+    storage.create("core/configmaps/default/a", {"metadata": {"name": "a"}})
+    written: dict[str, float] = {}
+    for number, (step, which, seconds) in enumerate(steps):
+        key = f"{EVENTS}default/{which}"
+        # The storage's own laws are tested elsewhere: what it refuses is not written.
+        with suppress(KeyExistsError, KeyNotFoundError):
+            match step:
+                case "create":
+                    storage.create(key, {"metadata": {"name": str(which)}})
+                    written[key] = clock.now()
+                case "update":
+                    await storage.guaranteed_update(key, partial(mark, number))
+                    written[key] = clock.now()
+                case "delete":
+                    storage.delete(key)
+                    del written[key]
+                case _:
+                    await clock.advance(seconds)
+        written = {k: when for k, when in written.items() if when + 100 > clock.now()}
+        assert {k for k, _ in storage.list(EVENTS).items} == written.keys()
+    assert len(storage.list("core/configmaps/").items) == 1
+    expiry.close()
+    storage.create(f"{EVENTS}default/late", {"metadata": {"name": "late"}})
+    await clock.advance(1000)
+    assert storage.list(EVENTS).items
+
+
+async def test_watchers_are_told_and_others_stay() -> None:
+    """An event that is written again starts anew."""
+    async with Environment(clock=ManualClock()) as env:
+        call = Caller(env)
+        for name in ("a", "b"):
+            assert (await call("POST", PATH, event(name))).status == 201
+        await env.clock.advance(1800)
+        patch = {"count": 2}
+        await call("PATCH", f"{PATH}/b", patch, content_type="application/merge-patch+json")
+        async with call.watch(f"{PATH}?watch=1&timeoutSeconds=3000") as events:
+            while not events.empty():
+                events.get_nowait()
+            await env.clock.advance(1801)
+            told = events.get_nowait()
+            assert told is not None
+            assert (told["type"], told["object"]["metadata"]["name"]) == ("DELETED", "a")
+        left = await call("GET", PATH)
+        assert [item["metadata"]["name"] for item in left.json["items"]] == ["b"]
+        await env.clock.advance(1800)
+        assert (await call("GET", PATH)).json["items"] == []
+
+
+async def test_restored_events_have_their_hour() -> None:
+    """From the moment they are there again."""
+    async with Environment(clock=ManualClock()) as env:
+        call = Caller(env)
+        await call("POST", PATH, event("a"))
+        snapshot = env.snapshot()
+        await env.clock.advance(3601)
+        assert (await call("GET", PATH)).json["items"] == []
+        env.restore(snapshot)
+        assert len((await call("GET", PATH)).json["items"]) == 1
+        await env.clock.advance(3601)
+        assert (await call("GET", PATH)).json["items"] == []

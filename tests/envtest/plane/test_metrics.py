@@ -1,0 +1,83 @@
+"""What the server tells of itself: health checks, metrics, where it listens."""
+
+from __future__ import annotations
+
+import pytest
+from server_client import Caller
+
+import envtest
+from envtest.plane.health import CHECKS
+
+
+async def page(env: envtest.Environment, path: str, *, status: int = 200, token: str | None = None) -> str:
+    """The text of a page."""
+    answer = await Caller(env, token)("GET", path)
+    assert answer.status == status
+    return answer.raw.decode()
+
+
+@pytest.mark.parametrize("kind", CHECKS)
+async def test_every_check_is_told_of_and_has_a_path(kind: str) -> None:
+    """What a health path lists can be asked for alone, or left out."""
+    async with envtest.Environment() as env:
+        lines = (await page(env, f"/{kind}?verbose")).splitlines()
+        assert lines == [*(f"[+]{name} ok" for name in CHECKS[kind]), f"{kind} check passed"]
+        assert await page(env, f"/{kind}/poststarthook/rbac/bootstrap-roles") == "ok"
+        await page(env, f"/{kind}/poststarthook", status=404)
+        told = await page(env, f"/{kind}?verbose&exclude=log&exclude=none")
+        assert "[+]log excluded: ok" in told
+        assert 'warn: some health checks cannot be excluded: no matches for "none"\n' in told
+
+
+async def test_answers_and_objects_are_counted() -> None:
+    """By what was asked and how it went; objects by their kind."""
+    async with envtest.Environment() as env:
+        call = Caller(env)
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+        for _ in range(2):
+            await call("POST", "/api/v1/namespaces/default/configmaps", made)
+        await call("GET", "/api/v1/pods?limit=5")
+        told = await page(env, "/metrics")
+        about = 'component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace"'
+        assert f'apiserver_request_total{{code="201",{about},subresource="",verb="POST",version="v1"}} 1.0' in told
+        assert f'apiserver_request_total{{code="409",{about},subresource="",verb="POST",version="v1"}} 1.0' in told
+        assert 'resource="pods",scope="cluster",subresource="",verb="LIST",version="v1"} 1.0' in told
+        assert 'apiserver_resource_objects{group="",resource="namespaces"} 4.0' in told
+        assert "kubernetes_build_info{" in told
+        assert 'kubernetes_healthcheck{name="etcd",type="healthz"} 1.0' in await page(env, "/metrics/slis")
+        assert "/metrics" in await page(env, "/")
+        await page(env, "/metrics", status=403, token="")
+
+
+async def test_odd_paths_are_counted_together_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients cannot make the server remember more and more."""
+    monkeypatch.setattr("envtest.plane.metrics._MOST", 3)
+    async with envtest.Environment() as env:
+        call = Caller(env)
+        for number in range(10):
+            await call("GET", f"/apis/none.io/v{number}/things")
+        told = await page(env, "/metrics")
+        assert told.count("\napiserver_request_total{") <= 4
+        assert 'verb="OTHER"' in told
+
+
+@pytest.mark.realtime
+async def test_the_service_of_the_server_leads_to_it() -> None:
+    """Its target port and its endpoints are where the server listens."""
+    async with envtest.Environment() as env:
+        call = Caller(env)
+        web = await env.serve()
+        service = (await call("GET", "/api/v1/namespaces/default/services/kubernetes")).json
+        assert service["spec"]["ports"] == [
+            {"name": "https", "port": 443, "protocol": "TCP", "targetPort": web.port},
+        ]
+        assert service["metadata"]["creationTimestamp"]
+        points = (await call("GET", "/api/v1/namespaces/default/endpoints/kubernetes")).json
+        assert points["subsets"][0]["ports"][0]["port"] == web.port
+        parts = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+        part = (await call("GET", parts)).json
+        assert part["ports"][0]["port"] == web.port
+        assert part["metadata"]["labels"] == {"kubernetes.io/service-name": "kubernetes"}
+        await call("DELETE", parts)
+        await env.serve()
+        assert (await call("GET", parts)).status == 404

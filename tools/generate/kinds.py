@@ -1,0 +1,36 @@
+"""The modules of ``opsdk/api``: typed classes of the built-in kinds, and where each kind is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsdk.cli.generate.types import TypeGenerator
+from tools.generate.header import MAKER, Provenance
+from tools.generate.patches import render_patches
+
+_PACKAGE = "opsdk.api"
+
+
+def render_kinds(schemas: Mapping[str, Mapping[str, Any]], provenance: Provenance) -> dict[str, str]:
+    """Path below ``opsdk/api`` -> source text."""
+    generator = TypeGenerator(schemas, package=_PACKAGE, source=provenance.origin(), maker=MAKER, built_in=None)
+    files = generator.files()
+    files["generated_kinds.py"] = _render_table(generator.kinds(), provenance)
+    files["generated_patches.py"] = render_patches(schemas, provenance.sentence())
+    return files
+
+
+def _render_table(kinds: Mapping[tuple[str, str, str], str], provenance: Provenance) -> str:
+    lines = [
+        '"""Where the typed built-in kinds are.',
+        "",
+        provenance.sentence(),
+        '"""',
+        "",
+        "from opsdk.apimachinery.gvk import GroupVersionKind",
+        "",
+        "BUILT_IN: dict[GroupVersionKind, str] = {",
+    ]
+    lines += [f"    GroupVersionKind{gvk!r}: {where!r}," for gvk, where in sorted(kinds.items())]
+    return "\n".join(lines) + "\n}\n"

@@ -1,0 +1,57 @@
+"""Every generated file of the repository: its path and its text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tools.generate.columns import render_columns
+from tools.generate.facts import COLUMNS, FOLDER, POLICY, STRUCTS, Facts
+from tools.generate.fields import render_fields
+from tools.generate.header import Provenance
+from tools.generate.kinds import render_kinds
+from tools.generate.messages import render_messages
+from tools.generate.openapi import OpenApi
+from tools.generate.rbac import render_rbac
+from tools.generate.resources import render_resources, resource_rows
+from tools.generate.schemas import render_schemas
+
+TABLES = "envtest/data"
+KINDS = "opsdk/api"
+
+Outputs = Mapping[str, str]
+"""Texts by their paths from the root of the repository."""
+
+
+def outputs_of_facts(facts: Facts) -> Outputs:
+    """What is made of the repository's own sources alone."""
+    return {_table("rbac"): _provenance("rbac", [POLICY], facts.versions[POLICY]).header() + render_rbac(facts.policy)}
+
+
+def outputs(openapi: OpenApi, facts: Facts) -> Outputs:
+    """Every generated file."""
+    schemas = openapi.schemas.content["components"]["schemas"]
+    rows = list(resource_rows(openapi.discovery.content))
+    named = openapi.schemas.name, openapi.discovery.name, openapi.protobuf.name
+    tables = {
+        "schemas": ([named[0]], openapi.version, render_schemas(schemas)),
+        "resources": ([named[1]], openapi.discovery.version, render_resources(openapi.discovery.content)),
+        "messages": ([named[2]], openapi.protobuf.version, render_messages(openapi.protobuf.content)),
+        "fields": ([STRUCTS, named[0]], facts.versions[STRUCTS], render_fields(schemas, facts.packages)),
+        "columns": ([COLUMNS, named[1]], facts.versions[COLUMNS], render_columns(facts.columns, rows)),
+    }
+    texts = {
+        _table(name): _provenance(name, sources, version).header() + text
+        for name, (sources, version, text) in tables.items()
+    }
+    kinds = render_kinds(schemas, _provenance("kinds", [named[0]], openapi.version))
+    return {**outputs_of_facts(facts), **texts, **{f"{KINDS}/{path}": text for path, text in kinds.items()}}
+
+
+def _table(name: str) -> str:
+    return f"{TABLES}/{name}.txt"
+
+
+def _provenance(module: str, sources: list[str], version: str) -> Provenance:
+    own = (STRUCTS, COLUMNS, POLICY)
+    named = [f"{FOLDER.as_posix()}/{source}" if source in own else source for source in sources]
+    return Provenance(f"tools/generate/{module}.py", named, version)
