@@ -126,6 +126,10 @@ class DefinitionStrategy(GeneratedStrategy):
         return [*self._rules(obj, old), *found, *last]
 
     # -------------------------------------------------------------- deleting
+    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
+        """The first deletion only marks, whatever it asks for: customresourcedefinition/etcd.go, Delete."""
+        return asked if obj["metadata"].get("deletionTimestamp") else ""
+
     def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
         """Its objects go first."""
         return (CLEANUP,)

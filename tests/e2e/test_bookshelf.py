@@ -14,7 +14,7 @@ from envtest.plane.certificates import Authority
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "v1.shelf.opsdk.dev"
-pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
 class Library:

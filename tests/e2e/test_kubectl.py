@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
 async def test_lists_are_validated_and_applied(stage: Any) -> None:

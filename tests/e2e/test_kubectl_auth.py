@@ -9,7 +9,7 @@ import pytest
 
 from opsdk.structured_merge.value import JsonObject
 
-pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
 async def test_who_am_i_and_what_can_i_do(stage: Any) -> None:

@@ -19,7 +19,6 @@ from opsdk.structured_merge.value import JsonObject
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.realtime,
-    pytest.mark.timeout(60),
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed: these tests drive it"),
 ]
 

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SESSIONS = sorted((HERE / "transcripts").glob("*/*.txt"))
 
-pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.slow]
 
 
 WRITTEN_FOR = 32
@@ -51,7 +51,7 @@ class Served:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=False,
             env={**os.environ, "KUBE_EDITOR": str(folder / "editor"), "KUBECTL_EXTERNAL_DIFF": "diff -u"},
         )
@@ -60,7 +60,7 @@ class Served:
     def stop(self) -> None:
         """End it."""
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(timeout=40) == 0, (self.folder / "log").read_text()
+        assert self._process.wait(timeout=60) == 0, (self.folder / "log").read_text()
         self._log.close()
         assert self._process.stdout is not None
         self._process.stdout.close()

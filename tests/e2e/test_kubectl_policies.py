@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 POLICIES = """
 apiVersion: admissionregistration.k8s.io/v1

@@ -11,7 +11,7 @@ import pytest
 
 from opsdk.structured_merge.value import JsonObject
 
-pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
 async def test_the_everyday_commands(stage: Any, make_site: Any, wait_until: Any) -> None:
@@ -43,6 +43,7 @@ async def test_the_everyday_commands(stage: Any, make_site: Any, wait_until: Any
         await stage.close()
 
 
+@pytest.mark.slow
 async def test_a_killed_operator_loses_nothing(stage: Any, make_site: Any, wait_until: Any) -> None:
     """Kill -9 in the middle of the work, again and again: after the last restart every site is Ready."""
     try:
@@ -88,6 +89,7 @@ async def test_a_killed_server_loses_nothing(stage: Any, make_site: Any, wait_un
         await stage.close()
 
 
+@pytest.mark.slow
 async def test_one_replica_works_and_the_other_takes_over(stage: Any, make_site: Any, wait_until: Any) -> None:
     """Two replicas with leader election: one has workers; when it is killed, the other gets them."""
     times = ("--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.5")

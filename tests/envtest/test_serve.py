@@ -91,12 +91,11 @@ def test_the_command_serves_and_stops(tmp_path: Path) -> None:
             found = json.loads(asyncio.run(request(port, "/api/v1/namespaces/default", token="secret")))
             revisions.append(found["metadata"]["resourceVersion"])
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
     assert revisions[0] == revisions[1]
 
 
 @pytest.mark.realtime
-@pytest.mark.timeout(60)
 def test_authorization_can_be_switched_off(tmp_path: Path) -> None:
     """With AlwaysAllow a user without roles may read everything; without anonymous users, credentials are needed."""
     tokens = tmp_path / "tokens.csv"

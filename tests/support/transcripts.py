@@ -90,7 +90,7 @@ def fits(expected: Sequence[str], printed: str) -> bool:
 @cache
 def kubectl_minor() -> int:
     """The minor version of the kubectl that is installed."""
-    made = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=True, timeout=20)
+    made = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=True, timeout=60)
     return int(json.loads(made.stdout)["clientVersion"]["minor"].rstrip("+"))
 
 

@@ -1,4 +1,8 @@
-"""When cron jobs run: five fields, or a word for common ones. Pure."""
+"""Cron schedules: five fields, or a descriptor such as ``@daily``. Pure.
+
+Upstream: github.com/robfig/cron/v3 (parser.go, spec.go). No library speaks its syntax and its error messages: see
+docs/dependencies.md.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ _FIELDS = (
 class Schedule:
     """Minutes, hours, days of the month, months, days of the week (Sunday is 0); or a period in seconds.
 
-    If both sorts of days are restricted, either is enough.
+    If both sorts of days are restricted, either is enough. `any_day` and `any_weekday` are robfig's star bits.
     """
 
     minutes: frozenset[int] = frozenset()
@@ -103,8 +107,8 @@ def parse(text: str) -> Schedule:
         days=days,
         months=months,
         weekdays=weekdays,
-        any_day=fields[2] in ("*", "?"),
-        any_weekday=fields[4] in ("*", "?"),
+        any_day=_has_star(fields[2]),
+        any_weekday=_has_star(fields[4]),
     )
 
 
@@ -122,6 +126,12 @@ def _descriptor(text: str) -> Schedule:
 
 def _field(text: str, bounds: _Bounds) -> frozenset[int]:
     return frozenset().union(*(_range(part, bounds) for part in text.split(",") if part))
+
+
+def _has_star(text: str) -> bool:
+    """Whether a part of a valid field is a star. With a step above one it is a restriction, as getRange has it."""
+    parts = (part.partition("/") for part in text.split(","))
+    return any(span.split("-")[0] in ("*", "?") and int(step or "1") <= 1 for span, _, step in parts)
 
 
 def _range(text: str, bounds: _Bounds) -> frozenset[int]:

@@ -218,7 +218,7 @@ class ServiceAccountTokens:
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
         """See `TokenChecker`."""
         found = unverified(token)
-        if found is None or found[1].get("iss") not in (*self._names.issuers, KEPT_ISSUER):
+        if found is None or found.get("iss") not in (*self._names.issuers, KEPT_ISSUER):
             return None
         claims = self._key.verify(token)
         if claims["iss"] == KEPT_ISSUER:

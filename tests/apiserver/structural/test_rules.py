@@ -302,6 +302,7 @@ def test_one_call_may_not_cost_too_much() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_all_calls_together_may_not_cost_too_much() -> None:
     """Each call may be cheap; the object has a budget too."""
     element = with_rules({"type": "array", "items": INTEGER}, "self.all(i, self.all(j, i + j >= 0))")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
@@ -68,6 +70,7 @@ async def test_goes_with_the_service() -> None:
         assert await api.names(f"{CORE}/endpoints") == ["kubernetes"]
 
 
+@pytest.mark.slow
 async def test_many_pods_take_several_slices() -> None:
     """A slice holds a hundred endpoints."""
     async with Environment(controllers="cluster") as env:

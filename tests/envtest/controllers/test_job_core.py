@@ -111,6 +111,7 @@ _OPERATIONS = st.lists(
     st.sampled_from(["TerminatingOrFailed", "Failed"]),
     _OPERATIONS,
 )
+@pytest.mark.slow
 def test_each_pod_counts_once(
     completions: int | None, parallelism: int, indexed: bool, policy: str, operations: list[tuple[str, int]]
 ) -> None:

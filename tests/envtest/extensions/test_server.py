@@ -134,6 +134,18 @@ async def test_deleting_a_definition_deletes_its_objects() -> None:
         assert (await call("GET", URL)).raw == b"404 page not found\n"
 
 
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan", "Background"])
+async def test_the_first_deletion_of_a_definition_ignores_the_policy(policy: str) -> None:
+    """No finalizer of the garbage collector holds it."""
+    async with Environment() as env:
+        call = Caller(env)
+        await call("POST", CRDS, definition())
+        await call("POST", URL, widget("free"))
+        answer = await call("DELETE", f"{CRDS}/widgets.demo.io?propagationPolicy={policy}")
+        assert answer.json["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+        assert (await call("GET", f"{CRDS}/widgets.demo.io")).status == 404
+
+
 def shown(*paths: str) -> list[str]:
     """The names of the columns of a definition with these paths."""
     columns = [{"name": path, "type": "string", "jsonPath": path} for path in paths]

@@ -235,6 +235,7 @@ async def test_a_control_plane_of_real_processes(tmp_path: Path) -> None:
     assert not any(map(alive, pids))
 
 
+@pytest.mark.slow
 async def test_ports_that_clash_are_tried_again(tmp_path: Path) -> None:
     """Five times at most; what was started for a try is stopped."""
     flag = str(tmp_path / "once")

@@ -89,7 +89,7 @@ def run(directory: Path, suite: str, *args: str, env: dict[str, str] | None = No
     root = str(Path(__file__).resolve().parents[3])
     environment = {"PYTHONPATH": root, "PATH": "/usr/bin:/bin", "HOME": str(directory), **(env or {})}
     done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=50, check=False
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=200, check=False
     )
     return done.stdout + done.stderr
 
@@ -153,6 +153,7 @@ def test_one_suite_runs_on_real_binaries(tmp_path: Path) -> None:
     assert not alive(int(pid))
 
 
+@pytest.mark.slow
 def test_workers_do_not_meet(tmp_path: Path) -> None:
     """Several at a time, as pytest-xdist would run them: no port, no file is shared."""
     folders = [tmp_path / name for name in "ab"]
@@ -176,6 +177,7 @@ def test_the_plugin_is_light() -> None:
     assert int(done.stdout) <= 2  # itself and its package
 
 
+@pytest.mark.slow
 def test_unittest_has_a_base_class(tmp_path: Path) -> None:
     """Each test begins anew, with what the class asks for."""
     suite = """
@@ -206,7 +208,7 @@ if __name__ == "__main__":
     root = str(Path(__file__).resolve().parents[3])
     command = [sys.executable, "-W", "error", "test_it.py"]
     done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": root}, capture_output=True, text=True, timeout=50, check=False
+        command, cwd=tmp_path, env={"PYTHONPATH": root}, capture_output=True, text=True, timeout=200, check=False
     )
     assert "Ran 3 tests" in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr

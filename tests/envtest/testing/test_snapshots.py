@@ -271,6 +271,7 @@ def descriptors() -> int:
 
 
 @pytest.mark.realtime
+@pytest.mark.slow
 async def test_a_hundred_environments_leave_nothing() -> None:
     """No task (the plugin sees to that), no thread, no descriptor."""
     async with Environment():

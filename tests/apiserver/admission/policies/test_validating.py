@@ -260,6 +260,7 @@ async def test_the_audit_log_is_told_of_failures_and_annotations() -> None:
 
 
 # ------------------------------------------------------------------ budgets
+@pytest.mark.slow
 async def test_an_expression_that_costs_too_much_is_stopped() -> None:
     """One expression has a limit; all of a policy together have another, after which nothing is evaluated."""
     many = {f"k{i}": "v" for i in range(150)}

@@ -34,8 +34,8 @@ from opsdk.rest.config import Config
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
-pytestmark = [pytest.mark.realtime, pytest.mark.e2e, pytest.mark.timeout(60)]
-QUICK = ProcessOptions(start_timeout=20, stop_timeout=10)
+pytestmark = [pytest.mark.realtime, pytest.mark.e2e]
+QUICK = ProcessOptions(start_timeout=60, stop_timeout=20)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ async def send(
     raw = b"" if body is None else json.dumps(body).encode()
     sent = {**({"content-type": "application/json"} if raw else {}), **(headers or {})}
     async with Transport(config) as transport:
-        answer = await transport.send(RestRequest(method, path, body=raw, headers=sent), timeout=10, retry=False)
+        answer = await transport.send(RestRequest(method, path, body=raw, headers=sent), timeout=60, retry=False)
     return answer.status, json.loads(answer.body)
 
 
@@ -231,7 +231,7 @@ async def test_by_default_it_is_as_open_as_the_real_one(assets: Path, tmp_path: 
 def test_what_is_wrong_is_said(program: str, words: list[str], wanted: str, assets: Path, tmp_path: Path) -> None:
     """In one line, with status 1."""
     command = [str(assets / program), *words]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=tmp_path, check=False)
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
     assert made.returncode == 1
     assert wanted in made.stderr
     assert "Traceback" not in made.stderr
@@ -279,7 +279,7 @@ def test_assets_are_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert main(["assets", str(directory)]) == 0
         line = capsys.readouterr().out
         script = f'{line}\n"$KUBEBUILDER_ASSETS/kube-apiserver" --version'
-        made = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=20, check=True)
+        made = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True)
         assert made.stdout.startswith("Kubernetes v1.36.")
     (tmp_path / "file").write_text("")
     assert main(["assets", str(tmp_path / "file" / "x")]) == 1
