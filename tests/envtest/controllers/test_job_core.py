@@ -57,6 +57,11 @@ class Run:
         writes = [*moves, *made.writes]
         for write in writes[:stop_after]:
             self.world.apply(write)
+        # A deleted pod counts as failed at once (isPodFailed in job_controller.go), even if it succeeds later.
+        noted = (self.job.get("status") or {}).get("uncountedTerminatedPods") or {}
+        for key, phase in (("failed", "Failed"), ("succeeded", "Succeeded")):
+            for uid in noted.get(key) or ():
+                self.fates.setdefault(uid, phase)
         if len(writes) <= stop_after:
             self.backoff = made.backoff
         self.most = max(self.most, sum(is_active(p) for p in self.pods))
