@@ -96,16 +96,16 @@ class EventDispatcher:
             self.counts["dropped"] += 1
             return
         try:
-            found = self.handler.requests(event)
-            if not isinstance(found, Awaitable):
-                self._enqueue(_checked(found), event)
+            mapped = self.handler.requests(event)
+            if not isinstance(mapped, Awaitable):
+                self._enqueue(_checked(mapped), event)
                 self._answered(event)
                 return
         except Exception as error:  # noqa: BLE001 - the user's function: anything may come out of it
             self._owe(event, error)
             return
         # Asked one after the other, so that a burst of events is not a burst of questions to the server.
-        self._waiting.append((found, event))
+        self._waiting.append((mapped, event))
         if self._drainer is None:
             self._drainer = self._tasks.start(self._drain(), name="map")
 
@@ -134,9 +134,9 @@ class EventDispatcher:
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                found, event = self._waiting.popleft()
+                mapped, event = self._waiting.popleft()
                 try:
-                    self._enqueue(_checked(await found), event)
+                    self._enqueue(_checked(await mapped), event)
                     self._answered(event)
                 except asyncio.CancelledError as error:
                     if _is_cancelled():
@@ -171,18 +171,18 @@ class EventDispatcher:
     async def _retry(self, key: ObjectKey, owed: _PendingRetries) -> None:
         while owed.states:
             await self._clock.sleep(owed.waits.next(self._clock.now()))
-            known = list(owed.states)
+            pending = list(owed.states)
             answered = await self._ask_newest(owed)
             if answered is None:
                 continue
-            for state in known:
+            for state in pending:
                 if state.event is answered or await self._ask(state.event):
                     owed.states.remove(state)
                     continue
                 state.failures += 1
                 if state.failures >= _STRIKES:
                     self._give_up(owed, state)
-            if owed.states and owed.states[-1] not in known:
+            if owed.states and owed.states[-1] not in pending:
                 owed.last_success = None  # what came in meanwhile failed: it has its own way to go
             elif owed.last_success is None:
                 owed.last_success = answered
@@ -207,8 +207,8 @@ class EventDispatcher:
 
     async def _ask(self, event: AnyEvent) -> bool:
         try:
-            found = self.handler.requests(event)
-            self._enqueue(_checked(await found if isinstance(found, Awaitable) else found), event)
+            mapped = self.handler.requests(event)
+            self._enqueue(_checked(await mapped if isinstance(mapped, Awaitable) else mapped), event)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
@@ -228,9 +228,9 @@ class EventDispatcher:
     async def aclose(self) -> None:
         """Feed nothing more. Idempotent."""
         self._closed = True
-        for found, _ in self._waiting:
-            if asyncio.iscoroutine(found):
-                found.close()
+        for mapped, _ in self._waiting:
+            if asyncio.iscoroutine(mapped):
+                mapped.close()
         self._waiting.clear()
         await self._tasks.aclose()
 

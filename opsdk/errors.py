@@ -111,8 +111,8 @@ class ApiError(OpsdkError):
         self.code = self.default_code if code is None else code
         self.reason = self.default_reason if reason is None else reason
         self.details = details or Details()
-        asked = self.details.retry_after_seconds or None
-        self.retry_after = retry_after if retry_after is not None else asked
+        from_details = self.details.retry_after_seconds or None
+        self.retry_after = retry_after if retry_after is not None else from_details
         super().__init__(message or self.reason or f"HTTP {self.code}")
 
     def __repr__(self) -> str:
@@ -279,20 +279,20 @@ def api_error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_aft
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
     raw = status.get("details")
-    found: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
-    listed = found.get("causes")
+    raw_details: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+    listed = raw_details.get("causes")
     causes = tuple(
         Cause(reason=text(c, "reason"), message=text(c, "message"), field=text(c, "field"))
         for c in (listed if isinstance(listed, list) else ())
         if isinstance(c, Mapping)
     )
     details = Details(
-        name=text(found, "name"),
-        group=text(found, "group"),
-        kind=text(found, "kind"),
-        uid=text(found, "uid"),
+        name=text(raw_details, "name"),
+        group=text(raw_details, "group"),
+        kind=text(raw_details, "kind"),
+        uid=text(raw_details, "uid"),
         causes=causes,
-        retry_after_seconds=number(found, "retryAfterSeconds"),
+        retry_after_seconds=number(raw_details, "retryAfterSeconds"),
     )
     code = number(status, "code") or code
     reason = text(status, "reason")

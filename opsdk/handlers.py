@@ -72,13 +72,13 @@ class EnqueueRequestForOwner:
 
     def requests(self, event: AnyEvent) -> Mapped:
         """One request for each owner."""
-        found: dict[Request, None] = {}
+        requests: dict[Request, None] = {}
         for view in (event.old, event.new):
             for owner in view.owners if view is not None else ():
                 if self._is_ours(owner):
                     namespace = event.view.key.namespace if self._namespaced else ""
-                    found[Request(namespace, owner.name)] = None
-        return found
+                    requests[Request(namespace, owner.name)] = None
+        return requests
 
     def _is_ours(self, owner: OwnerRef) -> bool:
         if self.controller_only and not owner.controller:
@@ -116,21 +116,21 @@ class EnqueueRequestsFromMapFunc(Generic[T]):
             views = views[-1:]
         if _is_async(self.function):
             return self._wait([view.object for view in views])
-        found: dict[Request, None] = {}
+        requests: dict[Request, None] = {}
         for view in views:
             answer = self.function(view.object)
             if inspect.isawaitable(answer):
                 if inspect.iscoroutine(answer):
                     answer.close()
                 raise UsageError(f"{self!r} answered an awaitable: declare the function itself with `async def`")
-            found |= dict.fromkeys(answer or ())
-        return found
+            requests |= dict.fromkeys(answer or ())
+        return requests
 
     async def _wait(self, objects: list[T]) -> Mapped:
-        found: dict[Request, None] = {}
+        requests: dict[Request, None] = {}
         for obj in objects:
-            found |= dict.fromkeys(await self.function(obj) or ())  # type: ignore[misc]
-        return found
+            requests |= dict.fromkeys(await self.function(obj) or ())  # type: ignore[misc]
+        return requests
 
     def __repr__(self) -> str:
         return f"EnqueueMapped({getattr(self.function, '__qualname__', self.function)})"

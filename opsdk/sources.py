@@ -82,7 +82,7 @@ class KindSource:
         self._tasks.start(self._attach(), name="attach")
 
     async def _attach(self) -> None:
-        said = False
+        reported = False
         waits = _RETRY_KIND.start()
         while True:
             try:
@@ -95,9 +95,9 @@ class KindSource:
                 return
             except OpsdkError as error:
                 self._problem = error
-                level = logging.DEBUG if said else logging.WARNING
+                level = logging.DEBUG if reported else logging.WARNING
                 log.log(level, "cannot watch %s yet: %s", self.kind.gvk, error)
-                said = isinstance(error, NoMatchError)
+                reported = isinstance(error, NoMatchError)
             await self._clock.sleep(waits.next(self._clock.now()))
         self._problem = None
         self._registration = self._cached.add_handler(self._on_delta, resync=True)

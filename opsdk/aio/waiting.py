@@ -19,11 +19,11 @@ async def ended(tasks: Collection[asyncio.Task[Any]], seconds: float | None) -> 
     deadline = None if seconds is None else loop.time() + seconds
     interrupted: asyncio.CancelledError | None = None
     while pending := {task for task in tasks if not task.done()}:
-        left = None if deadline is None else deadline - loop.time()
-        if left is not None and left <= 0:
+        remaining = None if deadline is None else deadline - loop.time()
+        if remaining is not None and remaining <= 0:
             return pending
         try:
-            await asyncio.wait(pending, timeout=left)
+            await asyncio.wait(pending, timeout=remaining)
         except asyncio.CancelledError as error:
             interrupted = error
     if interrupted is not None:

@@ -64,26 +64,26 @@ def encode_tree(tree: Any, obj: AnyObject) -> bytes:
 def decode(data: bytes, kind: Kind[T]) -> T:
     """One object of `kind` from JSON; `DecodeError` if these bytes are none."""
     try:
-        made = _decode(data, kind.form)
+        obj = _decode(data, kind.form)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         head = _head(data)
         if head.kind and kind.form is not PartialObjectMetadata:
             # Another kind seldom fits; that it is another kind is the better news.
             _check_kind(str(head.api_version), str(head.kind), kind.gvk, data)
         raise DecodeError(f"{kind.gvk} {_name(data)}: {error}") from error
-    return _named(made, kind.gvk, data)
+    return _named(obj, kind.gvk, data)
 
 
 def _decode(data: bytes, form: type[T]) -> T:
     if issubclass(form, Unstructured):
         return form.from_tree(msgspec.json.decode(data, type=JsonObject))
     try:
-        made = msgspec.json.decode(data, type=form, dec_hook=decode_hook)
+        obj = msgspec.json.decode(data, type=form, dec_hook=decode_hook)
     except msgspec.ValidationError:
         # Null where the type has a list or a map: rare, so it costs a second pass only then.
-        made = convert(msgspec.json.decode(data, type=JsonObject), form)
-    retain_unknown_fields(made, data)
-    return made
+        obj = convert(msgspec.json.decode(data, type=JsonObject), form)
+    retain_unknown_fields(obj, data)
+    return obj
 
 
 def _named(made: T, gvk: GroupVersionKind, data: bytes) -> T:
@@ -104,24 +104,24 @@ def _check_kind(api_version: str, kind: str, gvk: GroupVersionKind, data: bytes)
 def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
     """One object of `kind` from a JSON tree, which is taken over; `DecodeError` if it is none."""
     try:
-        made = convert(tree, kind.form)
+        obj = convert(tree, kind.form)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise DecodeError(f"{kind.gvk} {_name(msgspec.json.encode(tree))}: {error}") from error
-    retain_unknown_fields(made, tree)
-    return _named(made, kind.gvk, b"")
+    retain_unknown_fields(obj, tree)
+    return _named(obj, kind.gvk, b"")
 
 
 def decode_list(data: bytes, kind: Kind[T]) -> ObjectList[T]:
     """A list of `kind` from JSON. Undecodable items are set aside; `DecodeError` only if this is no list."""
     items, metadata = split_list(data)
-    made: list[T] = []
+    objects: list[T] = []
     bad: list[Undecodable] = []
     for item in items:
         try:
-            made.append(decode(item, kind))
+            objects.append(decode(item, kind))
         except DecodeError as error:
             bad.append(undecodable(item, kind.gvk, error))
-    return ObjectList(made, metadata, bad)
+    return ObjectList(objects, metadata, bad)
 
 
 def split_list(data: bytes) -> tuple[list[bytes], ListMeta]:
@@ -150,8 +150,8 @@ def decode_meta(data: bytes) -> ObjectMeta:
 
 def peek_key(data: bytes) -> ObjectKey:
     """Namespace and name of an object in JSON as far as they are readable; never fails."""
-    found = _head(data).metadata or {}
-    return ObjectKey(str(found.get("namespace") or ""), str(found.get("name") or ""))
+    metadata = _head(data).metadata or {}
+    return ObjectKey(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
 
 
 def _head(data: bytes) -> _Head:

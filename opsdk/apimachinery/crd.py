@@ -91,28 +91,28 @@ def crd_for(*versions: type[Object[Any, Any]]) -> JsonObject:
 
 
 def _version(kind: type[Object[Any, Any]], *, storage: bool) -> JsonObject:
-    made: JsonObject = {
+    version: JsonObject = {
         "name": kind.gvk.version,
         "served": True,
         "storage": storage,
         "schema": {"openAPIV3Schema": schema_for(kind)},
     }
-    if "status" in made["schema"]["openAPIV3Schema"]["properties"]:
-        made["subresources"] = {"status": {}}
+    if "status" in version["schema"]["openAPIV3Schema"]["properties"]:
+        version["subresources"] = {"status": {}}
     if kind.printer_columns:
-        made["additionalPrinterColumns"] = [{**to_builtins(c), "type": c.type} for c in kind.printer_columns]
-    return made
+        version["additionalPrinterColumns"] = [{**to_builtins(c), "type": c.type} for c in kind.printer_columns]
+    return version
 
 
 def schema_for(kind: type[Object[Any, Any]]) -> JsonObject:
     """The structural schema of a kind."""
-    made = _Schemas().of(types.type_info(kind))
-    properties = made["properties"]
+    schema = _Schemas().of(types.type_info(kind))
+    properties = schema["properties"]
     # The server knows these better, and refuses to have most of them described.
     for name in ("apiVersion", "kind"):
         properties[name] = {"type": "string"}
     properties["metadata"] = {"type": "object"}
-    return {**made, "properties": properties}
+    return {**schema, "properties": properties}
 
 
 class _Schemas:
@@ -205,26 +205,26 @@ class _Schemas:
             properties = {f.encode_name: self._field(f) for f in fields}
         finally:
             self._inside.pop()
-        made: JsonObject = {"type": "object"}
+        schema: JsonObject = {"type": "object"}
         if (text := _doc(cls)) is not None:
-            made["description"] = text
-        made["properties"] = properties
+            schema["description"] = text
+        schema["properties"] = properties
         required = [f.encode_name for f in info.fields if f.required]
         if cls is Condition:
             required = ["type", "status", "lastTransitionTime", "reason", "message"]
         if required:
-            made["required"] = required
-        return made
+            schema["required"] = required
+        return schema
 
     def _field(self, field: types.Field) -> JsonObject:
-        made = self.of(field.type)
+        schema = self.of(field.type)
         if _is_list_of(field.type, Condition):
-            made |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+            schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
         default = field.default
         # Bytes that are none are no base64 to the server, so that is no default that it takes.
         if default not in (msgspec.NODEFAULT, None) and default not in ("", b""):
-            made["default"] = to_builtins(default)
-        return made
+            schema["default"] = to_builtins(default)
+        return schema
 
 
 def _is_list_of(info: types.Type, cls: type) -> bool:
@@ -235,21 +235,21 @@ def _is_list_of(info: types.Type, cls: type) -> bool:
 
 
 def _exclusive(info: types.IntType | types.FloatType) -> Mapping[str, Any]:
-    made: JsonObject = {}
+    bounds: JsonObject = {}
     if info.gt is not None:
-        made |= {"minimum": info.gt, "exclusiveMinimum": True}
+        bounds |= {"minimum": info.gt, "exclusiveMinimum": True}
     if info.lt is not None:
-        made |= {"maximum": info.lt, "exclusiveMaximum": True}
-    return made
+        bounds |= {"maximum": info.lt, "exclusiveMaximum": True}
+    return bounds
 
 
 def _sizes(info: Any, what: str) -> Mapping[str, int]:
-    made = {}
+    bounds = {}
     if info.min_length:
-        made[f"min{what}"] = info.min_length
+        bounds[f"min{what}"] = info.min_length
     if info.max_length is not None:
-        made[f"max{what}"] = info.max_length
-    return made
+        bounds[f"max{what}"] = info.max_length
+    return bounds
 
 
 def _doc(cls: type) -> str | None:

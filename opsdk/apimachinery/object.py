@@ -97,9 +97,9 @@ class Unstructured(msgspec.Struct, dict=True):
         content = {k: v for k, v in tree.items() if k not in ("apiVersion", "kind", "metadata")}
         raw = tree.get("metadata")
         meta = msgspec.convert(without_nulls(raw) if raw is not None else {}, ObjectMeta)
-        made = cls(str(tree.get("apiVersion") or ""), str(tree.get("kind") or ""), meta, content)
-        retain_unknown_fields(made, tree)
-        return made
+        obj = cls(str(tree.get("apiVersion") or ""), str(tree.get("kind") or ""), meta, content)
+        retain_unknown_fields(obj, tree)
+        return obj
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -117,13 +117,13 @@ class Unstructured(msgspec.Struct, dict=True):
 
     def get(self, *path: str | int, default: Any = None) -> Any:
         """The value at a path inside `content`, or `default` where a step is missing."""
-        found: Any = self.content
+        value: Any = self.content
         for step in path:
             try:
-                found = found[step]
+                value = value[step]
             except (KeyError, IndexError, TypeError):
                 return default
-        return found
+        return value
 
 
 class PartialObjectMetadata(msgspec.Struct, rename="camel", dict=True):
@@ -204,27 +204,26 @@ def retain_unknown_fields(obj: AnyObject, tree: JsonObject | bytes) -> None:
 
 def origin_of(obj: AnyObject) -> JsonObject | None:
     """The tree `obj` was decoded from, or None for an object made here."""
-    found: JsonObject | bytes | None = obj.__dict__.get(_ORIGIN)
-    if isinstance(found, bytes):
-        found = msgspec.json.decode(found, type=JsonObject)
-        obj.__dict__[_ORIGIN] = found
-    return found
+    origin: JsonObject | bytes | None = obj.__dict__.get(_ORIGIN)
+    if isinstance(origin, bytes):
+        origin = msgspec.json.decode(origin, type=JsonObject)
+        obj.__dict__[_ORIGIN] = origin
+    return origin
 
 
 def _known_tree(obj: AnyObject) -> JsonObject:
     """The tree of what the type knows."""
     try:
         if isinstance(obj, Unstructured):
-            tree: JsonObject = {"apiVersion": obj.api_version, "kind": obj.kind, **obj.content}
-            tree["metadata"] = to_builtins(obj.metadata)
-            return tree
-        known: JsonObject = to_builtins(obj)
+            metadata = to_builtins(obj.metadata)
+            return {"apiVersion": obj.api_version, "kind": obj.kind, **obj.content, "metadata": metadata}
+        tree: JsonObject = to_builtins(obj)
     except (TypeError, ValueError) as error:
         raise EncodeError(f"{obj.kind} {key_of(obj)} cannot be encoded: {error}") from error
-    known.setdefault("apiVersion", obj.api_version)
-    known.setdefault("kind", obj.kind)
-    known.setdefault("metadata", {})
-    return known
+    tree.setdefault("apiVersion", obj.api_version)
+    tree.setdefault("kind", obj.kind)
+    tree.setdefault("metadata", {})
+    return tree
 
 
 def to_tree(obj: AnyObject) -> JsonObject:
@@ -242,8 +241,8 @@ def to_tree(obj: AnyObject) -> JsonObject:
         return tree
     if origin is None:
         return tree
-    kept: JsonObject = merge_unknown_fields(origin, _baseline(type(obj), origin), tree)
-    return kept
+    merged: JsonObject = merge_unknown_fields(origin, _baseline(type(obj), origin), tree)
+    return merged
 
 
 def _baseline(kind: type[AnyObject], origin: JsonObject) -> Any:
@@ -283,10 +282,10 @@ def without_nulls(tree: Any) -> Any:
 
 def deep_copy(obj: T) -> T:
     """An independent copy, origin included."""
-    made = copy.deepcopy(obj)
+    clone = copy.deepcopy(obj)
     if (origin := obj.__dict__.get(_ORIGIN)) is not None:
-        made.__dict__[_ORIGIN] = origin  # never mutated, so it may be shared
-    return made
+        clone.__dict__[_ORIGIN] = origin  # never mutated, so it may be shared
+    return clone
 
 
 def assign(target: T, source: T) -> None:

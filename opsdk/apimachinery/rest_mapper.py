@@ -46,9 +46,9 @@ class ServedResource:
 
     def failure_of(self, group: str, version: str = "") -> str:
         """Why a group (or one version of it) could not be asked; empty if it could."""
-        for gv, why in self.failures.items():
+        for gv, reason in self.failures.items():
             if gv.group == group and version in ("", gv.version):
-                return f"discovery of {gv} failed: {why}"
+                return f"discovery of {gv} failed: {reason}"
         return ""
 
 
@@ -79,30 +79,30 @@ class RestMapper:
 
     async def mapping_for(self, gvk: GroupVersionKind) -> RestMapping:
         """The mapping of a kind; `NoMatchError` says what is missing, also if its group could not be asked."""
-        if (found := self._by_kind.get(gvk)) is not None:
-            return found
+        if (mapping := self._by_kind.get(gvk)) is not None:
+            return mapping
         await self._refresh_for(gvk)
-        if (found := self._by_kind.get(gvk)) is not None:
-            return found
+        if (mapping := self._by_kind.get(gvk)) is not None:
+            return mapping
         raise NoMatchError(self._explain(gvk))
 
     async def mappings_for(self, kind: GroupKind) -> list[RestMapping]:
         """Every served version of a kind, the server's preferred first; empty if none is served."""
-        found = [m for m in self._served.mappings if m.gvk.group_kind == kind]
-        if not found:
+        mappings = [m for m in self._served.mappings if m.gvk.group_kind == kind]
+        if not mappings:
             await self._refresh_for(kind)
-            found = [m for m in self._served.mappings if m.gvk.group_kind == kind]
-        return found
+            mappings = [m for m in self._served.mappings if m.gvk.group_kind == kind]
+        return mappings
 
     async def kind_for(self, resource: GroupResource | GroupVersionResource | str) -> RestMapping:
         """The mapping of a resource: plural, singular or short name, with or without its group.
 
         A plain text may carry a group after the first dot: ``deployments.apps``.
         """
-        wanted = _wanted(resource)
+        query = _wanted(resource)
         for attempt in range(2):
             for mapping in self._served.mappings:
-                if _answers(mapping, wanted):
+                if _answers(mapping, query):
                     return mapping
             if attempt == 0:
                 await self._refresh_for(resource)
@@ -138,15 +138,15 @@ class RestMapper:
     def _take(self, served: ServedResource) -> None:
         failed = dict(served.failures)
         # A group that could not be asked this time keeps what was known of it.
-        kept = [m for m in self._served.mappings if m.gvk.group_version in failed]
-        known = {m.gvk for m in served.mappings}
-        mappings = [*served.mappings, *(m for m in kept if m.gvk not in known)]
+        previous = [m for m in self._served.mappings if m.gvk.group_version in failed]
+        served_kinds = {m.gvk for m in served.mappings}
+        mappings = [*served.mappings, *(m for m in previous if m.gvk not in served_kinds)]
         self._served = ServedResource(mappings=mappings, failures=failed)
         self._by_kind = {m.gvk: m for m in reversed(mappings)}
 
     def _explain(self, gvk: GroupVersionKind) -> str:
-        if why := self._served.failure_of(gvk.group, gvk.version):
-            return f"cannot find out whether {gvk} is served: {why}"
+        if failure := self._served.failure_of(gvk.group, gvk.version):
+            return f"cannot find out whether {gvk} is served: {failure}"
         others = [m.gvk.version for m in self._served.mappings if m.gvk.group_kind == gvk.group_kind]
         if others:
             return f"the server does not serve {gvk}, but versions {', '.join(others)} of it"
@@ -168,10 +168,10 @@ def _wanted(resource: GroupResource | GroupVersionResource | str) -> tuple[str |
 
 def _answers(mapping: RestMapping, wanted: tuple[str | None, str | None, str]) -> bool:
     group, version, name = wanted
-    at = mapping.resource
-    if (group is not None and group != at.group) or (version is not None and version != at.version):
+    gvr = mapping.resource
+    if (group is not None and group != gvr.group) or (version is not None and version != gvr.version):
         return False
-    return name in (at.resource, mapping.singular, *mapping.short_names)
+    return name in (gvr.resource, mapping.singular, *mapping.short_names)
 
 
 class StaticMapper(RestMapper):

@@ -41,18 +41,18 @@ class Scheme:
         for kind in kinds:
             if not kind.gvk.kind:
                 raise SchemeError(f"{kind.__name__} has no `gvk`: set it in the class")
-            known = self._types.get(kind.gvk)
-            if known is not None and not _same(known, kind):
-                raise SchemeError(f"{kind.gvk} is registered as {_name(known)} already, not as {_name(kind)}")
+            registered = self._types.get(kind.gvk)
+            if registered is not None and not _same(registered, kind):
+                raise SchemeError(f"{kind.gvk} is registered as {_name(registered)} already, not as {_name(kind)}")
             self._types[kind.gvk] = kind
         return self
 
     def add_lazily(self, kinds: Mapping[GroupVersionKind, str]) -> Scheme:
         """Register kinds by ``module:Class``, without importing them."""
         for gvk, where in kinds.items():
-            known = self._types.setdefault(gvk, where)
-            if known != where and not _same(where, known):
-                raise SchemeError(f"{gvk} is registered as {_name(known)} already, not as {where}")
+            registered = self._types.setdefault(gvk, where)
+            if registered != where and not _same(where, registered):
+                raise SchemeError(f"{gvk} is registered as {_name(registered)} already, not as {where}")
         return self
 
     def add_defaulting(self, kind: type[T], function: Callable[[T], None]) -> None:
@@ -67,11 +67,11 @@ class Scheme:
 
     def copy(self) -> Scheme:
         """An independent scheme with the same registrations."""
-        made = Scheme()
-        made._types = dict(self._types)
-        made._defaults = {k: list(v) for k, v in self._defaults.items()}
-        made._conversions = dict(self._conversions)
-        return made
+        clone = Scheme()
+        clone._types = dict(self._types)
+        clone._defaults = {k: list(v) for k, v in self._defaults.items()}
+        clone._conversions = dict(self._conversions)
+        return clone
 
     # -------------------------------------------------------------- asking
     def recognizes(self, gvk: GroupVersionKind) -> bool:
@@ -88,12 +88,12 @@ class Scheme:
 
     def type_for(self, gvk: GroupVersionKind) -> type[TypedObject]:
         """The class of a kind; `SchemeError` if none is registered."""
-        known = self._types.get(gvk)
-        if known is None:
+        registered = self._types.get(gvk)
+        if registered is None:
             raise SchemeError(f"no type is registered for {gvk}: add its class with scheme.add(...)")
-        if isinstance(known, str):
-            known = self._types[gvk] = _imported(known, gvk)
-        return known
+        if isinstance(registered, str):
+            registered = self._types[gvk] = _imported(registered, gvk)
+        return registered
 
     def gvk_for(self, kind: type[AnyObject] | AnyObject) -> GroupVersionKind:
         """The kind of a class or of an object; `SchemeError` if the class is not registered."""
@@ -106,8 +106,8 @@ class Scheme:
             if not isinstance(kind, TypedObject):
                 return gvk
         cls = kind if isinstance(kind, type) else type(kind)
-        known = self._types.get(gvk)
-        if known is None or not _same(known, cls):
+        registered = self._types.get(gvk)
+        if registered is None or not _same(registered, cls):
             raise SchemeError(f"{cls.__name__} is not registered for {gvk}: add it with scheme.add({cls.__name__})")
         return gvk
 
@@ -132,10 +132,10 @@ class Scheme:
         function = self._conversions.get((type(obj), target))
         if function is None:
             raise SchemeError(f"no conversion from {_name(type(obj))} to {_name(target)}: register one")
-        made = function(obj)
-        if not isinstance(made, target):
-            raise SchemeError(f"the conversion to {_name(target)} returned a {type(made).__name__}")
-        return made
+        converted = function(obj)
+        if not isinstance(converted, target):
+            raise SchemeError(f"the conversion to {_name(target)} returned a {type(converted).__name__}")
+        return converted
 
     def __repr__(self) -> str:
         return f"<Scheme of {len(self._types)} kinds>"
@@ -144,12 +144,12 @@ class Scheme:
 def _imported(where: str, gvk: GroupVersionKind) -> type[TypedObject]:
     module, _, name = where.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        cls = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise SchemeError(f"{gvk} is registered as {where}, which cannot be imported: {error}") from error
-    if getattr(found, "gvk", None) != gvk:
-        raise SchemeError(f"{gvk} is registered as {where}, which is something else: {found!r}")
-    return found  # type: ignore[no-any-return]
+    if getattr(cls, "gvk", None) != gvk:
+        raise SchemeError(f"{gvk} is registered as {where}, which is something else: {cls!r}")
+    return cls  # type: ignore[no-any-return]
 
 
 def _name(kind: type[Any] | str) -> str:

@@ -124,7 +124,7 @@ class Selector:
         """From the form that stands in objects. None matches nothing; an empty one everything, as upstream."""
         if selector is None:
             return cls.none()
-        found = list(cls.equal(selector.match_labels).requirements)
+        requirements = list(cls.equal(selector.match_labels).requirements)
         for part in selector.match_expressions:
             operator = _FROM_OBJECT.get(part.operator)
             if operator is None:
@@ -132,8 +132,8 @@ class Selector:
             if (operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) != bool(part.values):
                 raise UsageError(f"{part.key}: In and NotIn need values, Exists and DoesNotExist have none")
             _check_label(part.key, tuple(part.values))
-            found.append(Requirement(part.key, operator, tuple(sorted(part.values))))
-        return cls(tuple(found))
+            requirements.append(Requirement(part.key, operator, tuple(sorted(part.values))))
+        return cls(tuple(requirements))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected."""
@@ -172,13 +172,13 @@ class _Tokens:
 
     @staticmethod
     def _split(text: str) -> Iterator[str]:
-        at = 0
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
             if match is None:
-                raise UsageError(f"label selector {text!r}: unreadable at {text[at:]!r}")
+                raise UsageError(f"label selector {text!r}: unreadable at {text[position:]!r}")
             yield match.group(1)
-            at = match.end()
+            position = match.end()
 
     def peek(self) -> str:
         return self._found[self._at] if self._at < len(self._found) else ""
@@ -205,12 +205,14 @@ def _is_word(token: str) -> bool:
 def _parse_labels(text: str) -> Iterator[Requirement]:
     tokens = _Tokens(text)
     while tokens.peek():
-        made = _parse_requirement(tokens)
+        requirement = _parse_requirement(tokens)
         _check_label(
-            made.key,
-            made.values if made.operator not in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN) else (),
+            requirement.key,
+            requirement.values
+            if requirement.operator not in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN)
+            else (),
         )
-        yield made
+        yield requirement
         if not tokens.peek():
             return
         tokens.expect(lambda t: t == ",", "','")
@@ -279,7 +281,7 @@ class FieldSelector:
     @classmethod
     def parse(cls, text: str) -> Self:
         r"""Read the text form; ``\`` escapes ``,``, ``=`` and itself in values."""
-        found = []
+        requirements = []
         if re.search(r"(?<!\\)(?:\\\\)*\\$", text):
             raise UsageError(f"field selector {text!r}: ends with a lone backslash")
         for part in re.findall(r"(?:\\.|[^,\\])+", text):
@@ -287,8 +289,8 @@ class FieldSelector:
             if match is None:
                 raise UsageError(f"field selector {text!r}: {part!r} is not field=value or field!=value")
             field, mark, value = match.groups()
-            found.append(FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), mark == "!="))
-        return cls(tuple(found))
+            requirements.append(FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), mark == "!="))
+        return cls(tuple(requirements))
 
     @classmethod
     def equal(cls, fields: Mapping[str, str]) -> Self:

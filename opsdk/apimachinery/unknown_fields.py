@@ -25,13 +25,13 @@ def merge_unknown_fields(origin: Any, before: Any, after: Any) -> Any:
 
 
 def _overlay_dict(origin: JsonObject, before: JsonObject, after: JsonObject) -> JsonObject:
-    made: JsonObject = {}
+    merged: JsonObject = {}
     for key, value in origin.items():
         if key in after:
-            made[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
+            merged[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
         elif key not in before:
-            made[key] = _copy(value)  # unknown to the type
-    return made | {key: value for key, value in after.items() if key not in origin}
+            merged[key] = _copy(value)  # unknown to the type
+    return merged | {key: value for key, value in after.items() if key not in origin}
 
 
 def _overlay_list(origin: list[Any], before: list[Any], after: list[Any]) -> list[Any]:

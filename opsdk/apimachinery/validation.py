@@ -48,10 +48,10 @@ def _masked(name: str, *, prefix: bool) -> str:
 
 
 def _check(name: str, limit: int, pattern: str, text: str, unit: str = "characters") -> list[str]:
-    found = [f"must be no more than {limit} {unit}"] if len(name.encode()) > limit else []
+    errors = [f"must be no more than {limit} {unit}"] if len(name.encode()) > limit else []
     if not re.fullmatch(pattern, name):
-        found.append(text)
-    return found
+        errors.append(text)
+    return errors
 
 
 def dns_subdomain(name: str, *, prefix: bool = False) -> Sequence[str]:
@@ -78,35 +78,35 @@ def dns_1035_label(name: str, *, prefix: bool = False) -> Sequence[str]:
 
 def path_segment(name: str, *, prefix: bool = False) -> Sequence[str]:
     """Anything that can stand in a path: roles."""
-    found = [f"may not be '{name}'"] if name in (".", "..") and not prefix else []
-    return [*found, *(f"may not contain '{part}'" for part in ("/", "%") if part in name)]
+    errors = [f"may not be '{name}'"] if name in (".", "..") and not prefix else []
+    return [*errors, *(f"may not contain '{part}'" for part in ("/", "%") if part in name)]
 
 
 def qualified_name(name: str) -> Sequence[str]:
     """``example.com/my-name``: keys of labels, finalizers."""
     parts = name.split("/")
-    found: list[str] = []
+    errors: list[str] = []
     if len(parts) > 2:
         return [_TWO_SLASHES]
     if len(parts) == 2:
         if not parts[0]:
-            found.append("prefix part must be non-empty")
+            errors.append("prefix part must be non-empty")
         else:
             wrong = _check(parts[0], 253, _SUBDOMAIN, _SUBDOMAIN_TEXT, "bytes")
-            found.extend(f"prefix part {text}" for text in wrong)
+            errors.extend(f"prefix part {text}" for text in wrong)
     last = parts[-1]
     if not last:
-        return [*found, "name part must be non-empty", _QUALIFIED_TEXT]
+        return [*errors, "name part must be non-empty", _QUALIFIED_TEXT]
     if len(last.encode()) > 63:
-        found.append("name part must be no more than 63 bytes")
+        errors.append("name part must be no more than 63 bytes")
     if not re.fullmatch(_QUALIFIED, last):
-        found.append(_QUALIFIED_TEXT)
-    return found
+        errors.append(_QUALIFIED_TEXT)
+    return errors
 
 
 def label_value(value: str) -> Sequence[str]:
     """The value of a label."""
-    found = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
+    errors = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
     if value and not re.fullmatch(_QUALIFIED, value):
-        found.append(_VALUE_TEXT)
-    return found
+        errors.append(_VALUE_TEXT)
+    return errors

@@ -153,10 +153,10 @@ class ControllerBuilder:
             raise UsageError("there are no watches configured, controller will never get triggered")
 
     def _kind_sources(self) -> list[EventSource]:
-        made: list[EventSource] = []
+        sources: list[EventSource] = []
         if self._kind is not None:
-            made.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
-            made += [
+            sources.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
+            sources += [
                 self._source(kind, EnqueueRequestForOwner(self._kind, controller_only=not every), predicates)
                 for kind, every, predicates in self._owns
             ]
@@ -164,8 +164,8 @@ class ControllerBuilder:
             handler = (
                 watching.to if isinstance(watching.to, EventHandler) else EnqueueRequestsFromMapFunc[Any](watching.to)
             )
-            made.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
-        return made
+            sources.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
+        return sources
 
     def _source(self, kind: Kind[Any], handler: EventHandler, predicates: tuple[PredicateFunc, ...]) -> EventSource:
         return KindSource(self._cache, kind, handler, predicates=(*self._filters, *predicates), clock=self._clock)

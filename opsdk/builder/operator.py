@@ -124,13 +124,13 @@ class Operator:
 
         def declare(function: F) -> F:
             def build(operator: Operator) -> ControllerBuilder:
-                made = function() if isinstance(function, type) else function
+                target = function() if isinstance(function, type) else function
                 builder = operator.controller_for(kind, name=name, options=options)
                 for owned in owns:
                     builder.owns(owned)
                 for watching in watches:
                     builder.watches(watching)
-                return builder.reconciler(made)
+                return builder.reconciler(target)
 
             self._planned.append(build)
             return function

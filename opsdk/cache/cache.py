@@ -135,9 +135,9 @@ class CachedKind:
         if not namespace:
             return [i.store for i in self.informers.values()]
         if namespace not in self.informers:
-            known = ", ".join(sorted(self.informers))
+            cached = ", ".join(sorted(self.informers))
             raise UnknownNamespaceError(
-                f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {known})"
+                f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {cached})"
             )
         return [self.informers[namespace].store]
 
@@ -242,22 +242,24 @@ class Cache:
         """
         token = kind_of(kind)
         metadata_only = token.form is PartialObjectMetadata
-        if (found := self._find(token.gvk, metadata_only=metadata_only)) is not None:
-            return found
+        if (cached := self._find(token.gvk, metadata_only=metadata_only)) is not None:
+            return cached
         if implicitly and self.options.reader_fail_on_missing_informer:
             raise NotCachedError(f"{token.gvk} is not cached: watch it, or ask the cache for its informer first")
         lock = self._making.setdefault((token.gvk, metadata_only), asyncio.Lock())
         async with lock:
-            if (found := self._find(token.gvk, metadata_only=metadata_only)) is not None:
-                return found
+            if (cached := self._find(token.gvk, metadata_only=metadata_only)) is not None:
+                return cached
             mapping = await self.mapper.mapping_for(token.gvk)
-            made = self._make(mapping, metadata_only=metadata_only)
-            self._kinds[token.gvk, metadata_only] = made
+            cached_kind = self._make(mapping, metadata_only=metadata_only)
+            self._kinds[token.gvk, metadata_only] = cached_kind
         if implicitly:
-            log.info("a read starts an informer for %s in %s", token.gvk, sorted(made.informers) or "all namespaces")
+            log.info(
+                "a read starts an informer for %s in %s", token.gvk, sorted(cached_kind.informers) or "all namespaces"
+            )
         if self._running:
-            _start(made)
-        return made
+            _start(cached_kind)
+        return cached_kind
 
     def _find(self, gvk: GroupVersionKind, *, metadata_only: bool) -> CachedKind | None:
         full = self._kinds.get((gvk, False))
@@ -301,15 +303,15 @@ class Cache:
             metadata_only=metadata_only,
             transform=own.transform or self.options.transform,
         )
-        made = Informer(
+        informer = Informer(
             self._source(mapping, scope),
             page_size=self.options.page_size,
             resync=self.options.resync if own.resync is None else own.resync,
             clock=self._clock,
         )
         for name, indexer in self._indexers.get(mapping.gvk, {}).items():
-            made.add_index(name, indexer)
-        return made
+            informer.add_index(name, indexer)
+        return informer
 
     # -------------------------------------------------------------- indices
     def index_field(self, kind: KindLike[T], field_name: str, values: Callable[[T], Iterable[str]]) -> None:
@@ -332,8 +334,8 @@ class Cache:
             return values(decode(data, token))
 
         indexers[field_name] = indexer
-        if (found := self._kinds.get((token.gvk, False))) is not None:
-            for informer in found.informers.values():
+        if (cached := self._kinds.get((token.gvk, False))) is not None:
+            for informer in cached.informers.values():
                 informer.add_index(field_name, indexer)
 
     def check_running(self) -> None:

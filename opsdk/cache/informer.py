@@ -112,8 +112,8 @@ class Informer(Closing):
             raise CacheError(f"the informer for {self.name} has ended: {self._crash!r}") from self._crash
 
     def _sync_error(self, seconds: float) -> CacheSyncError:
-        why = f": {self.last_error}" if self.last_error else f" (state: {self.reflection.state.value})"
-        return CacheSyncError(f"timed out after {seconds:g} s waiting for the list of {self.name}{why}")
+        detail = f": {self.last_error}" if self.last_error else f" (state: {self.reflection.state.value})"
+        return CacheSyncError(f"timed out after {seconds:g} s waiting for the list of {self.name}{detail}")
 
     async def aclose(self) -> None:
         """Stop watching; handlers are called no more. Idempotent."""
@@ -219,9 +219,9 @@ class Informer(Closing):
     async def _remind(self) -> None:
         while True:
             await self._clock.sleep(self._resync)
-            asked = [r for r in self._registrations if r.resync]
-            for entry in self.store.entries() if asked else ():
-                for registration in asked:
+            registrations = [r for r in self._registrations if r.resync]
+            for entry in self.store.entries() if registrations else ():
+                for registration in registrations:
                     self._call(registration, Delta(change=DeltaType.UPDATED, old=entry, new=entry, resync=True))
 
     # -------------------------------------------------------------- telling

@@ -52,10 +52,10 @@ class CachedReader:
 
     async def _synced(self, kind: Kind[Any]) -> CachedKind:
         self.cache.check_running()
-        found = await self.cache.informer_for(kind, implicitly=True)
-        if not found.has_synced:
-            await found.wait_synced()
-        return found
+        cached = await self.cache.informer_for(kind, implicitly=True)
+        if not cached.has_synced:
+            await cached.wait_synced()
+        return cached
 
     async def _get(self, operation: Get) -> AnyObject:
         cached = await self._synced(operation.kind)
@@ -63,8 +63,8 @@ class CachedReader:
         key = operation.key._replace(namespace=namespace)
         for store in cached.stores(namespace):
             if (entry := store.get(key)) is not None:
-                made: AnyObject = decode(entry.data, operation.kind)
-                return made
+                obj: AnyObject = decode(entry.data, operation.kind)
+                return obj
         resource = cached.mapping.resource.group_resource
         raise NotFoundError(
             f'{resource} "{key.name}" not found',
@@ -101,7 +101,7 @@ def _select(cached: CachedKind, options: ListOptions) -> Iterable[StoreEntry]:
         raise UsageError("non-exact field matches are not supported by the cache: filter the result, or read live")
     name = exact.pop("metadata.name", None)
     pinned = exact.pop("metadata.namespace", None)
-    found: list[StoreEntry] = []
+    entries: list[StoreEntry] = []
     for store in cached.stores(namespace or pinned or ""):
         chosen: Iterable[StoreEntry] = store.entries(namespace)
         for position, (field, value) in enumerate(exact.items()):
@@ -111,11 +111,11 @@ def _select(cached: CachedKind, options: ListOptions) -> Iterable[StoreEntry]:
             else:
                 keys = {e.key for e in matching}
                 chosen = [e for e in chosen if e.key in keys]
-        found += [
+        entries += [
             e
             for e in chosen
             if options.label_selector.matches(e.labels)
             and (name is None or e.key.name == name)
             and (pinned is None or e.key.namespace == pinned)
         ]
-    return sorted(found, key=lambda e: e.key)
+    return sorted(entries, key=lambda e: e.key)

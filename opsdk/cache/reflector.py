@@ -226,8 +226,8 @@ class Reflector:
 
     def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom) -> Wait:
         self.state = ReflectorState.BACKING_OFF
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        return Wait(max(self._backoff.next(now), asked or 0.0), then)
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return Wait(max(self._backoff.next(now), retry_after or 0.0), then)
 
     def after_wait(self, then: ListPage | WatchFrom) -> ListPage | WatchFrom:
         """The wait is over."""
@@ -235,8 +235,8 @@ class Reflector:
         return then
 
     def __repr__(self) -> str:
-        why = f" after {self.last_error}" if self.last_error else ""
-        return f"<Reflection {self.state.value}{why}, {len(self.store)} objects at {self.resource_version or '?'}>"
+        cause = f" after {self.last_error}" if self.last_error else ""
+        return f"<Reflection {self.state.value}{cause}, {len(self.store)} objects at {self.resource_version or '?'}>"
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -250,10 +250,10 @@ class _Versioned(msgspec.Struct):
 def _version_of(data: bytes) -> str:
     """The revision of an object in JSON; empty if unreadable."""
     try:
-        found = msgspec.json.decode(data, type=_Versioned).metadata
+        metadata = msgspec.json.decode(data, type=_Versioned).metadata
     except msgspec.MsgspecError:
         return ""
-    return found.resource_version if found else ""
+    return metadata.resource_version if metadata else ""
 
 
 def _error_of(data: bytes) -> ApiError:

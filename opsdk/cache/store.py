@@ -89,13 +89,13 @@ def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> St
 def _index(data: bytes, indexers: Mapping[str, Indexer] | None) -> Mapping[str, tuple[str, ...]]:
     if not indexers:
         return {}
-    made = {}
+    indexed = {}
     for name, indexer in indexers.items():
         try:
-            made[name] = tuple(indexer(data))
+            indexed[name] = tuple(indexer(data))
         except Exception as error:  # the user's function: anything may come out of it
             raise DecodeError(f"index {name!r} of {peek_key(data)}: {error!r}") from error
-    return made
+    return indexed
 
 
 class DeltaType(Enum):
@@ -128,9 +128,9 @@ class Delta:
     @property
     def entry(self) -> StoreEntry:
         """The new entry, or for DELETED the last one."""
-        found = self.new or self.old
-        assert found is not None
-        return found
+        entry = self.new or self.old
+        assert entry is not None
+        return entry
 
 
 class InformerStore:
@@ -180,14 +180,14 @@ class InformerStore:
 
         All changes are made before the caller sees any: readers never see half of a new list.
         """
-        made: list[Delta] = []
-        kept: set[ObjectKey] = set()
+        deltas: list[Delta] = []
+        keys: set[ObjectKey] = set()
         for entry in entries:
-            kept.add(entry.key)
-            made += self.put(entry, initial=initial)
-        for key in [k for k in self._entries if k not in kept]:
-            made += self.remove(key, final_state_unknown=True)
-        return made
+            keys.add(entry.key)
+            deltas += self.put(entry, initial=initial)
+        for key in [k for k in self._entries if k not in keys]:
+            deltas += self.remove(key, final_state_unknown=True)
+        return deltas
 
     def add_index(self, name: str, indexer: Indexer) -> list[tuple[ObjectKey, DecodeError]]:
         """Index what is there and what will come; returns the objects whose values could not be computed.

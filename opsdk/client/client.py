@@ -81,8 +81,8 @@ class Client:
             uncached: ask the server even where the client has a cache.
         """
         options = GetOptions(resource_version=resource_version, uncached=uncached)
-        found: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
-        return found
+        obj: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
+        return obj
 
     async def get_or_none(
         self, kind: KindLike[T], key: ObjectKey | str, *, namespace: str = "", uncached: bool = False
@@ -120,8 +120,8 @@ class Client:
             resource_version_match=resource_version_match,
             uncached=uncached,
         )
-        found: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
-        return found
+        objects: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
+        return objects
 
     async def list_pages(
         self,
@@ -187,8 +187,8 @@ class Client:
         """Create `obj`; `AlreadyExistsError` if one of that name is there. With ``generate_name``, the name is set."""
         _not_metadata(obj, "create")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.executor.execute(Create(obj=obj, options=options))
-        return made
+        created: T = await self.executor.execute(Create(obj=obj, options=options))
+        return created
 
     async def update(
         self, obj: T, *, dry_run: bool = False, field_owner: str = "", field_validation: FieldValidation | None = None
@@ -196,8 +196,8 @@ class Client:
         """Replace the object; `ConflictError` if it changed since `obj` was read. The status is not written."""
         _not_metadata(obj, "update")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.executor.execute(Update(obj=obj, options=options))
-        return made
+        updated: T = await self.executor.execute(Update(obj=obj, options=options))
+        return updated
 
     async def patch(
         self,
@@ -210,8 +210,8 @@ class Client:
     ) -> T:
         """Change parts of the object that `obj` names."""
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.executor.execute(PatchObject(obj=obj, patch=patch, options=options))
-        return made
+        patched: T = await self.executor.execute(PatchObject(obj=obj, patch=patch, options=options))
+        return patched
 
     async def apply(self, obj: T, *, field_owner: str = "", force: bool = False, dry_run: bool = False) -> T:
         """Server-side apply: `obj` says what its owner wants, and nothing else; creates it if it is missing.
@@ -220,8 +220,8 @@ class Client:
         own with other values; `force` takes them over.
         """
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner, force=force)
-        made: T = await self.executor.execute(Apply(obj=obj, options=options))
-        return made
+        applied: T = await self.executor.execute(Apply(obj=obj, options=options))
+        return applied
 
     @overload
     async def delete(
@@ -328,18 +328,18 @@ class SubResourceClient:
         options = GetOptions(uncached=True)
         # The URL is the parent's, the answer another kind: the parent's kind rides along in the form.
         parent = Kind(gvk_of(obj), token.form)
-        found: T = await self.executor.execute(
+        subresource: T = await self.executor.execute(
             Get(kind=parent, key=key_of(obj), subresource=self.name, options=options)
         )
-        return found
+        return subresource
 
     async def create(self, obj: AnyObject, body: T, *, dry_run: bool = False, field_owner: str = "") -> T:
         """Post `body` to the subresource of `obj`; it takes the parent's name and namespace if it has none."""
         _not_metadata(body, "create")
         options = WriteOptions(dry_run=dry_run, field_owner=field_owner)
         with _named_after(body, obj):
-            made: T = await self.executor.execute(Create(obj=obj, subresource=self.name, body=body, options=options))
-        return made
+            created: T = await self.executor.execute(Create(obj=obj, subresource=self.name, body=body, options=options))
+        return created
 
     @overload
     async def update(
@@ -450,10 +450,10 @@ class SubResourceClient:
 
 def as_key(key: ObjectKey | str, namespace: str = "") -> ObjectKey:
     """An `ObjectKey` from what a caller finds handy."""
-    made = key if isinstance(key, ObjectKey) else ObjectKey.parse(key)
-    if made.namespace and namespace and made.namespace != namespace:
+    parsed = key if isinstance(key, ObjectKey) else ObjectKey.parse(key)
+    if parsed.namespace and namespace and parsed.namespace != namespace:
         raise UsageError(f"the key {str(key)!r} and the namespace {namespace!r} disagree: give one of them")
-    return ObjectKey(made.namespace or namespace, made.name)
+    return ObjectKey(parsed.namespace or namespace, parsed.name)
 
 
 def _target(

@@ -92,10 +92,10 @@ class DirectClient:
         return response
 
     async def _list(self, request: RestRequest, kind: Kind[Any]) -> ObjectList[Any]:
-        found: ObjectList[Any] = decode_list((await self._send(request)).body, kind)
-        for bad in found.undecodable:
+        objects: ObjectList[Any] = decode_list((await self._send(request)).body, kind)
+        for bad in objects.undecodable:
             log.error("%s: an object is set aside: %s", request.described, bad.error)
-        return found
+        return objects
 
     async def _delete(self, request: RestRequest, *, missing_ok: bool) -> None:
         try:
@@ -109,8 +109,8 @@ class DirectClient:
             kind = _kind_of_answer(response.body, kind.form)
         elif subresource:
             kind = Kind(kind.form.gvk, kind.form)
-        made: AnyObject = decode(response.body, kind)
-        return made
+        obj: AnyObject = decode(response.body, kind)
+        return obj
 
     def _written(self, response: RestResponse, target: AnyObject, *, subresource: str) -> AnyObject:
         """The object handed in, now as the server has it.

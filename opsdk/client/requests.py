@@ -197,8 +197,8 @@ def _apply(operation: Apply, mapping: RestMapping) -> RestRequest:
 
 
 def _writing(obj: AnyObject, content_type: str) -> dict[str, str]:
-    wanted = _METADATA if isinstance(obj, PartialObjectMetadata) else JSON
-    return {"Accept": wanted, "Content-Type": content_type}
+    media_type = _METADATA if isinstance(obj, PartialObjectMetadata) else JSON
+    return {"Accept": media_type, "Content-Type": content_type}
 
 
 def _write_query(options: WriteOptions) -> list[tuple[str, str]]:

@@ -111,9 +111,9 @@ class Event(Generic[T]):
     @property
     def view(self) -> ObjectView[T]:
         """The object after, or for DELETE before."""
-        found = self.new or self.old
-        assert found is not None
-        return found
+        view = self.new or self.old
+        assert view is not None
+        return view
 
 
 _KINDS = {DeltaType.ADDED: EventType.CREATE, DeltaType.UPDATED: EventType.UPDATE, DeltaType.DELETED: EventType.DELETE}

@@ -107,8 +107,8 @@ class LeaderElector:
                     if await self._give_back(lease):
                         return
             except (OpsdkError, TimeoutError) as error:
-                why = str(error) or "no answer in time"
-                log.warning("cannot give back the lease %s, it runs out by itself: %s", self._where, why)
+                reason = str(error) or "no answer in time"
+                log.warning("cannot give back the lease %s, it runs out by itself: %s", self._where, reason)
                 return
 
     async def _give_back(self, lease: Lease) -> bool:
@@ -123,21 +123,21 @@ class LeaderElector:
 
     # -------------------------------------------------------------- the loop
     async def _acquire(self) -> None:
-        said = ""
+        last_holder = ""
         while True:
             if await self._try(self.options.renew_deadline) is _Outcome.OURS:
                 return
-            if self.rules.holder and self.rules.holder != said:
-                said = self.rules.holder
-                log.info("waiting for the lease %s, held by %s", self._where, said)
+            if self.rules.holder and self.rules.holder != last_holder:
+                last_holder = self.rules.holder
+                log.info("waiting for the lease %s, held by %s", self._where, last_holder)
             await self._clock.sleep(self.options.retry_period * (1 + _JITTER * self._rng.random()))
 
     async def _renew(self) -> None:
         while True:
-            left = self.rules.deadline() - self._clock.now()
-            await self._clock.sleep(min(self.options.retry_period, max(left, 0.0)))
-            left = self.rules.deadline() - self._clock.now()
-            outcome = await self._try(left) if left > 0 else _Outcome.FAILED
+            remaining = self.rules.deadline() - self._clock.now()
+            await self._clock.sleep(min(self.options.retry_period, max(remaining, 0.0)))
+            remaining = self.rules.deadline() - self._clock.now()
+            outcome = await self._try(remaining) if remaining > 0 else _Outcome.FAILED
             if outcome is _Outcome.THEIRS:
                 self.rules.role = Role.LOST
             if self.rules.check(self._clock.now()) is Role.LOST:

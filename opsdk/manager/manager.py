@@ -288,8 +288,8 @@ class Manager:
         deadline = None if budget is None else self._clock.now() + budget
         late: list[str] = []
         for phase in (*first, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
-            left = None if deadline is None else max(deadline - self._clock.now(), 0.0)
-            late += await self._groups[phase].stop(left)
+            remaining = None if deadline is None else max(deadline - self._clock.now(), 0.0)
+            late += await self._groups[phase].stop(remaining)
         if election is not None:
             election.cancel()
             await ended((election,), _CANCEL_GRACE)
@@ -330,5 +330,5 @@ class Manager:
 def _why_ended(*tasks: asyncio.Task[None]) -> BaseException:
     """Why an election that should have gone on for ever has ended."""
     errors = (task.exception() for task in tasks if task.done() and not task.cancelled())
-    found = next((error for error in errors if error is not None), None)
-    return found or LeaderElectionLostError("the election ended by itself: this process does not know who leads")
+    failure = next((error for error in errors if error is not None), None)
+    return failure or LeaderElectionLostError("the election ended by itself: this process does not know who leads")

@@ -77,10 +77,10 @@ class RunnableGroup:
 
         One that says that it never will be is reported to `on_error`; it is for the caller to end the wait then.
         """
-        seen: set[int] = set()
+        waited_for: set[int] = set()
         # Again for those that were added meanwhile.
-        while waiting := [r for r in self._runnables if isinstance(r, Ready) and id(r) not in seen]:
-            seen |= {id(r) for r in waiting}
+        while waiting := [r for r in self._runnables if isinstance(r, Ready) and id(r) not in waited_for]:
+            waited_for |= {id(r) for r in waiting}
             async with asyncio.TaskGroup() as group:
                 for runnable in waiting:
                     group.create_task(self._wait_one(runnable), name=f"{self.name}/ready {runnable!r}")

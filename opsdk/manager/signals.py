@@ -19,12 +19,12 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     Needs the main thread's running event loop.
     """
     loop = asyncio.get_running_loop()
-    seen: list[int] = []
+    received: list[int] = []
 
     def on_signal(number: int) -> None:
-        seen.append(number)
+        received.append(number)
         name = signal.Signals(number).name
-        if len(seen) == 1:
+        if len(received) == 1:
             log.info("%s: stopping; a second signal ends the process at once", name)
             stop()
         else:

@@ -123,9 +123,9 @@ class QueueCore(Generic[K]):
         self._count(entry.priority, 1)
 
     def _count(self, priority: int, change: int) -> None:
-        left = self._depth.get(priority, 0) + change
-        if left:
-            self._depth[priority] = left
+        depth = self._depth.get(priority, 0) + change
+        if depth:
+            self._depth[priority] = depth
         else:
             self._depth.pop(priority, None)
 

@@ -88,10 +88,10 @@ class WorkQueue(Generic[K]):
     # -------------------------------------------------------------- taking
     def get_nowait(self) -> QueueItem[K] | None:
         """The next item, or None if none is ready."""
-        found = self.core.take(self._clock.now())
-        if found is not None and self._hooks:
-            self._hooks.taken(found.waited)
-        return found
+        queue_item = self.core.take(self._clock.now())
+        if queue_item is not None and self._hooks:
+            self._hooks.taken(queue_item.waited)
+        return queue_item
 
     async def get(self) -> QueueItem[K]:
         """The next item, waiting for one; raises `ShutDownError` when there will be none.
@@ -99,8 +99,8 @@ class WorkQueue(Generic[K]):
         Call `done` for every item taken. Cancelling the wait loses nothing.
         """
         while True:
-            if (found := self.get_nowait()) is not None:
-                return found
+            if (queue_item := self.get_nowait()) is not None:
+                return queue_item
             if self.core.phase is not ItemState.OPEN:
                 raise ShutDownError(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -136,15 +136,15 @@ class WorkQueue(Generic[K]):
         self._set_timer(now)
 
     def _set_timer(self, now: float) -> None:
-        at = self.core.next_time()
-        if at == self._timer_at and self._timer is not None:
+        next_time = self.core.next_time()
+        if next_time == self._timer_at and self._timer is not None:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = self._timer_at = None
-        if at is not None:
-            self._timer = self._clock.call_later(max(at - now, 0.0), self._on_timer)
-            self._timer_at = at
+        if next_time is not None:
+            self._timer = self._clock.call_later(max(next_time - now, 0.0), self._on_timer)
+            self._timer_at = next_time
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None

@@ -31,22 +31,22 @@ def set_condition(
     False
     """
     word = str(status)
-    found = get_condition(conditions, type)
-    moved = found is None or found.status != word
-    wanted = Condition(
+    existing = get_condition(conditions, type)
+    moved = existing is None or existing.status != word
+    condition = Condition(
         type=type,
         status=word,
         reason=reason,
         message=message,
-        last_transition_time=whole_seconds(now) if moved or found is None else found.last_transition_time,
+        last_transition_time=whole_seconds(now) if moved or existing is None else existing.last_transition_time,
         observed_generation=observed_generation,
     )
-    if found is None:
-        conditions.append(wanted)
+    if existing is None:
+        conditions.append(condition)
         return True
-    if found == wanted:
+    if existing == condition:
         return False
-    conditions[conditions.index(found)] = wanted
+    conditions[conditions.index(existing)] = condition
     return True
 
 
@@ -57,5 +57,5 @@ def get_condition(conditions: Sequence[Condition], type: str) -> Condition | Non
 
 def is_condition_true(conditions: Sequence[Condition], type: str) -> bool:  # noqa: A002 - the field's name
     """Whether the condition is set and its status is True."""
-    found = get_condition(conditions, type)
-    return found is not None and found.status == "True"
+    condition = get_condition(conditions, type)
+    return condition is not None and condition.status == "True"

@@ -58,12 +58,12 @@ async def create_or_patch(
     before, after = to_tree(base), to_tree(live)
     status_changed = before.pop("status", None) != after.pop("status", None)
     main_changed = before != after
-    wanted = deep_copy(live)
+    desired = deep_copy(live)
     if main_changed:
         await client.patch(live, MergeFrom(base), field_owner=field_owner)
     if status_changed:
-        wanted.metadata.resource_version = live.metadata.resource_version
-        live = await client.status().patch(wanted, MergeFrom(base), field_owner=field_owner)
+        desired.metadata.resource_version = live.metadata.resource_version
+        live = await client.status().patch(desired, MergeFrom(base), field_owner=field_owner)
     assign(obj, live)
     if status_changed:
         return OperationResult.UPDATED_STATUS if main_changed else OperationResult.UPDATED_STATUS_ONLY

@@ -15,9 +15,9 @@ def add_finalizer(obj: KubeObject, finalizer: str) -> bool:
 
 def remove_finalizer(obj: KubeObject, finalizer: str) -> bool:
     """Remove every occurrence in place; False if there was none."""
-    kept = [f for f in obj.metadata.finalizers if f != finalizer]
-    changed = len(kept) != len(obj.metadata.finalizers)
-    obj.metadata.finalizers = kept
+    remaining = [f for f in obj.metadata.finalizers if f != finalizer]
+    changed = len(remaining) != len(obj.metadata.finalizers)
+    obj.metadata.finalizers = remaining
     return changed
 
 

@@ -13,15 +13,15 @@ def set_controller_reference(owner: KubeObject, obj: KubeObject, *, block_owner_
     Raises `AlreadyOwnedError` if another object controls it, `UsageError` if the owner cannot own it.
     """
     other = next((r for r in obj.metadata.owner_references if r.controller), None)
-    wanted = _reference(owner, obj)
-    if other is not None and not _same(other, wanted):
+    reference = _reference(owner, obj)
+    if other is not None and not _same(other, reference):
         raise AlreadyOwnedError(
             f"{obj.kind} {key_of(obj)} is already controlled by {other.kind} {other.name}, "
-            f"so {wanted.kind} {wanted.name} cannot control it"
+            f"so {reference.kind} {reference.name} cannot control it"
         )
-    wanted.controller = True
-    wanted.block_owner_deletion = block_owner_deletion
-    _upsert(obj, wanted)
+    reference.controller = True
+    reference.block_owner_deletion = block_owner_deletion
+    _upsert(obj, reference)
 
 
 def set_owner_reference(owner: KubeObject, obj: KubeObject, *, block_owner_deletion: bool = False) -> None:
@@ -29,26 +29,28 @@ def set_owner_reference(owner: KubeObject, obj: KubeObject, *, block_owner_delet
 
     An owner that controls the object goes on doing so.
     """
-    wanted = _reference(owner, obj)
-    known = next((r for r in obj.metadata.owner_references if _same(r, wanted)), None)
-    wanted.controller = known.controller if known is not None else None
-    wanted.block_owner_deletion = block_owner_deletion or (known.block_owner_deletion if known is not None else None)
-    _upsert(obj, wanted)
+    reference = _reference(owner, obj)
+    existing = next((r for r in obj.metadata.owner_references if _same(r, reference)), None)
+    reference.controller = existing.controller if existing is not None else None
+    reference.block_owner_deletion = block_owner_deletion or (
+        existing.block_owner_deletion if existing is not None else None
+    )
+    _upsert(obj, reference)
 
 
 def remove_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
     """Take `owner` away from the owners of `obj`, in place; True if it was one."""
-    wanted = _name_of(owner)
-    kept = [r for r in obj.metadata.owner_references if not _same(r, wanted)]
-    changed = len(kept) != len(obj.metadata.owner_references)
-    obj.metadata.owner_references = kept
+    reference = _name_of(owner)
+    remaining = [r for r in obj.metadata.owner_references if not _same(r, reference)]
+    changed = len(remaining) != len(obj.metadata.owner_references)
+    obj.metadata.owner_references = remaining
     return changed
 
 
 def has_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
     """Whether `owner` is one of the owners of `obj`: same group, kind and name."""
-    wanted = _name_of(owner)
-    return any(_same(r, wanted) for r in obj.metadata.owner_references)
+    reference = _name_of(owner)
+    return any(_same(r, reference) for r in obj.metadata.owner_references)
 
 
 def controller_of(obj: KubeObject) -> OwnerReference | None:
@@ -58,19 +60,19 @@ def controller_of(obj: KubeObject) -> OwnerReference | None:
 
 def is_controlled_by(owner: KubeObject, obj: KubeObject) -> bool:
     """Whether `owner` itself, by uid, is the controlling owner."""
-    found = controller_of(obj)
-    return found is not None and found.uid == owner.metadata.uid
+    controller = controller_of(obj)
+    return controller is not None and controller.uid == owner.metadata.uid
 
 
 def _reference(owner: KubeObject, obj: KubeObject) -> OwnerReference:
     gvk = gvk_of(owner)
-    where, at = owner.metadata.namespace, obj.metadata.namespace
+    where, namespace = owner.metadata.namespace, obj.metadata.namespace
     if not owner.metadata.uid:
         raise UsageError(f"{gvk.kind} {key_of(owner)} has no uid: only an object that the server has can own another")
-    if where and not at:
+    if where and not namespace:
         raise UsageError(f"{gvk.kind} {key_of(owner)} lives in a namespace and cannot own a cluster-scoped object")
-    if where and where != at:
-        raise UsageError(f"{gvk.kind} {key_of(owner)} cannot own an object in another namespace ({at})")
+    if where and where != namespace:
+        raise UsageError(f"{gvk.kind} {key_of(owner)} cannot own an object in another namespace ({namespace})")
     return _name_of(owner)
 
 

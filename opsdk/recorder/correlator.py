@@ -67,28 +67,28 @@ class EventCorrelator:
         self, what: Similar, references: Mapping[str, ObjectReference | None], now: datetime
     ) -> tuple[Write, Event]:
         """The Event for a happening, and what to do with it."""
-        known = self._known.get(what)
-        if known is None or (now - known.last).total_seconds() > _SERIES_SECONDS:
+        state = self._known.get(what)
+        if state is None or (now - state.last).total_seconds() > _SERIES_SECONDS:
             event = self._fresh(what, references, now)
             self._known[what] = _Known(event, now)
             return Write.CREATE, event
-        known.last = now
-        series = known.event.series
+        state.last = now
+        series = state.event.series
         count = 2 if series is None else series.count + 1
-        known.event.series = EventSeries(count=count, last_observed_time=MicroTime.of(now))
+        state.event.series = EventSeries(count=count, last_observed_time=MicroTime.of(now))
         if series is None:
-            known.sent = count
-            return Write.SERIES, known.event
+            state.sent = count
+            return Write.SERIES, state.event
         # Only counted: `unsent` hands the count out later, so that a loop does not write all the time.
-        return Write.NOTHING, known.event
+        return Write.NOTHING, state.event
 
     def unsent(self) -> Iterator[tuple[Similar, Event]]:
         """The series that have grown since they were last handed out; to be asked for every few minutes."""
-        for what, known in list(self._known.items()):
-            series = known.event.series
-            if series is not None and series.count > known.sent:
-                known.sent = series.count
-                yield what, known.event
+        for what, state in list(self._known.items()):
+            series = state.event.series
+            if series is not None and series.count > state.sent:
+                state.sent = series.count
+                yield what, state.event
 
     def forget(self, what: Similar) -> None:
         """The Event is gone from the server: the next one is created anew."""

@@ -174,8 +174,8 @@ class EventRecorder:
                 if not error.retryable:
                     self._drop(str(error))
                     return
-                asked = error.retry_after if isinstance(error, ApiError) else None
-                await self._clock.sleep(max(waits.next(self._clock.now()), asked or 0.0))
+                retry_after = error.retry_after if isinstance(error, ApiError) else None
+                await self._clock.sleep(max(waits.next(self._clock.now()), retry_after or 0.0))
             else:
                 return
         self._drop(f"no success in {_TRIES} tries")

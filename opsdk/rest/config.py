@@ -150,8 +150,8 @@ class Config:
             raise ConfigError(f"configuration for {_without_password(self.host)}: {problem}")
 
     def __repr__(self) -> str:
-        shown = (f"{f.name}={_shown(f.name, getattr(self, f.name))}" for f in fields(self) if getattr(self, f.name))
-        return f"Config({', '.join(shown)})"
+        parts = (f"{f.name}={_shown(f.name, getattr(self, f.name))}" for f in fields(self) if getattr(self, f.name))
+        return f"Config({', '.join(parts)})"
 
     @property
     def endpoint(self) -> Endpoint:
@@ -230,15 +230,15 @@ def parse_host(host: str, *, tls: bool) -> Endpoint:
     >>> str(parse_host("10.0.0.1:6443", tls=True))
     'https://10.0.0.1:6443'
     """
-    shown = _without_password(host)
+    redacted = _without_password(host)
     text = host if "://" in host else f"{'https' if tls else 'http'}://{host}"
     try:
         url = urlsplit(text)
         port = url.port
     except ValueError as error:
-        raise ConfigError(f"host {shown!r} is no URL: {error}") from error
+        raise ConfigError(f"host {redacted!r} is no URL: {error}") from error
     if url.scheme not in {"http", "https"} or not url.hostname:
-        raise ConfigError(f"host {shown!r} must be http(s)://name[:port][/path]")
+        raise ConfigError(f"host {redacted!r} must be http(s)://name[:port][/path]")
     if url.query or url.fragment or url.username:
-        raise ConfigError(f"host {shown!r} must not hold a query, a fragment or a user")
+        raise ConfigError(f"host {redacted!r} must not hold a query, a fragment or a user")
     return Endpoint(url.scheme, url.hostname, port or {"http": 80, "https": 443}[url.scheme], url.path.rstrip("/"))

@@ -179,7 +179,7 @@ def from_aggregated(response: RestResponse, path: str) -> DiscoveredGroups:
                 label = _label(name, version.version)
                 failures[label] = ServiceUnavailableError(f"the discovery of {label} is stale: its server is down")
                 continue
-            resources += [_aggregated(name, version.version, found) for found in version.resources or ()]
+            resources += [_aggregated(name, version.version, resource) for resource in version.resources or ()]
     return DiscoveredGroups(groups=groups, resources=resources, failures=failures)
 
 
@@ -212,17 +212,17 @@ def from_resource_list(response: RestResponse, group: str, version: str) -> list
     """Read an ``APIResourceList``, joining ``pods/status`` to ``pods``."""
     listed = _decode(response, _ResourceList, _label(group, version)).resources or []
     subresources: dict[str, dict[str, ApiSubresource]] = {}
-    for found in listed:
-        parent, slash, name = found.name.partition("/")
+    for resource in listed:
+        parent, slash, name = resource.name.partition("/")
         if slash:
             subresources.setdefault(parent, {})[name] = ApiSubresource(
                 name=name,
-                group=found.group if found.version else group,
-                version=found.version or version,
-                kind=found.kind,
-                verbs=tuple(found.verbs or ()),
+                group=resource.group if resource.version else group,
+                version=resource.version or version,
+                kind=resource.kind,
+                verbs=tuple(resource.verbs or ()),
             )
-    return [_legacy(group, version, found, subresources) for found in listed if "/" not in found.name]
+    return [_legacy(group, version, resource, subresources) for resource in listed if "/" not in resource.name]
 
 
 def _legacy(
@@ -305,12 +305,12 @@ class Discovery:
             listed = _decode(response, _GroupList, path).groups or []
             groups = [ApiGroup(name=g.name, versions=_preferred_first(g)) for g in listed if g.versions]
         async with asyncio.TaskGroup() as tasks:
-            asked = [
+            tasks_by_version = [
                 tasks.create_task(self._group_version(group.name, version), name=f"discovery/{group.name}/{version}")
                 for group, version in _pairs(groups)
             ]
-        found = join(task.result() for task in asked)
-        return replace(found, groups=tuple(groups))
+        discovered = join(task.result() for task in tasks_by_version)
+        return replace(discovered, groups=tuple(groups))
 
     async def _group_version(self, group: str, version: str) -> DiscoveredGroups:
         """The resources of one group and version, or its failure."""

@@ -75,14 +75,14 @@ def _cluster_info(plugin: ExecConfig, config: Config) -> JsonObject:
 def parse_credential(printed: bytes, plugin: ExecConfig) -> Credential:
     """Read what a plugin printed; messages never quote it."""
     try:
-        found = msgspec.json.decode(printed, type=_Printed)
+        credential = msgspec.json.decode(printed, type=_Printed)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # msgspec names paths and types, not values.
         raise _problem(plugin, f"printed no ExecCredential: {error}") from None
-    if found.kind != "ExecCredential" or found.api_version != plugin.api_version:
-        said = f"{found.api_version!r} {found.kind!r}"
-        raise _problem(plugin, f"printed {said} instead of {plugin.api_version!r} 'ExecCredential'")
-    status = found.status
+    if credential.kind != "ExecCredential" or credential.api_version != plugin.api_version:
+        got = f"{credential.api_version!r} {credential.kind!r}"
+        raise _problem(plugin, f"printed {got} instead of {plugin.api_version!r} 'ExecCredential'")
+    status = credential.status
     if status is None:
         raise _problem(plugin, "printed no status")
     cert, key = status.client_certificate_data or "", status.client_key_data or ""
@@ -132,10 +132,10 @@ class ExecCredentials:
         return {"Authorization": f"Bearer {credential.token}"} if credential.token else {}
 
     def _valid(self) -> Credential | None:
-        found = self._credential
-        if found is not None and found.expires is not None and self._clock.wall() >= found.expires:
+        credential = self._credential
+        if credential is not None and credential.expires is not None and self._clock.wall() >= credential.expires:
             return None
-        return found
+        return credential
 
     def invalidate(self) -> bool:
         """The next request runs the plugin again."""
@@ -165,8 +165,8 @@ class ExecCredentials:
             await _kill(process)
             raise
         if process.returncode:
-            said = (stderr or b"")[-_MAX_STDERR:].decode(errors="replace").strip()
-            problem = _problem(plugin, f"failed with exit code {process.returncode}: {said}")
+            stderr_text = (stderr or b"")[-_MAX_STDERR:].decode(errors="replace").strip()
+            problem = _problem(plugin, f"failed with exit code {process.returncode}: {stderr_text}")
             raise UnauthorizedError(str(problem))
         return stdout
 

@@ -112,9 +112,9 @@ def read_file(path: Path) -> Mapping[str, Any] | None:
 def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
     """Merge in order: the first file to name an entry, or to set the current context, wins whole."""
     tables: dict[str, dict[str, KubeconfigEntry]] = {"clusters": {}, "users": {}, "contexts": {}}
-    current, seen = "", []
+    current, paths = "", []
     for path, document in files:
-        seen.append(path)
+        paths.append(path)
         for section, table in tables.items():
             for name, entry in _entries(path, document, section).items():
                 table.setdefault(name, entry)
@@ -122,47 +122,47 @@ def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
         if not isinstance(chosen, str):
             raise ConfigError(f"{path}: current-context must be a string")
         current = current or chosen
-    return Kubeconfig(**tables, current_context=current, files=seen)
+    return Kubeconfig(**tables, current_context=current, files=paths)
 
 
 def _entries(path: Path, document: Mapping[str, Any], section: str) -> dict[str, KubeconfigEntry]:
     """The named entries of one section of one file."""
-    kind, found = section.removesuffix("s"), {}
+    kind, entries = section.removesuffix("s"), {}
     listed = document.get(section) or []
     if not isinstance(listed, list):
         raise ConfigError(f"{path}: {section} must be a list")
-    for at, item in enumerate(listed):
+    for index, item in enumerate(listed):
         name = item.get("name") if isinstance(item, dict) else None
         if not isinstance(name, str):
-            raise ConfigError(f"{path}: {section}[{at}] must be a mapping with a name")
+            raise ConfigError(f"{path}: {section}[{index}] must be a mapping with a name")
         data = item.get(kind) or {}
         if not isinstance(data, dict):
             raise ConfigError(f"{path}: {kind} {name!r}: must be a mapping")
-        if name in found:
+        if name in entries:
             raise ConfigError(f"{path}: {kind} {name!r}: appears twice")
-        found[name] = KubeconfigEntry(kind, name, path, data)
-    return found
+        entries[name] = KubeconfigEntry(kind, name, path, data)
+    return entries
 
 
 def config_from_files(paths: Sequence[Path], *, context: str | None = None, required: bool = False) -> Config:
     """Read, merge and resolve. Missing files are skipped unless `required`; at least one must exist."""
-    found = [(path, document) for path in paths if (document := read_file(path)) is not None]
-    if not found or (required and len(found) < len(paths)):
+    documents = [(path, document) for path in paths if (document := read_file(path)) is not None]
+    if not documents or (required and len(documents) < len(paths)):
         raise ConfigError(f"no kubeconfig at {', '.join(map(str, paths))}")
-    return resolve(merge(found), context=context)
+    return resolve(merge(documents), context=context)
 
 
 # ------------------------------------------------------------------ one context
 def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
     """The `Config` of one context, the current one unless named."""
     files = ", ".join(map(str, kubeconfig.files))
-    wanted = context or kubeconfig.current_context
-    known = ", ".join(sorted(kubeconfig.contexts)) or "none"
-    if not wanted:
-        raise ConfigError(f"{files}: no current-context, and none asked for; known: {known}")
-    if wanted not in kubeconfig.contexts:
-        raise ConfigError(f"{files}: no context {wanted!r}; known: {known}")
-    chosen = kubeconfig.contexts[wanted]
+    name = context or kubeconfig.current_context
+    available = ", ".join(sorted(kubeconfig.contexts)) or "none"
+    if not name:
+        raise ConfigError(f"{files}: no current-context, and none asked for; known: {available}")
+    if name not in kubeconfig.contexts:
+        raise ConfigError(f"{files}: no context {name!r}; known: {available}")
+    chosen = kubeconfig.contexts[name]
     cluster = _referred(kubeconfig.clusters, chosen, "cluster")
     if cluster is None:
         raise chosen.fail("names no cluster")

@@ -26,12 +26,12 @@ def load_config(*, kubeconfig: str | Path | None = None, context: str | None = N
     in_pod: ConfigError | None = None
     if context is None:
         try:
-            found = in_cluster_config()
+            config = in_cluster_config()
         except ConfigError as error:
             # A pod may go without a service account and carry a kubeconfig.
-            found, in_pod = None, error
-        if found is not None:
-            return found
+            config, in_pod = None, error
+        if config is not None:
+            return config
     if in_pod is not None and not home.exists():
         raise in_pod
     if not home.exists():

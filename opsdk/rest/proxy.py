@@ -51,13 +51,13 @@ def proxy_for(endpoint: Endpoint, *, proxy_url: str, env: Mapping[str, str]) -> 
     if proxy_url:
         return parse_proxy(proxy_url)
     name = f"{endpoint.scheme}_proxy"
-    found = env.get(name.upper()) or env.get(name) or ""
-    if not found or _is_local(endpoint.host):
+    proxy = env.get(name.upper()) or env.get(name) or ""
+    if not proxy or _is_local(endpoint.host):
         return None
     listed = env.get("NO_PROXY") or env.get("no_proxy") or ""
     if any(_excludes(entry, endpoint) for entry in listed.replace(",", " ").lower().split()):
         return None
-    return parse_proxy(found)
+    return parse_proxy(proxy)
 
 
 def _is_local(host: str) -> bool:

@@ -94,17 +94,17 @@ def _status_object(body: bytes) -> Mapping[str, Any] | None:
 
 
 def _generic_error(response: RestResponse, request: RestRequest, wait: float | None) -> ApiError:
-    said = _server_text(response)
-    reason, message = _generic_words(response.status, said, request.method)
+    text = _server_text(response)
+    reason, message = _generic_words(response.status, text, request.method)
     if request.resource:
         what = f"{request.resource}.{request.group}" if request.group else request.resource
-        asked = " ".join(part for part in (request.method.lower(), what, request.name) if part)
-        message = f"{message} ({asked})"
+        described = " ".join(part for part in (request.method.lower(), what, request.name) if part)
+        message = f"{message} ({described})"
     details = Details(
         name=request.name,
         group=request.group,
         kind=request.resource,
-        causes=(Cause(reason="UnexpectedServerResponse", message=said),),
+        causes=(Cause(reason="UnexpectedServerResponse", message=text),),
         retry_after_seconds=int(wait or 0),
     )
     kind = api_error_type(reason, response.status)
@@ -153,10 +153,10 @@ def _date(value: str) -> datetime | None:
     if not value:
         return None
     try:
-        found = parsedate_to_datetime(value)
+        parsed = parsedate_to_datetime(value)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 # ------------------------------------------------------------------ warnings
@@ -179,9 +179,9 @@ def warnings_of(response: RestResponse) -> list[Warning299]:
     >>> warnings_of(RestResponse(200, {"warning": '299 - "v1beta1 is deprecated"'}))
     [Warning299(text='v1beta1 is deprecated', agent='-')]
     """
-    header, found, at = response.headers.get("warning", ""), [], 0
-    while match := _WARNING.match(header, at):
+    header, warnings, position = response.headers.get("warning", ""), [], 0
+    while match := _WARNING.match(header, position):
         if match[1] == "299":
-            found.append(Warning299(text=_ESCAPED.sub(r"\1", match[3]), agent=match[2]))
-        at = match.end()
-    return found
+            warnings.append(Warning299(text=_ESCAPED.sub(r"\1", match[3]), agent=match[2]))
+        position = match.end()
+    return warnings

@@ -41,10 +41,10 @@ def retry_delay(
 
 def _answered(response: RestResponse, now: datetime | None) -> float | None:
     """429 always, 5xx where the server says when."""
-    asked = retry_after(response, now=now)
+    delay = retry_after(response, now=now)
     if response.status == 429:
-        return 1.0 if asked is None else asked
-    return asked if response.status >= 500 else None
+        return 1.0 if delay is None else delay
+    return delay if response.status >= 500 else None
 
 
 @dataclass(slots=True)

@@ -164,10 +164,10 @@ class FieldSet:
         """The set of these parts, none of which is empty; not checked, for those who walk whole objects."""
         if not members and not children:
             return EMPTY
-        made = cls.__new__(cls)
-        made.members, made.children = frozenset(members), children
-        made._wire = None  # noqa: SLF001 - the same class
-        return made
+        fields = cls.__new__(cls)
+        fields.members, fields.children = frozenset(members), children
+        fields._wire = None  # noqa: SLF001 - the same class
+        return fields
 
     @classmethod
     def of(cls, *paths: Iterable[str]) -> FieldSet:
@@ -186,8 +186,8 @@ class FieldSet:
         """
         if not isinstance(fields, Mapping):
             raise DecodeError("fieldsV1 is no object")
-        known = _WIRES.get(fields)
-        return cls._decode(fields) if known is None else known
+        cached = _WIRES.get(fields)
+        return cls._decode(fields) if cached is None else cached
 
     @classmethod
     def _decode(cls, fields: Mapping[str, Any]) -> FieldSet:
@@ -281,8 +281,8 @@ class FieldSet:
             return other
         children = dict(self.children)
         for element, child in other.children.items():
-            mine = children.get(element)
-            children[element] = child if mine is None else mine.union(child)
+            own = children.get(element)
+            children[element] = child if own is None else own.union(child)
         return FieldSet.made(self.members | other.members, children)
 
     __or__ = union
@@ -351,10 +351,10 @@ class FieldSetBuilder:
 
     def below(self, element: str) -> FieldSetBuilder:
         """The builder of what starts with `element`."""
-        found = self._children.get(element)
-        if found is None:
-            found = self._children[element] = FieldSetBuilder()
-        return found
+        child = self._children.get(element)
+        if child is None:
+            child = self._children[element] = FieldSetBuilder()
+        return child
 
     def add(self, path: Path) -> None:
         """Add a whole path; the empty one is no path."""

@@ -164,8 +164,8 @@ def whole_numbers(value: Any) -> Any:
     {'a': [1, 1.5, 1e+21]}
     """
     if isinstance(value, dict):
-        made = {key: whole_numbers(item) for key, item in value.items()}
-        return value if all(map(is_, made.values(), value.values())) else made
+        whole = {key: whole_numbers(item) for key, item in value.items()}
+        return value if all(map(is_, whole.values(), value.values())) else whole
     if isinstance(value, list | tuple):
         listed = [whole_numbers(item) for item in value]
         return value if all(map(is_, listed, value)) else listed

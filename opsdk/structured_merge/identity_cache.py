@@ -26,8 +26,8 @@ class IdentityCache(Generic[T]):
 
     def get(self, tree: Any) -> T | None:
         """What was put for this very tree."""
-        found = self._found.get(id(tree))
-        return None if found is None else found[1]
+        entry = self._found.get(id(tree))
+        return None if entry is None else entry[1]
 
     def once(self, tree: Any, make: Callable[[Any], T]) -> T:
         """What was put for this very tree, made now where nothing was."""

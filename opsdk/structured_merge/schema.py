@@ -127,13 +127,13 @@ class Schema:
 
     def field(self, name: str) -> Schema:
         """The shape of an object's entry; UNKNOWN where nothing is declared."""
-        found = self._fields.get(name)
-        if found is None:
+        schema_of_field = self._fields.get(name)
+        if schema_of_field is None:
             schema = self._properties.get(name)
             if schema is None:
                 return self._entry()
-            found = self._fields[name] = self._resolve(schema)
-        return found
+            schema_of_field = self._fields[name] = self._resolve(schema)
+        return schema_of_field
 
     def item(self) -> Schema:
         """The shape of a list's elements, or of a map's entries."""
@@ -155,8 +155,8 @@ class Schema:
         """The defaults of those `list_keys` that have one: an element without the key is identified by it."""
         if self._key_defaults is None:
             element = self.item()._properties  # noqa: SLF001 (the same class)
-            found = {key: element[key].get("default") for key in self.list_keys if key in element}
-            self._key_defaults = {key: value for key, value in found.items() if value is not None}
+            defaults = {key: element[key].get("default") for key in self.list_keys if key in element}
+            self._key_defaults = {key: value for key, value in defaults.items() if value is not None}
         return self._key_defaults
 
     def zero(self, like: Any = None) -> Any:
@@ -167,12 +167,12 @@ class Schema:
         """
         if self.topology is not Topology.STRUCT:
             return {} if self.topology in _OBJECTS else None
-        known = like if isinstance(like, dict) else {}
-        value: JsonObject = {name: None for name, item in known.items() if item is None}
+        live_fields = like if isinstance(like, dict) else {}
+        value: JsonObject = {name: None for name, item in live_fields.items() if item is None}
         for name, schema in self._properties.items():
             default = schema.get("default")
             if isinstance(default, dict):
-                value[name] = self.field(name).zero(known.get(name))
+                value[name] = self.field(name).zero(live_fields.get(name))
             elif default is not None and (not default or name in self.required):
                 value[name] = type(default)()
             elif name in self.required and not self._omits_empty:
@@ -247,10 +247,10 @@ class SchemaSet:
 
     def of(self, name: str) -> Schema:
         """The shape of the schema called `name`; KeyError if there is none."""
-        found = self._named.get(name)
-        if found is None:
-            found = self._named[name] = Schema(self._schemas[name], self._resolve)
-        return found
+        schema = self._named.get(name)
+        if schema is None:
+            schema = self._named[name] = Schema(self._schemas[name], self._resolve)
+        return schema
 
     def _resolve(self, schema: Mapping[str, Any]) -> Schema:
         """A property's shape; extensions beside a reference belong to the use, not to the type."""

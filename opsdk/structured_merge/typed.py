@@ -57,14 +57,14 @@ def list_element(item: Any, shape: Schema) -> str:
         what = "a null element" if item is None else "non-map elements"
         raise PatchError(f"associative list with keys may not have {what}")
     defaults = shape.key_defaults
-    found = {key: item.get(key, defaults.get(key)) for key in shape.list_keys if key in item or key in defaults}
-    if not found:
+    key_values = {key: item.get(key, defaults.get(key)) for key in shape.list_keys if key in item or key in defaults}
+    if not key_values:
         names = " ".join(map(go_quote, shape.list_keys))
         raise PatchError(
             f"associative list with keys has an element that omits all key fields [{names}]"
             " (and doesn't have default values for any key fields)"
         )
-    return key_element(found)
+    return key_element(key_values)
 
 
 _UNFIT: Final = {type(None): "an explicit null", dict: "a map type", list: "a list type"}
@@ -121,7 +121,7 @@ def _scalar_fault(value: Any, shape: Schema) -> Iterator[str]:
 
 
 def _list_faults(value: list[Any], shape: Schema, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
-    seen: set[str] = set()
+    elements: set[str] = set()
     for index, item in enumerate(value):
         element = f"i:{index}"
         if shape.topology in _KEYED:
@@ -130,9 +130,9 @@ def _list_faults(value: list[Any], shape: Schema, path: tuple[str, ...], *, allo
             except PatchError as error:
                 yield path, f"element {index}: {error}"
                 return
-            if element in seen and not allow_duplicates:
+            if element in elements and not allow_duplicates:
                 yield path, f"duplicate entries for key {format_path([element])}"
-            seen.add(element)
+            elements.add(element)
         yield from _faults(item, shape.item(), (*path, element), allow_duplicates=allow_duplicates)
 
 
@@ -298,14 +298,14 @@ def _compare_below(old: Any, new: Any, shape: Schema) -> tuple[bool, Comparison]
 def _compare_as(topology: Topology, old: Any, new: Any, shape: Schema) -> tuple[bool, Comparison]:
     if topology not in _GRANULAR:
         return True, _SAME
-    found: _Differences = []
+    differences: _Differences = []
     if topology in _KEYED:
         items, others = _as_list(old), _as_list(new)
-        _compare_lists(items, others, shape, found)
-        return not items and not others, _gathered(found)
+        _compare_lists(items, others, shape, differences)
+        return not items and not others, _gathered(differences)
     before, after = _as_dict(old), _as_dict(new)
-    _compare_maps(before, after, shape, found)
-    return not before and not after, _gathered(found)  # null, {} and [] are different things to own
+    _compare_maps(before, after, shape, differences)
+    return not before and not after, _gathered(differences)  # null, {} and [] are different things to own
 
 
 def _compare_maps(before: JsonObject, after: JsonObject, shape: Schema, found: _Differences) -> None:
@@ -327,9 +327,9 @@ def _gathered(found: _Differences) -> Comparison:
     if not found:
         return _SAME
     return Comparison(
-        added=_set_of(found, _Change.ADDED, {at: below.added for at, _, below in found}),
-        modified=_set_of(found, _Change.MODIFIED, {at: below.modified for at, _, below in found}),
-        removed=_set_of(found, _Change.REMOVED, {at: below.removed for at, _, below in found}),
+        added=_set_of(found, _Change.ADDED, {element: below.added for element, _, below in found}),
+        modified=_set_of(found, _Change.MODIFIED, {element: below.modified for element, _, below in found}),
+        removed=_set_of(found, _Change.REMOVED, {element: below.removed for element, _, below in found}),
     )
 
 
@@ -349,25 +349,25 @@ def _as_dict(value: Any) -> JsonObject:
 def _compare_lists(old: Sequence[Any], new: Sequence[Any], shape: Schema, found: _Differences) -> None:
     before, after = _grouped(old, shape), _grouped(new, shape)
     for element in before | after:
-        mine, theirs = before.get(element, ()), after.get(element, ())
-        if len(mine) <= 1 and len(theirs) <= 1:
-            one, other = (*mine, ABSENT)[0], (*theirs, ABSENT)[0]
+        old_items, theirs = before.get(element, ()), after.get(element, ())
+        if len(old_items) <= 1 and len(theirs) <= 1:
+            one, other = (*old_items, ABSENT)[0], (*theirs, ABSENT)[0]
             if one is not other:
                 _compare_at(one, other, shape.item(), found, element)
-        elif not mine:
+        elif not old_items:
             found.append((element, _Change.ADDED, _SAME))
         elif not theirs:
             found.append((element, _Change.REMOVED, _SAME))
-        elif not deep_equal(mine, theirs):
+        elif not deep_equal(old_items, theirs):
             found.append((element, _Change.MODIFIED, _SAME))
 
 
 def _grouped(items: Sequence[Any], shape: Schema) -> dict[str, list[Any]]:
     """The list's items by path element; duplicates, which live objects may have, stand together."""
-    found: dict[str, list[Any]] = {}
+    groups: dict[str, list[Any]] = {}
     for item in items:
-        found.setdefault(list_element(item, shape), []).append(item)
-    return found
+        groups.setdefault(list_element(item, shape), []).append(item)
+    return groups
 
 
 # ------------------------------------------------------------------ merging
@@ -395,10 +395,10 @@ def _merge_maps(live: Any, applied: Any, shape: Schema) -> Any:
 
 def _merge_lists(live: list[Any], applied: list[Any], shape: Schema) -> list[Any]:
     """Walk both lists: what only `live` has comes as it is met, what `applied` has comes in its order."""
-    left = [list_element(item, shape) for item in live]
+    live_elements = [list_element(item, shape) for item in live]
     right = [list_element(item, shape) for item in applied]
-    wanted, known = set(right), _unique(live, left)
-    present = set(left)
+    applied_elements, unique_items = set(right), _unique(live, live_elements)
+    present = set(live_elements)
     shared = [element for element in right if element in present]
     done: set[str] = set()
     result: list[Any] = []
@@ -408,20 +408,22 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Schema) -> list[Any
         nonlocal j
         element = right[j]
         done.add(element)
-        mine = known.get(element, ABSENT)
-        result.append(applied[j] if mine is ABSENT else merge(mine, applied[j], shape.item()))
+        live_item = unique_items.get(element, ABSENT)
+        result.append(applied[j] if live_item is ABSENT else merge(live_item, applied[j], shape.item()))
         if shared and shared[0] == element:
             shared.pop(0)
         j += 1
 
-    while i < len(left) or j < len(right):
-        if i < len(left) and j < len(right) and left[i] == right[j]:
+    while i < len(live_elements) or j < len(right):
+        if i < len(live_elements) and j < len(right) and live_elements[i] == right[j]:
             take()
             i += 1
-        elif i < len(left) and left[i] not in wanted:
+        elif i < len(live_elements) and live_elements[i] not in applied_elements:
             result.append(live[i])
             i += 1
-        elif i < len(left) and (j >= len(right) or left[i] in done or (shared and shared[0] != left[i])):
+        elif i < len(live_elements) and (
+            j >= len(right) or live_elements[i] in done or (shared and shared[0] != live_elements[i])
+        ):
             i += 1  # it has come, or will come, in the order of `applied`
         else:
             take()
@@ -430,13 +432,13 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Schema) -> list[Any
 
 def _unique(items: list[Any], elements: list[str]) -> JsonObject:
     """The items by element, without those that occur twice: nobody can say which one is meant."""
-    found: JsonObject = {}
+    by_element: JsonObject = {}
     twice: set[str] = set()
     for item, element in zip(items, elements, strict=True):
-        if element in found:
+        if element in by_element:
             twice.add(element)
-        found[element] = item
-    return {element: item for element, item in found.items() if element not in twice}
+        by_element[element] = item
+    return {element: item for element, item in by_element.items() if element not in twice}
 
 
 # ------------------------------------------------------------------ removing and extracting
@@ -456,8 +458,8 @@ def _select(value: Any, fields: FieldSet, shape: Schema, *, extract: bool) -> An
         return value
     if isinstance(value, list) and topology in _KEYED:
         pairs = ((list_element(item, shape), item, shape.item()) for item in value)
-        kept = [item for _, item in _chosen(pairs, fields, extract=extract)]
-        return kept or None
+        items = [item for _, item in _chosen(pairs, fields, extract=extract)]
+        return items or None
     if isinstance(value, dict):
         pairs = ((field_element(name), item, shape.field(name)) for name, item in value.items())
         return {element[2:]: item for element, item in _chosen(pairs, fields, extract=extract)} or None
@@ -487,9 +489,9 @@ def with_named_fields(fields: FieldSet, shape: Schema) -> FieldSet:
 
     Declared fields are never members by themselves when they have content; for removal they must count.
     """
-    named = {element for element in fields.children if element[0] == "f" and shape.declares(element[2:])}
+    ancestors = {element for element in fields.children if element[0] == "f" and shape.declares(element[2:])}
     children = {
         element: with_named_fields(child, shape.field(element[2:]) if element[0] == "f" else shape.item())
         for element, child in fields.children.items()
     }
-    return FieldSet(fields.members | named, children)
+    return FieldSet(fields.members | ancestors, children)

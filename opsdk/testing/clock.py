@@ -105,10 +105,10 @@ class ManualClock:
         end = self._now + seconds
         await settle()
         while self._timers and self._timers[0][0] <= end:
-            at, _, timer = heapq.heappop(self._timers)
+            due, _, timer = heapq.heappop(self._timers)
             if timer.callback is None:
                 continue
-            self._now = max(self._now, at)
+            self._now = max(self._now, due)
             timer.ring()
             await settle()
         self._now = end

@@ -72,11 +72,11 @@ def _bad_directive(patch: Mapping[str, Any]) -> PatchError:
 
 def _take(original: JsonObject, key: str, value: Any) -> None:
     """There is nothing to merge with: the patch's value it is, without its nulls and deletions."""
-    kept = _without_directives(value)
-    if kept is _DROPPED:
+    value_to_set = _without_directives(value)
+    if value_to_set is _DROPPED:
         original.pop(key, None)
     else:
-        original[key] = kept
+        original[key] = value_to_set
 
 
 _DROPPED: Final = object()
@@ -127,14 +127,14 @@ def _json_type(value: Any) -> str:
 def _retain_keys(original: JsonObject, patch: JsonObject) -> None:
     if RETAIN_KEYS not in patch:
         return
-    kept = patch.pop(RETAIN_KEYS)
-    if not isinstance(kept, list):
+    retained = patch.pop(RETAIN_KEYS)
+    if not isinstance(retained, list):
         raise PatchError("invalid patch format of retainKeys")
     for key, value in patch.items():
         directive = key.startswith((_DELETE_FROM, _SET_ORDER))
-        if value is not None and not directive and key not in kept:
+        if value is not None and not directive and key not in retained:
             raise PatchError("invalid patch format of retainKeys")
-    for key in [key for key in original if key not in kept]:
+    for key in [key for key in original if key not in retained]:
         del original[key]
 
 
@@ -207,11 +207,11 @@ def _of_maps(original: list[Any], patch: list[Any]) -> bool:
 
 
 def _distinct(items: list[Any]) -> list[Any]:
-    found: list[Any] = []
+    distinct: list[Any] = []
     for item in items:
-        if not _contains(found, item):
-            found.append(item)
-    return found
+        if not _contains(distinct, item):
+            distinct.append(item)
+    return distinct
 
 
 def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
@@ -223,8 +223,8 @@ def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[
             case _ if PATCH not in item:
                 plain.append(item)
             case "delete":
-                wanted = _merge_key(item, key)
-                original = [other for other in original if not _has_key(other, key, wanted)]
+                key_value = _merge_key(item, key)
+                original = [other for other in original if not _has_key(other, key, key_value)]
             case "replace":
                 replace = True
             case "merge":
@@ -248,12 +248,12 @@ def _merge_elements(original: list[Any], patch: list[Any], shape: Schema) -> lis
     merged = list(original)
     key = shape.patch_merge_key
     for item in patch:
-        wanted = _merge_key(item, key)
-        at = next((i for i, other in enumerate(merged) if _has_key(other, key, wanted)), None)
-        if at is None:
+        key_value = _merge_key(item, key)
+        index = next((i for i, other in enumerate(merged) if _has_key(other, key, key_value)), None)
+        if index is None:
             merged.append(item)  # just as it is, with all that only patches say
         else:
-            merged[at] = _merge_map(dict(merged[at]), dict(item), shape.item())
+            merged[index] = _merge_map(dict(merged[index]), dict(item), shape.item())
     return merged
 
 
@@ -263,8 +263,8 @@ def _identity(item: Any, key: str) -> Any:
 
 
 def _position(order: Sequence[Any], item: Any, key: str) -> int:
-    wanted = _identity(item, key)
-    return next((i for i, other in enumerate(order) if deep_equal(_identity(other, key), wanted)), -1)
+    identity = _identity(item, key)
+    return next((i for i, other in enumerate(order) if deep_equal(_identity(other, key), identity)), -1)
 
 
 def _partition(merged: list[Any], order: Sequence[Any], key: str) -> tuple[list[Any], list[Any]]:
@@ -273,7 +273,7 @@ def _partition(merged: list[Any], order: Sequence[Any], key: str) -> tuple[list[
         _merge_key(item, key)
     placed = [(_position(order, item, key), item) for item in merged]
     listed = sorted((pair for pair in placed if pair[0] >= 0), key=lambda pair: pair[0])
-    return [item for _, item in listed], [item for at, item in placed if at < 0]
+    return [item for _, item in listed], [item for position, item in placed if position < 0]
 
 
 def _interleave(listed: list[Any], rest: list[Any], before: list[Any], key: str) -> list[Any]:
@@ -281,8 +281,8 @@ def _interleave(listed: list[Any], rest: list[Any], before: list[Any], key: str)
     result: list[Any] = []
     others = list(rest)
     for item in listed:
-        at = _position(before, item, key)
-        while others and 0 <= _position(before, others[0], key) < at:
+        position = _position(before, item, key)
+        while others and 0 <= _position(before, others[0], key) < position:
             result.append(others.pop(0))
         result.append(item)
     return result + others
@@ -292,13 +292,13 @@ def _check_order(patch: list[Any], order: list[Any], key: str) -> None:
     """The patch's elements must appear in the order list, in the same order; one of them may be empty."""
     if not patch or not order:
         return
-    wanted = iter([item for item in patch if not key or _keyed(item).get(PATCH) != "delete"])
-    missing = next(wanted, _DROPPED)
+    expected = iter([item for item in patch if not key or _keyed(item).get(PATCH) != "delete"])
+    missing = next(expected, _DROPPED)
     for item in order:
         if missing is _DROPPED:
             return
         if deep_equal(_named(missing, key), _named(item, key)):
-            missing = next(wanted, _DROPPED)
+            missing = next(expected, _DROPPED)
     if missing is not _DROPPED:
         lists = f"{go_value(patch)}\n doesn't match {SET_ORDER} list:\n{go_value(order)}\n"
         raise PatchError(f"The order in patch list:\n{lists}")
@@ -360,8 +360,8 @@ def _diff_field(patch: JsonObject, key: str, old: Any, new: Any, shape: Schema) 
 
 
 def _diff_map(old: JsonObject, new: JsonObject, shape: Schema, *, retain: bool) -> JsonObject:
-    found = create_strategic(old, new, shape)
-    return {**found, RETAIN_KEYS: sorted(new)} if retain else found
+    patch = create_strategic(old, new, shape)
+    return {**patch, RETAIN_KEYS: sorted(new)} if retain else patch
 
 
 def _diff_scalars(patch: JsonObject, key: str, old: list[Any], new: list[Any]) -> None:

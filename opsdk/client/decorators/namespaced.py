@@ -59,12 +59,12 @@ class Namespaced(Wrapper):
 
     def _check(self, operation: Operation | Watch) -> None:
         body = getattr(operation, "body", None)
-        for wanted in (namespace_of(operation), body.metadata.namespace if body is not None else ""):
-            if wanted in ("", self.namespace):
+        for namespace in (namespace_of(operation), body.metadata.namespace if body is not None else ""):
+            if namespace in ("", self.namespace):
                 continue
             what = gvk_of_operation(operation)
             raise UsageError(
-                f"namespace {wanted} of the {what.kind} does not match the namespace {self.namespace} on the client"
+                f"namespace {namespace} of the {what.kind} does not match the namespace {self.namespace} on the client"
             )
 
 

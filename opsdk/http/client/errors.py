@@ -45,7 +45,7 @@ def _words(error: BaseException) -> str:
 def _tls_words(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         # Hand-made ones, such as asyncio's, lack the attribute.
-        why = getattr(error, "verify_message", "") or _words(error)
-        return f"the server's certificate is not trusted ({why}); check the CA and the server name"
-    why = getattr(error, "reason", "") or _words(error)
-    return f"TLS failed ({why}); check that the server speaks TLS and knows our certificate"
+        reason = getattr(error, "verify_message", "") or _words(error)
+        return f"the server's certificate is not trusted ({reason}); check the CA and the server name"
+    reason = getattr(error, "reason", "") or _words(error)
+    return f"TLS failed ({reason}); check that the server speaks TLS and knows our certificate"

@@ -269,13 +269,13 @@ class ServerConnection(asyncio.Protocol):
         if not self._begin:
             self._expire(HEAD_TIMEOUT)
         self._begin += data
-        found = request_rules.METHOD.match(self._begin)
-        if found is None:
+        method_match = request_rules.METHOD.match(self._begin)
+        if method_match is None:
             if request_rules.METHOD_BEGIN.fullmatch(self._begin):
                 return b""
             data, self._begin = self._begin, b""
             return data
-        method, data = found[1], self._begin
+        method, data = method_match[1], self._begin
         self._begin = b""
         self._head = _Head()
         if method not in request_rules.METHODS:
@@ -338,10 +338,10 @@ class ServerConnection(asyncio.Protocol):
 
     def _accept(self, head: _Head, scope: Scope) -> None:
         lengths = request_rules.values(head.headers, b"content-length")
-        asked = request_rules.tokens(head.headers, b"expect")
-        expects = b"100-continue" in asked
+        expectations = request_rules.tokens(head.headers, b"expect")
+        expects = b"100-continue" in expectations
         app = self._service.app
-        if any(asked) and not expects:
+        if any(expectations) and not expects:
             app = _only(417, (b"connection", b"close"))
         elif (scope["method"], scope["path"]) == ("OPTIONS", "*"):
             app = _only(200)

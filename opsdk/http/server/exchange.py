@@ -156,17 +156,17 @@ class ServerExchange:
         modern = self.scope["http_version"] != "1.0"
         self._chunked = length is None and modern and not self._bare
         self._left = length or 0
-        asked = any(name == b"connection" and b"close" in value.lower() for name, value in headers)
+        closes = any(name == b"connection" and b"close" in value.lower() for name, value in headers)
         # Without a length, only the end of the connection ends an answer to an old client.
         ends = length is None and not modern and not self._bare
-        self.keep_alive = self.keep_alive and not asked and not ends and not self._unread()
+        self.keep_alive = self.keep_alive and not closes and not ends and not self._unread()
         lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, _phrase(status))]
         lines += [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
         if not any(name == b"date" for name, _ in headers):
             lines.append(b"date: " + self._line.date())
         if self._chunked:
             lines.append(b"transfer-encoding: chunked")
-        if not self.keep_alive and not asked:
+        if not self.keep_alive and not closes:
             lines.append(b"connection: close")
         elif not modern and self.keep_alive:
             lines.append(b"connection: keep-alive")

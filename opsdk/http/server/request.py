@@ -23,8 +23,8 @@ class Query:
 
     def get(self, name: str, default: str = "") -> str:
         """The first value, or `default` where the name is absent."""
-        found = self._values.get(name)
-        return found[0] if found else default
+        values = self._values.get(name)
+        return values[0] if values else default
 
     def all(self, name: str) -> list[str]:
         """Every value in order."""
@@ -93,8 +93,8 @@ class HttpRequest:
 
     def values(self, name: str) -> list[str]:
         """A header's values, one for each time that it was sent."""
-        found = self.repeated.get(name)
-        return list(found) if found is not None else [self.headers[name]] if name in self.headers else []
+        values = self.repeated.get(name)
+        return list(values) if values is not None else [self.headers[name]] if name in self.headers else []
 
     def texts(self, name: str) -> list[str]:
         """The same, read as UTF-8: names of people."""

@@ -68,7 +68,7 @@ def looks_like_http(first: bytes) -> bool:
 
 def values(headers: Headers, name: bytes) -> list[bytes]:
     """The values of a header."""
-    return [value for found, value in headers if found == name]
+    return [value for header, value in headers if header == name]
 
 
 def tokens(headers: Headers, name: bytes) -> set[bytes]:
@@ -93,14 +93,14 @@ def refused(method: bytes, version: str, headers: Headers) -> Refusal | None:
 
 
 def _bad_coding(found: Sequence[bytes]) -> Refusal | None:
-    known = not found or (len(found) == 1 and found[0].lower() == b"chunked")
-    return None if known else Refusal(501, "Unsupported transfer encoding")
+    supported = not found or (len(found) == 1 and found[0].lower() == b"chunked")
+    return None if supported else Refusal(501, "Unsupported transfer encoding")
 
 
 def malformed_version(begin: bytes) -> Refusal:
     """The answer to what the parser does not take, from the request line: another major version has its own."""
-    found = _VERSION.match(begin)
-    return Refusal(505, "unsupported protocol version") if found and found[1] != b"1" else MALFORMED
+    version_match = _VERSION.match(begin)
+    return Refusal(505, "unsupported protocol version") if version_match and version_match[1] != b"1" else MALFORMED
 
 
 def read_target(method: bytes, target: bytes) -> tuple[str, bytes, bytes] | None:
@@ -117,11 +117,15 @@ def read_target(method: bytes, target: bytes) -> tuple[str, bytes, bytes] | None
         return "*", b"*", b""
     rest, _, query = target.partition(b"?")
     if not rest.startswith(b"/"):
-        found = _ABSOLUTE.match(rest)
-        if found is None:
+        scheme_match = _ABSOLUTE.match(rest)
+        if scheme_match is None:
             return None
         # Without a host the rest is opaque, and there is no path.
-        rest = rest[found.end() :] if found[2] is not None or rest[found.end() :].startswith(b"/") else b""
+        rest = (
+            rest[scheme_match.end() :]
+            if scheme_match[2] is not None or rest[scheme_match.end() :].startswith(b"/")
+            else b""
+        )
     if _BAD_ESCAPE.search(rest):
         return None
     return unquote_to_bytes(rest).decode("utf-8", "replace"), rest, query

@@ -140,7 +140,7 @@ class WebServer(Closing):
         pause = 0.0
         while True:
             try:
-                found, _ = await loop.sock_accept(listening)
+                client, _ = await loop.sock_accept(listening)
             except OSError as error:
                 # Too many files, or a client that has gone again: as Go does, try again a little later.
                 pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
@@ -148,7 +148,7 @@ class WebServer(Closing):
                 await asyncio.sleep(pause)
                 continue
             pause = 0.0
-            self._tasks.start(self._connect(found, service, tls), name="connect")
+            self._tasks.start(self._connect(client, service, tls), name="connect")
 
     async def _connect(self, found: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
         from opsdk.http.server.connection import HEAD_TIMEOUT, ServerConnection  # noqa: PLC0415 - see `start`
@@ -156,18 +156,18 @@ class WebServer(Closing):
         loop = asyncio.get_running_loop()
         found.setblocking(False)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        given = False
+        handed_over = False
         try:
             if tls is not None and not await _greeted(found, HEAD_TIMEOUT):
                 return
             times = {} if tls is None else {"ssl_handshake_timeout": HEAD_TIMEOUT, "ssl_shutdown_timeout": _TLS_END}
-            given = True
+            handed_over = True
             await loop.connect_accepted_socket(lambda: ServerConnection(service), found, ssl=tls, **times)
         except (OSError, TimeoutError) as error:
             # Handshakes fail for many reasons, all of them the client's.
             _LOG.debug("a connection ended before its first request: %s", error)
         finally:
-            if not given:
+            if not handed_over:
                 found.close()
 
     def drop_connections(self) -> None:

@@ -67,10 +67,10 @@ class UpgradedStream:
         while not self._waiting and not self.ended:
             self._event.clear()
             await self._event.wait()
-        found = bytes(self._waiting)
+        data = bytes(self._waiting)
         self._waiting.clear()
         self._line.hold(reading=True)
-        return found
+        return data
 
     async def write(self, data: bytes) -> None:
         """Send; waits while the client does not read.

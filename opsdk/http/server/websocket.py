@@ -48,11 +48,11 @@ def accept_websocket(
     key = request.header("sec-websocket-key")
     if request.method != "GET" or not key or request.header("sec-websocket-version") != "13":
         raise BadRequestError("not websocket protocol")
-    asked = [word.strip() for word in request.header("sec-websocket-protocol").split(",") if word.strip()] or [""]
-    chosen = next((word for word in asked if word in protocols), None)
+    requested = [word.strip() for word in request.header("sec-websocket-protocol").split(",") if word.strip()] or [""]
+    chosen = next((word for word in requested if word in protocols), None)
     if chosen is None:
         listed = " ".join(filter(None, protocols))
-        raise ForbiddenError(f"requested protocol(s) are not supported: [{' '.join(asked)}]; supports [{listed}]")
+        raise ForbiddenError(f"requested protocol(s) are not supported: [{' '.join(requested)}]; supports [{listed}]")
     digest = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest()).decode()
     headers = [("sec-websocket-accept", digest)]
     if chosen:
