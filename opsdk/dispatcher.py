@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 # Soon at first, then every five minutes.
 _RETRY = Backoff(base=0.1, factor=2.0, cap=300.0, jitter=0.1, reset_after=0)
 # States remembered of one object while its handler fails; beyond, those in the middle are given up.
-_MAX_OWED = 64
+_MAX_PENDING = 64
 # So often a state may fail while newer ones go through, over about half a minute: then it is the state's fault.
-_STRIKES = 8
+_MAX_FAILURES = 8
 
 
 @dataclass(slots=True)
-class _State:
+class _PendingEvent:
     """An event that the handler did not answer for."""
 
     event: AnyEvent
@@ -48,12 +48,12 @@ class _State:
 class _PendingRetries:
     """What the handler still has to answer for one object, oldest first."""
 
-    states: list[_State] = field(default_factory=list)
+    states: list[_PendingEvent] = field(default_factory=list)
     last_success: AnyEvent | None = None
     """A newer event that the handler answered for: if it does so again, what fails is the state's own fault."""
     waits: BackoffState = field(default_factory=_RETRY.start)
 
-    def whole(self) -> AnyEvent:
+    def merged(self) -> AnyEvent:
         """One event for the way from the first state to the last."""
         first, last = self.states[0].event, self.states[-1].event
         if last.type is EventType.DELETE or first is last:
@@ -77,7 +77,7 @@ class EventDispatcher:
         self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash)
         self._waiting: deque[tuple[Awaitable[Mapped], AnyEvent]] = deque()
         self._drainer: asyncio.Task[None] | None = None
-        self._owed: dict[ObjectKey, _PendingRetries] = {}
+        self._pending_retries: dict[ObjectKey, _PendingRetries] = {}
         self._closed = False
 
     def bind(self, queue: WorkQueue[Request]) -> None:
@@ -87,7 +87,7 @@ class EventDispatcher:
         self._queue = queue
 
     # -------------------------------------------------------------- new events
-    def feed(self, event: AnyEvent) -> None:
+    def dispatch(self, event: AnyEvent) -> None:
         """Something happened."""
         if self._closed:
             return
@@ -99,10 +99,10 @@ class EventDispatcher:
             mapped = self.handler.requests(event)
             if not isinstance(mapped, Awaitable):
                 self._enqueue(_checked(mapped), event)
-                self._answered(event)
+                self._record_success(event)
                 return
         except Exception as error:  # noqa: BLE001 - the user's function: anything may come out of it
-            self._owe(event, error)
+            self._schedule_retry(event, error)
             return
         # Asked one after the other, so that a burst of events is not a burst of questions to the server.
         self._waiting.append((mapped, event))
@@ -124,9 +124,9 @@ class EventDispatcher:
         for request in found:
             self._queue.add(request, priority=priority)
 
-    def _answered(self, event: AnyEvent) -> None:
+    def _record_success(self, event: AnyEvent) -> None:
         """The handler answered for a new event: it need not answer for the way to older ones first."""
-        if (owed := self._owed.get(event.view.key)) is not None:
+        if (owed := self._pending_retries.get(event.view.key)) is not None:
             if owed.last_success is None:
                 owed.waits.reset()
             owed.last_success = event
@@ -137,32 +137,32 @@ class EventDispatcher:
                 mapped, event = self._waiting.popleft()
                 try:
                     self._enqueue(_checked(await mapped), event)
-                    self._answered(event)
+                    self._record_success(event)
                 except asyncio.CancelledError as error:
                     if _is_cancelled():
                         raise
-                    self._owe(event, error)  # the function let a cancellation of its own escape
+                    self._schedule_retry(event, error)  # the function let a cancellation of its own escape
                 except Exception as error:  # noqa: BLE001 - as in feed
-                    self._owe(event, error)
+                    self._schedule_retry(event, error)
         finally:
             self._drainer = None
 
     # -------------------------------------------------------------- failed events
-    def _owe(self, event: AnyEvent, error: BaseException) -> None:
-        self._tell(event, error)
+    def _schedule_retry(self, event: AnyEvent, error: BaseException) -> None:
+        self._report_failure(event, error)
         if self._closed:
             return
         key = event.view.key
-        owed = self._owed.get(key)
+        owed = self._pending_retries.get(key)
         if owed is None:
-            owed = self._owed[key] = _PendingRetries()
+            owed = self._pending_retries[key] = _PendingRetries()
             self._tasks.start(self._retry(key, owed), name=f"retry {key}")
-        owed.states.append(_State(event))
+        owed.states.append(_PendingEvent(event))
         owed.last_success = None
-        if len(owed.states) > _MAX_OWED:
-            self._give_up(owed, owed.states[_MAX_OWED // 2])
+        if len(owed.states) > _MAX_PENDING:
+            self._give_up(owed, owed.states[_MAX_PENDING // 2])
 
-    def _tell(self, event: AnyEvent, error: BaseException) -> None:
+    def _report_failure(self, event: AnyEvent, error: BaseException) -> None:
         self.counts["handler_error"] += 1
         log.error(
             "the handler of source %s raised at %s; it will be asked again", self.name, event.view, exc_info=error
@@ -176,51 +176,51 @@ class EventDispatcher:
             if answered is None:
                 continue
             for state in pending:
-                if state.event is answered or await self._ask(state.event):
+                if state.event is answered or await self._try(state.event):
                     owed.states.remove(state)
                     continue
                 state.failures += 1
-                if state.failures >= _STRIKES:
+                if state.failures >= _MAX_FAILURES:
                     self._give_up(owed, state)
             if owed.states and owed.states[-1] not in pending:
                 owed.last_success = None  # what came in meanwhile failed: it has its own way to go
             elif owed.last_success is None:
                 owed.last_success = answered
         # Nothing was awaited since the last look at the states: none can be left behind.
-        del self._owed[key]
+        del self._pending_retries[key]
 
     async def _ask_newest(self, owed: _PendingRetries) -> AnyEvent | None:
         """Ask for the whole way, else for its last step; the event that was answered, or None."""
         if owed.last_success is not None:
-            return owed.last_success if await self._ask(owed.last_success) else None
-        whole, last = owed.whole(), owed.states[-1].event
+            return owed.last_success if await self._try(owed.last_success) else None
+        whole, last = owed.merged(), owed.states[-1].event
         for event in (whole,) if whole is last else (whole, last):
-            if await self._ask(event):
+            if await self._try(event):
                 owed.waits.reset()
                 return event
         return None
 
-    def _give_up(self, owed: _PendingRetries, state: _State) -> None:
+    def _give_up(self, owed: _PendingRetries, state: _PendingEvent) -> None:
         owed.states.remove(state)
         self.counts["given_up"] += 1
         log.error("source %s gives up %s; newer states go through", self.name, state.event.view)
 
-    async def _ask(self, event: AnyEvent) -> bool:
+    async def _try(self, event: AnyEvent) -> bool:
         try:
             mapped = self.handler.requests(event)
             self._enqueue(_checked(await mapped if isinstance(mapped, Awaitable) else mapped), event)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            self._tell(event, error)
+            self._report_failure(event, error)
             return False
         except Exception as error:  # noqa: BLE001 - as in feed
-            self._tell(event, error)
+            self._report_failure(event, error)
             return False
         return True
 
     # -------------------------------------------------------------- the end
-    async def settled(self) -> None:
+    async def wait_mapped(self) -> None:
         """Return when every event so far is mapped, or waits for a retry."""
         while self._drainer is not None:
             await asyncio.wait([self._drainer])

@@ -61,9 +61,9 @@ class EnqueueRequestForOwner:
         controller_only: only the controlling owner counts.
     """
 
-    def __init__(self, owner: KindLike[Any], *, controller_only: bool = True) -> None:
+    def __init__(self, owner: KindLike[Any], *, only_controller_owner: bool = True) -> None:
         self.owner: Kind[Any] = kind_of(owner)
-        self.controller_only = controller_only
+        self.only_controller_owner = only_controller_owner
         self._namespaced = True
 
     async def prepare(self, mapper: RestMapper) -> None:
@@ -81,7 +81,7 @@ class EnqueueRequestForOwner:
         return requests
 
     def _is_ours(self, owner: OwnerRef) -> bool:
-        if self.controller_only and not owner.controller:
+        if self.only_controller_owner and not owner.controller:
             return False
         try:
             group = GroupVersion.parse(owner.api_version).group
@@ -91,7 +91,7 @@ class EnqueueRequestForOwner:
         return GroupKind(group, owner.kind) == self.owner.gvk.group_kind
 
     def __repr__(self) -> str:
-        return f"EnqueueOwner({self.owner.gvk}{'' if self.controller_only else ', any owner'})"
+        return f"EnqueueOwner({self.owner.gvk}{'' if self.only_controller_owner else ', any owner'})"
 
 
 MapFunction = Callable[[Any], Mapped] | Callable[[Any], Awaitable[Mapped]]

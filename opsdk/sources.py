@@ -64,21 +64,21 @@ class KindSource:
         self.kind: Kind[Any] = kind_of(kind)
         self.cache = cache
         self._clock = clock
-        self._feeder = EventDispatcher(str(self.kind.gvk), handler, predicates, clock)
+        self._dispatcher = EventDispatcher(str(self.kind.gvk), handler, predicates, clock)
         self._tasks = TaskOwner(f"source {self.kind.gvk}", on_error=self._on_crash)
         self._registration: KindRegistration | None = None
         self._cached: CachedKind | None = None
-        self._found = asyncio.Event()
+        self._attached = asyncio.Event()
         self._problem: BaseException | None = None
 
     @property
     def counts(self) -> Counter[str]:
         """How often: event, dropped, predicate_error, handler_error, given_up."""
-        return self._feeder.counts
+        return self._dispatcher.counts
 
     async def start(self, queue: WorkQueue[Request]) -> None:
         """Find the informer in the background, and add a handler to it."""
-        self._feeder.bind(queue)
+        self._dispatcher.bind(queue)
         self._tasks.start(self._attach(), name="attach")
 
     async def _attach(self) -> None:
@@ -86,12 +86,12 @@ class KindSource:
         waits = _RETRY_KIND.start()
         while True:
             try:
-                await self._feeder.handler.prepare(self.cache.mapper)
+                await self._dispatcher.handler.prepare(self.cache.mapper)
                 self._cached = await self.cache.informer_for(self.kind)
                 break
             except UsageError as error:  # no retry can mend it
                 self._problem = error
-                self._found.set()
+                self._attached.set()
                 return
             except OpsdkError as error:
                 self._problem = error
@@ -101,15 +101,15 @@ class KindSource:
             await self._clock.sleep(waits.next(self._clock.now()))
         self._problem = None
         self._registration = self._cached.add_handler(self._on_delta, resync=True)
-        self._found.set()
+        self._attached.set()
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)
         self._problem = error
-        self._found.set()
+        self._attached.set()
 
     def _on_delta(self, delta: Delta) -> None:
-        self._feeder.feed(event_of(delta, self.kind))
+        self._dispatcher.dispatch(event_of(delta, self.kind))
 
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
         """Return when every object of the initial list went through the handler.
@@ -119,7 +119,7 @@ class KindSource:
         deadline = self._clock.now() + timeout
         try:
             async with asyncio.timeout(timeout):
-                await self._found.wait()
+                await self._attached.wait()
         except TimeoutError:
             raise CacheSyncError(
                 f"no informer for {self.kind.gvk} within {timeout:g} s: {self._problem}"
@@ -130,10 +130,10 @@ class KindSource:
         await self._cached.wait_synced(max(deadline - self._clock.now(), 0.001))
         try:
             async with asyncio.timeout(max(deadline - self._clock.now(), 0.001)):
-                await self._feeder.settled()
+                await self._dispatcher.wait_mapped()
         except TimeoutError:
             raise CacheSyncError(
-                f"{self._feeder.handler!r} has not mapped every {self.kind.gvk} within {timeout:g} s: it must answer"
+                f"{self._dispatcher.handler!r} has not mapped every {self.kind.gvk} within {timeout:g} s: it must answer"
             ) from None
 
     async def aclose(self) -> None:
@@ -143,10 +143,10 @@ class KindSource:
         try:
             await self._tasks.aclose()
         finally:
-            await self._feeder.aclose()
+            await self._dispatcher.aclose()
 
     def __repr__(self) -> str:
-        return f"<KindSource {self.kind.gvk} -> {self._feeder.handler!r}>"
+        return f"<KindSource {self.kind.gvk} -> {self._dispatcher.handler!r}>"
 
 
 class ChannelSource:
@@ -161,7 +161,7 @@ class ChannelSource:
     def __init__(self, name: str) -> None:
         self.name = name
         self._queue: WorkQueue[Request] | None = None
-        self._early: list[tuple[Request, int]] = []
+        self._sent_before_start: list[tuple[Request, int]] = []
         self._closed = False
 
     def send(self, request: Request, *, priority: int = 0) -> None:
@@ -169,7 +169,7 @@ class ChannelSource:
         if self._closed:
             return
         if self._queue is None:
-            self._early.append((request, priority))
+            self._sent_before_start.append((request, priority))
         else:
             self._queue.add(request, priority=priority)
 
@@ -178,7 +178,7 @@ class ChannelSource:
         if self._queue is not None:
             raise UsageError(f"the channel {self.name} is started already: give each controller its own")
         self._queue = queue
-        early, self._early = self._early, []
+        early, self._sent_before_start = self._sent_before_start, []
         for request, priority in early:
             queue.add(request, priority=priority)
 

@@ -18,7 +18,7 @@ from envtest.controllers.writes import Delete, Note, Patch, Write, Writes
 from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
-from opsdk.queue.rate_limiters import ExponentialFailure
+from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
 from opsdk.structured_merge.value import JsonObject
 
@@ -90,7 +90,7 @@ class Controller(ABC):
         self.kit = kit
         self.hub = kit.hub
         self.queue: WorkQueue[str] = WorkQueue(
-            self.name, rate_limiter=ExponentialFailure(cap=_LONGEST_WAIT), clock=kit.clock
+            self.name, rate_limiter=ItemExponentialFailureRateLimiter(cap=_LONGEST_WAIT), clock=kit.clock
         )
         self.events = Recorder(kit.api, self.component or f"{self.name}-controller", kit.clock)
         self.told: ApiError | None = None

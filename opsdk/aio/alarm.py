@@ -22,10 +22,10 @@ class Alarm:
         self.set(at)
 
     def __repr__(self) -> str:
-        return f"<Alarm{' that rang' if self.rang else ''}>"
+        return f"<Alarm{' that rang' if self.fired else ''}>"
 
     @property
-    def rang(self) -> bool:
+    def fired(self) -> bool:
         """Whether the time has come."""
         return self.future.done()
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def ended(tasks: Collection[asyncio.Task[Any]], seconds: float | None) -> set[asyncio.Task[Any]]:
+async def wait_ended(tasks: Collection[asyncio.Task[Any]], seconds: float | None) -> set[asyncio.Task[Any]]:
     """Wait until the tasks have ended, at most `seconds` (None: for ever); returns those that have not.
 
     A cancellation of the caller does not end the wait: it is raised afterwards, unless a task is still at work,
@@ -35,7 +35,7 @@ async def finish(coro: Coroutine[Any, Any, T], *, name: str) -> T:
     """Run `coro` to its end even if the caller is cancelled meanwhile, and raise the cancellation after it."""
     task = asyncio.get_running_loop().create_task(coro, name=name)
     try:
-        await ended((task,), None)
+        await wait_ended((task,), None)
     except asyncio.CancelledError:
         if not task.cancelled():
             task.exception()  # the cancellation is what the caller gets; a failure beside it is not "never retrieved"

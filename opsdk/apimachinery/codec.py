@@ -64,10 +64,10 @@ def encode_tree(tree: Any, obj: AnyObject) -> bytes:
 def decode(data: bytes, kind: Kind[T]) -> T:
     """One object of `kind` from JSON; `DecodeError` if these bytes are none."""
     try:
-        obj = _decode(data, kind.form)
+        obj = _decode(data, kind.representation)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         head = _head(data)
-        if head.kind and kind.form is not PartialObjectMetadata:
+        if head.kind and kind.representation is not PartialObjectMetadata:
             # Another kind seldom fits; that it is another kind is the better news.
             _check_kind(str(head.api_version), str(head.kind), kind.gvk, data)
         raise DecodeError(f"{kind.gvk} {_name(data)}: {error}") from error
@@ -104,7 +104,7 @@ def _check_kind(api_version: str, kind: str, gvk: GroupVersionKind, data: bytes)
 def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
     """One object of `kind` from a JSON tree, which is taken over; `DecodeError` if it is none."""
     try:
-        obj = convert(tree, kind.form)
+        obj = convert(tree, kind.representation)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise DecodeError(f"{kind.gvk} {_name(msgspec.json.encode(tree))}: {error}") from error
     retain_unknown_fields(obj, tree)

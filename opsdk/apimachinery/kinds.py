@@ -20,11 +20,11 @@ T = TypeVar("T", bound=AnyObject)
 class Kind(Generic[T]):
     """A kind and the form of its objects. Equal where both are."""
 
-    __slots__ = ("form", "gvk")
+    __slots__ = ("gvk", "representation")
 
     def __init__(self, gvk: GroupVersionKind, form: type[T]) -> None:
         self.gvk = gvk
-        self.form = form
+        self.representation = form
 
     @property
     def name(self) -> str:
@@ -32,13 +32,13 @@ class Kind(Generic[T]):
         return self.gvk.kind
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kind) and (self.gvk, self.form) == (other.gvk, other.form)
+        return isinstance(other, Kind) and (self.gvk, self.representation) == (other.gvk, other.representation)
 
     def __hash__(self) -> int:
-        return hash((self.gvk, self.form))
+        return hash((self.gvk, self.representation))
 
     def __repr__(self) -> str:
-        return f"Kind({self.gvk} as {self.form.__name__})"
+        return f"Kind({self.gvk} as {self.representation.__name__})"
 
 
 KindLike = type[T] | Kind[T]

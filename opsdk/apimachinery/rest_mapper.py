@@ -117,7 +117,7 @@ class RestMapper:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._refreshing = future
         try:
-            self._take(await self._source.fetch())
+            self._merge_served(await self._source.fetch())
         except Exception as error:
             future.set_exception(error)
             future.exception()  # nobody may be waiting: that is fine
@@ -135,7 +135,7 @@ class RestMapper:
             await self.refresh()
             self._missed[missing] = True
 
-    def _take(self, served: ServedResource) -> None:
+    def _merge_served(self, served: ServedResource) -> None:
         failed = dict(served.failures)
         # A group that could not be asked this time keeps what was known of it.
         previous = [m for m in self._served.mappings if m.gvk.group_version in failed]

@@ -19,7 +19,7 @@ class Preconditions(Model, kw_only=True):
     resource_version: str = ""
 
 
-class DeleteOptions(Model, kw_only=True):
+class MetaV1DeleteOptions(Model, kw_only=True):
     """The body of a delete."""
 
     api_version: str = "v1"

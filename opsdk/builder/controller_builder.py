@@ -36,7 +36,7 @@ class WatchSpec:
     """
 
     kind: KindLike[Any]
-    to: MapFunction | EventHandler
+    handler: MapFunction | EventHandler
     predicates: Sequence[PredicateFunc] = ()
 
 
@@ -80,14 +80,16 @@ class ControllerBuilder:
         self._predicates = tuple(predicates)
         return self
 
-    def owns(self, kind: KindLike[Any], *, predicates: Sequence[PredicateFunc] = (), every_owner: bool = False) -> Self:
+    def owns(
+        self, kind: KindLike[Any], *, predicates: Sequence[PredicateFunc] = (), match_every_owner: bool = False
+    ) -> Self:
         """A kind whose objects lead to their controlling owner, or to every owner."""
-        self._owns.append((kind_of(kind), every_owner, tuple(predicates)))
+        self._owns.append((kind_of(kind), match_every_owner, tuple(predicates)))
         return self
 
-    def watches(self, watching: WatchSpec) -> Self:
+    def watches(self, spec: WatchSpec) -> Self:
         """A kind whose objects lead to requests in a way of their own."""
-        self._watches.append(watching)
+        self._watches.append(spec)
         return self
 
     def watches_source(self, source: EventSource) -> Self:
@@ -157,12 +159,14 @@ class ControllerBuilder:
         if self._kind is not None:
             sources.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
             sources += [
-                self._source(kind, EnqueueRequestForOwner(self._kind, controller_only=not every), predicates)
+                self._source(kind, EnqueueRequestForOwner(self._kind, only_controller_owner=not every), predicates)
                 for kind, every, predicates in self._owns
             ]
         for watching in self._watches:
             handler = (
-                watching.to if isinstance(watching.to, EventHandler) else EnqueueRequestsFromMapFunc[Any](watching.to)
+                watching.handler
+                if isinstance(watching.handler, EventHandler)
+                else EnqueueRequestsFromMapFunc[Any](watching.handler)
             )
             sources.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
         return sources

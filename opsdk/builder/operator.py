@@ -95,7 +95,7 @@ class Operator:
         self.name = name
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
-        self._planned: list[Callable[[Operator], ControllerBuilder]] = []
+        self._builders: list[Callable[[Operator], ControllerBuilder]] = []
         self._setups: list[Callable[[Operator], Any]] = []
         self._cluster: Cluster | None = None
         self._manager: Manager | None = None
@@ -132,7 +132,7 @@ class Operator:
                     builder.watches(watching)
                 return builder.reconciler(target)
 
-            self._planned.append(build)
+            self._builders.append(build)
             return function
 
         return declare
@@ -174,11 +174,11 @@ class Operator:
         """Reads from the cache, writes to the server."""
         return self.cluster.client
 
-    async def ensure(self, wanted: Child, *, owner: KubeObject | None = None) -> Child:
+    async def ensure(self, desired: Child, *, owner: KubeObject | None = None) -> Child:
         """Make an object be as `wanted`, controlled by `owner`; see `opsdk.recipes.apply.Applier`."""
         if self._applier is None:
             raise UsageError("the operator is not started: run() or start() gives it its client")
-        return await self._applier.ensure(wanted, owner=owner)
+        return await self._applier.ensure(desired, owner=owner)
 
     @property
     def recorder(self) -> EventRecorder:
@@ -199,7 +199,7 @@ class Operator:
             manager.use_election(self._elector(config, clock))
         for setup in self._setups:
             setup(self)
-        for plan in self._planned:
+        for plan in self._builders:
             plan(self).complete()
         return manager
 

@@ -241,7 +241,7 @@ class Cache:
         Raises `NoMatchError` if the server does not serve it. `implicitly` marks reads: they may be refused.
         """
         token = kind_of(kind)
-        metadata_only = token.form is PartialObjectMetadata
+        metadata_only = token.representation is PartialObjectMetadata
         if (cached := self._find(token.gvk, metadata_only=metadata_only)) is not None:
             return cached
         if implicitly and self.options.reader_fail_on_missing_informer:
@@ -270,7 +270,7 @@ class Cache:
     async def remove_informer(self, kind: KindLike[Any]) -> None:
         """Stop caching a kind; the next read starts anew. Harmless if it is not cached."""
         token = kind_of(kind)
-        removed = self._kinds.pop((token.gvk, token.form is PartialObjectMetadata), None)
+        removed = self._kinds.pop((token.gvk, token.representation is PartialObjectMetadata), None)
         for informer in removed.informers.values() if removed else ():
             await informer.aclose()
 
@@ -324,7 +324,7 @@ class Cache:
             pods = await client.list(Pod, field_selector={"spec.nodeName": "node-1"})
         """
         token: Kind[T] = kind_of(kind)
-        if token.form is PartialObjectMetadata:
+        if token.representation is PartialObjectMetadata:
             raise UsageError("an index needs whole objects: pass a typed class or unstructured(...)")
         indexers = self._indexers.setdefault(token.gvk, {})
         if field_name in indexers:

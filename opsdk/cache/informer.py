@@ -61,7 +61,7 @@ class Informer(Closing):
     ) -> None:
         self.name = source.describe()
         self.store = InformerStore()
-        self.reflection = Reflector(self.store, page_size=page_size, backoff=backoff, seed=seed)
+        self.reflector = Reflector(self.store, page_size=page_size, backoff=backoff, seed=seed)
         self.counts: Counter[str] = Counter()
         """How often: list, watch, event, error, undecodable, handler_error."""
         self._source = source
@@ -81,7 +81,7 @@ class Informer(Closing):
         self._started = True
         self._tasks.start(self._run(), name="reflect")
         if self._resync:
-            self._tasks.start(self._remind(), name="resync")
+            self._tasks.start(self._resync_handlers(), name="resync")
 
     @property
     def started(self) -> bool:
@@ -96,7 +96,7 @@ class Informer(Closing):
     @property
     def last_error(self) -> OpsdkError | None:
         """The failure that the informer is recovering from, or None when all is well."""
-        return self.reflection.last_error
+        return self.reflector.last_error
 
     async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the error says why
         """Return when the initial list is in the store.
@@ -112,7 +112,7 @@ class Informer(Closing):
             raise CacheError(f"the informer for {self.name} has ended: {self._crash!r}") from self._crash
 
     def _sync_error(self, seconds: float) -> CacheSyncError:
-        detail = f": {self.last_error}" if self.last_error else f" (state: {self.reflection.state.value})"
+        detail = f": {self.last_error}" if self.last_error else f" (state: {self.reflector.state.value})"
         return CacheSyncError(f"timed out after {seconds:g} s waiting for the list of {self.name}{detail}")
 
     async def aclose(self) -> None:
@@ -131,7 +131,7 @@ class Informer(Closing):
         self._registrations.append(registration)
         if self.has_synced:
             for entry in self.store.entries():
-                self._call(registration, Delta(change=DeltaType.ADDED, new=entry, initial=True))
+                self._call_handler(registration, Delta(change=DeltaType.ADDED, new=entry, initial=True))
             registration.has_synced = True
         return registration
 
@@ -148,9 +148,9 @@ class Informer(Closing):
     def _tell(self, deltas: ReflectorStep) -> None:
         for delta in deltas.deltas:
             for registration in tuple(self._registrations):
-                self._call(registration, delta)
+                self._call_handler(registration, delta)
 
-    def _call(self, registration: HandlerRegistration, delta: Delta) -> None:
+    def _call_handler(self, registration: HandlerRegistration, delta: Delta) -> None:
         try:
             registration.handler(delta)
         except Exception:
@@ -160,12 +160,12 @@ class Informer(Closing):
 
     # -------------------------------------------------------------- the loop
     async def _run(self) -> None:
-        action: Action = self.reflection.start()
+        action: Action = self.reflector.start()
         while True:
             match action:
                 case Wait():
                     await self._clock.sleep(action.seconds)
-                    action = self.reflection.after_wait(action.then)
+                    action = self.reflector.after_wait(action.then)
                 case ListPage():
                     action = await self._list(action)
                 case WatchFrom():
@@ -179,8 +179,8 @@ class Informer(Closing):
             )
         except OpsdkError as error:
             self._failed("list", error)
-            return self._next(self.reflection.on_list_error(error, asked=page, now=self._clock.now()))
-        outcome = self.reflection.on_page(items, meta)
+            return self._next(self.reflector.on_list_error(error, page=page, now=self._clock.now()))
+        outcome = self.reflector.on_page(items, meta)
         action = self._next(outcome)
         if outcome.synced and not self._synced.is_set():
             for registration in self._registrations:
@@ -192,19 +192,19 @@ class Informer(Closing):
         self.counts["watch"] += 1
         try:
             async with self._source.watch(resource_version=wanted.resource_version) as events:
-                self.reflection.on_watch_open(self._clock.now())
+                self.reflector.on_watch_open(self._clock.now())
                 async for event in events:
                     self.counts["event"] += 1
-                    outcome = self.reflection.on_event(event.type, event.data, now=self._clock.now())
+                    outcome = self.reflector.on_event(event.type, event.data, now=self._clock.now())
                     if outcome.next is not None:
-                        self._failed("watch", self.reflection.last_error)
+                        self._failed("watch", self.reflector.last_error)
                     self._take(outcome)
                     if outcome.next is not None:
                         return outcome.next
         except OpsdkError as error:
             self._failed("watch", error)
-            return self._next(self.reflection.on_watch_error(error, now=self._clock.now()))
-        return self._next(self.reflection.on_watch_closed(now=self._clock.now()))
+            return self._next(self.reflector.on_watch_error(error, now=self._clock.now()))
+        return self._next(self.reflector.on_watch_closed(now=self._clock.now()))
 
     def _next(self, outcome: ReflectorStep) -> Action:
         self._take(outcome)
@@ -216,13 +216,13 @@ class Informer(Closing):
             self._undecodable(str(problem.key), problem.error)
         self._tell(outcome)
 
-    async def _remind(self) -> None:
+    async def _resync_handlers(self) -> None:
         while True:
             await self._clock.sleep(self._resync)
             registrations = [r for r in self._registrations if r.resync]
             for entry in self.store.entries() if registrations else ():
                 for registration in registrations:
-                    self._call(registration, Delta(change=DeltaType.UPDATED, old=entry, new=entry, resync=True))
+                    self._call_handler(registration, Delta(change=DeltaType.UPDATED, old=entry, new=entry, resync=True))
 
     # -------------------------------------------------------------- telling
     def _failed(self, verb: str, error: OpsdkError | None) -> None:
@@ -242,4 +242,4 @@ class Informer(Closing):
         log.critical("%s ended: %r", task, error, exc_info=error)
 
     def __repr__(self) -> str:
-        return f"<Informer {self.name}: {self.reflection!r}, {len(self._registrations)} handlers>"
+        return f"<Informer {self.name}: {self.reflector!r}, {len(self._registrations)} handlers>"

@@ -16,10 +16,10 @@ from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.client.operations import List, Watch
 from opsdk.client.options import ListOptions, WatchOptions
-from opsdk.client.requests import build, build_watch
+from opsdk.client.requests import build_request, build_watch
 from opsdk.errors import ConnectionLostError
 from opsdk.rest.frames import FrameSplitter, parse_frame
-from opsdk.rest.response import raise_for
+from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
@@ -95,10 +95,10 @@ class RestListerWatcher:
             continue_token=continue_token,
             resource_version="" if continue_token else resource_version,
         )
-        request = build(List(kind=self._kind, options=options), self._mapping)
+        request = build_request(List(kind=self._kind, options=options), self._mapping)
         # No retries below us: the reflection waits by its own rules, and must know of every failure.
         response = await self._transport.send(request, retry=False)
-        raise_for(response, request)
+        raise_for_status(response, request)
         items, meta = split_list(response.body)
         return [self._transformed(item) for item in items], meta
 

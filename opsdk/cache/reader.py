@@ -87,7 +87,7 @@ class CachedReader:
                 items.append(decode(entry.data, operation.kind))
             except DecodeError as error:
                 bad.append(undecodable(entry.data, operation.kind.gvk, error))
-        versions = [i.reflection.resource_version for i in cached.informers.values()]
+        versions = [i.reflector.resource_version for i in cached.informers.values()]
         # Several informers have several revisions: none of them is the list's.
         version = versions[0] if len(versions) == 1 else ""
         return ObjectList(items, ListMeta(resource_version=version, continue_token=more), bad)

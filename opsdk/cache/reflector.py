@@ -147,14 +147,14 @@ class Reflector:
 
     def _take(self, data: bytes, into: list[StoreEntry]) -> None:
         try:
-            into.append(self.store.make(data))
+            into.append(self.store.make_entry(data))
         except DecodeError as error:
             self._problems.append(Problem(peek_key(data), error))
 
-    def on_list_error(self, error: OpsdkError, *, asked: ListPage, now: float) -> ReflectorStep:
+    def on_list_error(self, error: OpsdkError, *, page: ListPage, now: float) -> ReflectorStep:
         """A page could not be read."""
         self.last_error = error
-        if isinstance(error, GoneError) and (asked.continue_token or asked.resource_version not in ("", "0")):
+        if isinstance(error, GoneError) and (page.continue_token or page.resource_version not in ("", "0")):
             # The snapshot expired between two pages, or the revision is gone: everything at once, the latest.
             return ReflectorStep(next=self._begin_list("", limit=0))
         if _is_too_large_version(error):
@@ -181,7 +181,7 @@ class Reflector:
             self._advance(_version_of(data))
             return ReflectorStep()
         try:
-            entry = self.store.make(data)
+            entry = self.store.make_entry(data)
         except DecodeError as error:
             return self._on_unreadable(kind, data, error)
         self._advance(entry.resource_version)

@@ -146,7 +146,7 @@ class InformerStore:
         self._indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in self.indexers}
 
     # -------------------------------------------------------------- writing
-    def make(self, data: bytes) -> StoreEntry:
+    def make_entry(self, data: bytes) -> StoreEntry:
         """An entry for this store, with its indices."""
         return make_entry(data, self.indexers)
 

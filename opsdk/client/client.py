@@ -323,11 +323,11 @@ class SubResourceClient:
     async def get(self, obj: AnyObject, body: KindLike[T]) -> T:
         """The subresource of `obj`, as the kind `body`."""
         token = kind_of(body)
-        if token.form is PartialObjectMetadata:
+        if token.representation is PartialObjectMetadata:
             raise UsageError(f"cannot get the subresource {self.name} using only metadata")
         options = GetOptions(uncached=True)
         # The URL is the parent's, the answer another kind: the parent's kind rides along in the form.
-        parent = Kind(gvk_of(obj), token.form)
+        parent = Kind(gvk_of(obj), token.representation)
         subresource: T = await self.executor.execute(
             Get(kind=parent, key=key_of(obj), subresource=self.name, options=options)
         )

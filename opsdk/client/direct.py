@@ -29,11 +29,11 @@ from opsdk.client.operations import (
     Watch,
     gvk_of_operation,
 )
-from opsdk.client.requests import build, build_watch
+from opsdk.client.requests import build_request, build_watch
 from opsdk.errors import ApiError, ConnectionLostError, DecodeError, NotFoundError, api_error_from_status
 from opsdk.rest.frames import FrameSplitter, parse_frame
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import RestResponse, raise_for, warnings_of
+from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
 from opsdk.rest.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class DirectClient:
 
     async def execute(self, operation: Operation) -> Any:
         """Send the request and decode the answer; see `opsdk.client.client.Client` for the verbs."""
-        request = build(operation, await self.mapper.mapping_for(gvk_of_operation(operation)))
+        request = build_request(operation, await self.mapper.mapping_for(gvk_of_operation(operation)))
         match operation:
             case Get():
                 return self._object(await self._send(request), operation.kind, subresource=operation.subresource)
@@ -86,9 +86,9 @@ class DirectClient:
 
     async def _send(self, request: RestRequest) -> RestResponse:
         response = await self.transport.send(request)
-        for warning in warnings_of(response):
+        for warning in parse_warnings(response):
             self._on_warning(request, warning.text)
-        raise_for(response, request)
+        raise_for_status(response, request)
         return response
 
     async def _list(self, request: RestRequest, kind: Kind[Any]) -> ObjectList[Any]:
@@ -105,10 +105,10 @@ class DirectClient:
                 raise
 
     def _object(self, response: RestResponse, kind: Kind[Any], *, subresource: str) -> AnyObject:
-        if subresource and not (issubclass(kind.form, TypedObject) and kind.form.gvk.kind):
-            kind = _kind_of_answer(response.body, kind.form)
+        if subresource and not (issubclass(kind.representation, TypedObject) and kind.representation.gvk.kind):
+            kind = _kind_of_answer(response.body, kind.representation)
         elif subresource:
-            kind = Kind(kind.form.gvk, kind.form)
+            kind = Kind(kind.representation.gvk, kind.representation)
         obj: AnyObject = decode(response.body, kind)
         return obj
 

@@ -13,7 +13,7 @@ from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_tree
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.apimachinery.status import DeleteOptions as DeleteBody
+from opsdk.apimachinery.status import MetaV1DeleteOptions as DeleteBody
 from opsdk.apimachinery.status import Preconditions
 from opsdk.client.operations import (
     Apply,
@@ -65,7 +65,7 @@ class RequestTarget:
         )
 
 
-def build(operation: Operation, mapping: RestMapping) -> RestRequest:
+def build_request(operation: Operation, mapping: RestMapping) -> RestRequest:
     """The request for an operation on a kind that is served as `mapping`; `UsageError` for what cannot be asked."""
     match operation:
         case Get():
@@ -96,7 +96,7 @@ def _get(operation: Get, mapping: RestMapping) -> RestRequest:
 
 def _list(operation: List, mapping: RestMapping) -> RestRequest:
     o = operation.options
-    query = selecting(o.label_selector, o.field_selector) + _pairs(
+    query = selector_query(o.label_selector, o.field_selector) + _pairs(
         limit="" if o.limit is None else str(o.limit),
         **{"continue": o.continue_token},
         resourceVersion=o.resource_version,
@@ -109,7 +109,7 @@ def _list(operation: List, mapping: RestMapping) -> RestRequest:
 def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
     """The request for a watch."""
     o = operation.options
-    query = [("watch", "true"), *selecting(o.label_selector, o.field_selector)]
+    query = [("watch", "true"), *selector_query(o.label_selector, o.field_selector)]
     query += _pairs(
         resourceVersion=o.resource_version,
         allowWatchBookmarks="true" if o.bookmarks or o.initial_events else "",
@@ -123,12 +123,12 @@ def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
 
 def accept(kind: Kind[Any], *, many: bool = False) -> str:
     """The Accept header that brings objects in the form of `kind`."""
-    if kind.form is PartialObjectMetadata:
+    if kind.representation is PartialObjectMetadata:
         return _METADATA_LIST if many else _METADATA
     return JSON
 
 
-def selecting(label_selector: Selector, field_selector: FieldSelector) -> list[tuple[str, str]]:
+def selector_query(label_selector: Selector, field_selector: FieldSelector) -> list[tuple[str, str]]:
     """The selectors as query pairs."""
     if label_selector.nothing:
         # No selector text matches nothing; a label that must and must not be there does.
@@ -222,7 +222,7 @@ def _delete_all(operation: DeleteAllOf, mapping: RestMapping) -> RestRequest:
     return RequestTarget(mapping, select.namespace).request(
         "deletecollection",
         "DELETE",
-        query=selecting(select.label_selector, select.field_selector),
+        query=selector_query(select.label_selector, select.field_selector),
         **_delete_body(operation.options),
     )
 

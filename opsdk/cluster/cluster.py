@@ -28,7 +28,7 @@ from opsdk.cluster.delegating import Delegating
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
-from opsdk.rest.discovery_mapper import DiscoveredSource
+from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import RequestAttempt, Transport
 from opsdk.telemetry.records import Requested, TelemetryHook
 
@@ -77,7 +77,7 @@ class Cluster(Closing):
         self.scheme = scheme or default_scheme()
         self._hook = hook or TelemetryHook()
         self.transport = Transport(config, clock=clock, observe=self._observe)
-        self.mapper = RestMapper(DiscoveredSource(Discovery(self.transport)), clock=clock)
+        self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)), clock=clock)
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )

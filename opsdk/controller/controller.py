@@ -11,7 +11,7 @@ from enum import Enum
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.waiting import ended, finish
+from opsdk.aio.waiting import finish, wait_ended
 from opsdk.controller.reconcile import RECONCILE_ID, ReconcileFunction, Reconciler, Result, as_reconciler
 from opsdk.errors import CacheSyncError, ConflictError, OpsdkError, ShutdownTimeoutError, TerminalError, UsageError
 from opsdk.event.request import Request
@@ -89,12 +89,12 @@ class Controller:
         self.name = name
         self.kind = kind
         self.options = options or ControllerOptions()
-        self.stage = ControllerState.NEW
+        self.state = ControllerState.NEW
         self.reconciler = as_reconciler(reconciler)
         self._hook = Hooks([hook] if hook is not None else [])  # one that raises is logged, and stops no worker
         self._clock = clock
         self._sources = list(sources)
-        self._begun: set[int] = set()
+        self._started_sources: set[int] = set()
         self.queue: WorkQueue[Request] = WorkQueue(
             name, rate_limiter=self.options.rate_limiter, clock=clock, hooks=_Hooks(self)
         )
@@ -108,10 +108,10 @@ class Controller:
 
     async def watch(self, source: EventSource) -> None:
         """Add a source; one added after the start begins at once. `UsageError` once the controller has ended."""
-        if self.stage is ControllerState.STOPPED:
+        if self.state is ControllerState.STOPPED:
             raise UsageError(f"controller {self.name} has stopped: it takes no source")
         self._sources.append(source)
-        if self.stage in (ControllerState.SYNCING, ControllerState.RUNNING):
+        if self.state in (ControllerState.SYNCING, ControllerState.RUNNING):
             await self._start_source(source)
 
     async def wait_ready(self) -> None:
@@ -121,17 +121,17 @@ class Controller:
     # -------------------------------------------------------------- life
     async def start(self) -> None:
         """Sync the sources, then reconcile until cancelled."""
-        if self.stage is not ControllerState.NEW:
+        if self.state is not ControllerState.NEW:
             raise UsageError(
                 f"controller {self.name} was started more than once: it was probably added to a manager twice"
             )
-        self.stage = ControllerState.SYNCING
+        self.state = ControllerState.SYNCING
         try:
             with log_context(controller=self.name):
                 await self._sync()
                 await self._work()
         finally:
-            self.stage = ControllerState.STOPPED
+            self.state = ControllerState.STOPPED
             self.queue.shut_down()
             await finish(self._close_sources(), name=f"controller {self.name}/close sources")
 
@@ -175,13 +175,13 @@ class Controller:
 
     async def _start_source(self, source: EventSource) -> None:
         # By identity: one added while others sync must not be started twice.
-        if id(source) not in self._begun:
-            self._begun.add(id(source))
+        if id(source) not in self._started_sources:
+            self._started_sources.add(id(source))
             await source.start(self.queue)
 
     async def _work(self) -> None:
         limit = self.options.max_concurrent_reconciles
-        self.stage = ControllerState.RUNNING
+        self.state = ControllerState.RUNNING
         log.info("controller %s starts %d workers", self.name, limit)
         self._record_workers()
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
@@ -195,7 +195,7 @@ class Controller:
             await self._stop(workers)
 
     async def _stop(self, workers: list[asyncio.Task[None]]) -> None:
-        self.stage = ControllerState.DRAINING
+        self.state = ControllerState.DRAINING
         self.queue.shut_down()
         try:
             if pending := [w for w in workers if not w.done()]:
@@ -211,7 +211,7 @@ class Controller:
         log.warning("controller %s cancels reconciles that did not finish in time: %s", self.name, stuck)
         for worker in pending:
             worker.cancel()
-        if await ended(pending, _CANCEL_GRACE):
+        if await wait_ended(pending, _CANCEL_GRACE):
             stuck = ", ".join(str(item) for item in self.queue.core.processing())
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
 
@@ -223,20 +223,20 @@ class Controller:
     async def _worker(self) -> None:
         while True:
             try:
-                handout = await self.queue.get()
+                queue_item = await self.queue.get()
             except ShutDownError:
                 return
             self._active += 1
             self._record_workers()
             try:
-                await self._reconcile(handout)
+                await self._reconcile(queue_item)
             finally:
                 self._active -= 1
                 self._record_workers()
-                self.queue.done(handout.item)
+                self.queue.done(queue_item.item)
 
-    async def _reconcile(self, handout: QueueItem[Request]) -> None:
-        request = handout.item
+    async def _reconcile(self, queue_item: QueueItem[Request]) -> None:
+        request = queue_item.item
         began = self._clock.now()
         reconcile_id = str(uuid.uuid4())
         token = RECONCILE_ID.set(reconcile_id)
@@ -248,13 +248,13 @@ class Controller:
         }
         try:
             with log_context(**{k: v for k, v in fields.items() if v}):
-                outcome, notes = await self._attempt(handout)
+                outcome, notes = await self._attempt(queue_item)
         finally:
             RECONCILE_ID.reset(token)
         self._hook.record(Reconciled(controller=self.name, result=outcome, seconds=self._clock.now() - began, **notes))
 
-    async def _attempt(self, handout: QueueItem[Request]) -> tuple[Outcome, dict[str, bool]]:
-        item = handout.item
+    async def _attempt(self, queue_item: QueueItem[Request]) -> tuple[Outcome, dict[str, bool]]:
+        item = queue_item.item
         scope = asyncio.timeout(self.options.reconciliation_timeout or None)
         try:
             async with scope:
@@ -264,14 +264,14 @@ class Controller:
             if task is not None and task.cancelling():
                 raise
             # Nobody cancelled us: the reconciler let a cancellation of its own escape.
-            return self._failed(handout, error, crashed=True, timed_out=scope.expired())
+            return self._failed(queue_item, error, panicked=True, timed_out=scope.expired())
         except Exception as error:  # noqa: BLE001 - whatever a reconciler raises is logged, counted and retried
             if _is_all(error, TerminalError):
                 log.error("reconcile failed for good: %s", error)  # noqa: TRY400 - the message says it all
                 self.queue.forget(item)
                 return Outcome.ERROR, {"terminal": True, "timed_out": scope.expired()}
-            return self._failed(handout, error, timed_out=scope.expired())
-        return self._next(handout, result), {"timed_out": scope.expired()}
+            return self._failed(queue_item, error, timed_out=scope.expired())
+        return self._next(queue_item, result), {"timed_out": scope.expired()}
 
     async def _ask(self, item: Request) -> Result | None:
         result = await self.reconciler.reconcile(item)
@@ -280,9 +280,9 @@ class Controller:
         return result
 
     def _failed(
-        self, handout: QueueItem[Request], error: BaseException, **notes: bool
+        self, queue_item: QueueItem[Request], error: BaseException, **notes: bool
     ) -> tuple[Outcome, dict[str, bool]]:
-        wait = self.queue.add_rate_limited(handout.item, priority=handout.priority)
+        wait = self.queue.add_rate_limited(queue_item.item, priority=queue_item.priority)
         if _is_all(error, ConflictError):
             # Somebody was faster; the next look sees the newer object. Nothing to worry about.
             log.info("the object changed meanwhile, again in %.3g s: %s", wait, error)
@@ -292,8 +292,8 @@ class Controller:
             log.error("reconcile failed, again in %.3g s", wait, exc_info=error)
         return Outcome.ERROR, notes
 
-    def _next(self, handout: QueueItem[Request], result: Result | None) -> Outcome:
-        item, priority = handout.item, handout.priority
+    def _next(self, queue_item: QueueItem[Request], result: Result | None) -> Outcome:
+        item, priority = queue_item.item, queue_item.priority
         if result is not None and result.priority is not None:
             priority = result.priority
         if result is not None and result.requeue_after > 0:
@@ -315,11 +315,13 @@ class Controller:
     def record_queue(self, event: str, seconds: float = 0.0) -> None:
         """Tell the hook what happened in the queue."""
         depth = tuple(self.queue.core.depth().items())
-        at_work = tuple(self.queue.core.processing().values())
-        self._hook.record(Queued(controller=self.name, event=event, seconds=seconds, depth=depth, at_work=at_work))
+        in_progress = tuple(self.queue.core.processing().values())
+        self._hook.record(
+            Queued(controller=self.name, event=event, seconds=seconds, depth=depth, in_progress=in_progress)
+        )
 
     def __repr__(self) -> str:
-        return f"<Controller {self.name} {self.stage.value}: {self._active} at work, {self.queue!r}>"
+        return f"<Controller {self.name} {self.state.value}: {self._active} at work, {self.queue!r}>"
 
 
 def _is_all(error: BaseException, kind: type[Exception]) -> bool:

@@ -63,11 +63,11 @@ class Role(Enum):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _ObservedLease:
     """The lease as last observed, and when it last changed by our clock."""
 
     lease: Lease
-    at: float
+    observed_at: float
 
 
 class LeaderElectionRules:
@@ -79,21 +79,21 @@ class LeaderElectionRules:
     def __init__(self, options: LeaderElectionOptions) -> None:
         self.options = options
         self.role = Role.WAITING
-        self._seen: _Seen | None = None
+        self._observed: _ObservedLease | None = None
         self._renewed_at = 0.0
 
     # -------------------------------------------------------------- what was seen
     def observed(self, lease: Lease, now: float) -> None:
         """The lease as the server has it. Only a change of it counts as a sign of life of its holder."""
-        if self._seen is None or _signature(self._seen.lease) != _signature(lease):
-            self._seen = _Seen(deep_copy(lease), now)
+        if self._observed is None or _signature(self._observed.lease) != _signature(lease):
+            self._observed = _ObservedLease(deep_copy(lease), now)
         else:
-            self._seen.lease = deep_copy(lease)
+            self._observed.lease = deep_copy(lease)
 
-    def acquired(self, lease: Lease, asked_at: float) -> None:
+    def acquired(self, lease: Lease, requested_at: float) -> None:
         """Our write was accepted: we lead, as of the moment we asked (not of the answer, which may be late)."""
-        self._seen = _Seen(deep_copy(lease), asked_at)
-        self._renewed_at = asked_at
+        self._observed = _ObservedLease(deep_copy(lease), requested_at)
+        self._renewed_at = requested_at
         if self.role is Role.WAITING:
             self.role = Role.LEADING
 
@@ -110,35 +110,35 @@ class LeaderElectionRules:
     # -------------------------------------------------------------- what to write
     def can_acquire(self, now: float) -> bool:
         """Whether we may write ourselves into the lease that was observed last."""
-        if self._seen is None:
+        if self._observed is None:
             return True
-        spec = self._seen.lease.spec
+        spec = self._observed.lease.spec
         if not spec.holder_identity or spec.holder_identity == self.options.identity:
             return True
         # The holder's own duration counts, as upstream: a holder may have been started with another one.
         duration = spec.lease_duration_seconds or self.options.lease_duration
-        return now - self._seen.at >= duration
+        return now - self._observed.observed_at >= duration
 
     @property
-    def known(self) -> Lease | None:
+    def observed_lease(self) -> Lease | None:
         """The lease as last observed."""
-        return self._seen.lease if self._seen else None
+        return self._observed.lease if self._observed else None
 
     @property
     def holder(self) -> str:
         """Who holds it as far as we know."""
-        return (self._seen.lease.spec.holder_identity or "") if self._seen else ""
+        return (self._observed.lease.spec.holder_identity or "") if self._observed else ""
 
     def desired_record(self, wall: datetime) -> Lease:
         """The lease with us as its holder. Whatever else stands in it is kept."""
         o = self.options
-        lease = deep_copy(self._seen.lease) if self._seen else Lease(spec=LeaseSpec())
+        lease = deep_copy(self._observed.lease) if self._observed else Lease(spec=LeaseSpec())
         lease.metadata.name, lease.metadata.namespace = o.name, o.namespace
         lease.metadata.labels.update(o.labels)
         spec = lease.spec
         time = MicroTime.of(wall)
         if spec.holder_identity != o.identity:
-            spec.lease_transitions = (spec.lease_transitions or 0) + (1 if self._seen else 0)
+            spec.lease_transitions = (spec.lease_transitions or 0) + (1 if self._observed else 0)
             spec.acquire_time = time
         spec.holder_identity = o.identity
         spec.lease_duration_seconds = int(o.lease_duration)
@@ -147,9 +147,9 @@ class LeaderElectionRules:
 
     def released(self, wall: datetime) -> Lease | None:
         """The lease without a holder, to be written at the end; None if it is not ours to give back."""
-        if self._seen is None or self.holder != self.options.identity:
+        if self._observed is None or self.holder != self.options.identity:
             return None
-        lease = deep_copy(self._seen.lease)
+        lease = deep_copy(self._observed.lease)
         lease.spec.holder_identity = ""
         lease.spec.lease_duration_seconds = 1
         lease.spec.renew_time = lease.spec.acquire_time = MicroTime.of(wall)

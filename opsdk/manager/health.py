@@ -33,7 +33,7 @@ class Checks:
         """Add a check; one of the same name is replaced."""
         self._checks[name] = check
 
-    async def answer(self, request: HttpRequest) -> HttpResponse | None:
+    async def handle(self, request: HttpRequest) -> HttpResponse | None:
         """The answer to a request, or None if it is not for this endpoint."""
         path = request.path.rstrip("/") or "/"
         if path == self.path:

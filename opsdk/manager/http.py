@@ -65,7 +65,7 @@ class HttpServer:
         return f"<HttpServer {self.name} at {self.address}>"
 
 
-def is_on(address: str) -> bool:
+def is_enabled(address: str) -> bool:
     """Whether an address switches a server on; empty and ``"0"`` do not."""
     return address not in ("", "0")
 

@@ -10,12 +10,12 @@ from enum import Enum
 from typing import Any, Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.waiting import ended
+from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.manager.health import Check, Checks
-from opsdk.manager.http import Endpoint, HttpServer, is_on
+from opsdk.manager.http import Endpoint, HttpServer, is_enabled
 from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.runnable import NeedsLeaderElection, Runnable
 from opsdk.telemetry.prometheus import PrometheusHook
@@ -98,7 +98,7 @@ class Manager:
         self._election = election
         self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
         self._failed: list[BaseException] = []
-        self._stuck: list[str] = []
+        self._not_stopped: list[str] = []
         self._names: set[str] = set()
         self._ending = asyncio.Event()
         self._elected = asyncio.Event()
@@ -113,10 +113,10 @@ class Manager:
         self._election = election
 
     def _add_servers(self) -> None:
-        if is_on(self.options.health_probe_bind_address):
-            endpoints: list[Endpoint] = [self.healthz.answer, self.readyz.answer]
+        if is_enabled(self.options.health_probe_bind_address):
+            endpoints: list[Endpoint] = [self.healthz.handle, self.readyz.handle]
             self.add(HttpServer("health", self.options.health_probe_bind_address, endpoints), phase=Phase.HTTP)
-        if is_on(self.options.metrics_bind_address):
+        if is_enabled(self.options.metrics_bind_address):
             self.add(HttpServer("metrics", self.options.metrics_bind_address, [self._expose]), phase=Phase.HTTP)
 
     async def _expose(self, request: HttpRequest) -> HttpResponse | None:
@@ -234,7 +234,7 @@ class Manager:
         finally:
             for task in (ready, ending):
                 task.cancel()
-            await ended((ready, ending), None)
+            await wait_ended((ready, ending), None)
 
     async def _wait_ending(self) -> None:
         await self._ending.wait()
@@ -261,13 +261,13 @@ class Manager:
         finally:
             for task in (running, elected):
                 task.cancel()
-            await ended((running, elected), None)
+            await wait_ended((running, elected), None)
 
     def _on_error(self, runnable: Runnable | None, error: BaseException) -> None:
         if self._stopping:
             log.warning("%r failed while stopping: %r", runnable, error)
             if isinstance(error, ShutdownTimeoutError):
-                self._stuck.append(str(error))
+                self._not_stopped.append(str(error))
             if isinstance(error, LeaderElectionLostError):
                 # Somebody else may lead already: no more grace.
                 for group in self._groups.values():
@@ -292,8 +292,8 @@ class Manager:
             late += await self._groups[phase].stop(remaining)
         if election is not None:
             election.cancel()
-            await ended((election,), _CANCEL_GRACE)
-        late += self._stuck
+            await wait_ended((election,), _CANCEL_GRACE)
+        late += self._not_stopped
         if not lost:
             await self._release()
         if late and budget != 0:
@@ -304,7 +304,7 @@ class Manager:
     async def _release(self) -> None:
         if self._election is None or not self._elected.is_set():
             return
-        if at_work := [*self._stuck, *(name for group in self._groups.values() for name in group.running())]:
+        if at_work := [*self._not_stopped, *(name for group in self._groups.values() for name in group.running())]:
             log.warning("the lease is kept until it runs out: still at work are %s", ", ".join(at_work))
             return
         try:

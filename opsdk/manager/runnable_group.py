@@ -39,7 +39,7 @@ class RunnableGroup:
         self._on_error = on_error
         self._runnables: list[Runnable] = []
         self._tasks: dict[asyncio.Task[None], Runnable] = {}
-        self._hurry = asyncio.Event()
+        self._grace_cancelled = asyncio.Event()
 
     def add(self, runnable: Runnable) -> None:
         """Add a runnable; if the group runs already, it is started now."""
@@ -118,7 +118,7 @@ class RunnableGroup:
         return names
 
     async def _wait_for_end(self, tasks: set[asyncio.Task[None]], seconds: float | None) -> set[asyncio.Task[None]]:
-        hurry = asyncio.ensure_future(self._hurry.wait())
+        hurry = asyncio.ensure_future(self._grace_cancelled.wait())
         try:
             async with asyncio.timeout(seconds):
                 while (pending := {t for t in tasks if not t.done()}) and not hurry.done():
@@ -131,7 +131,7 @@ class RunnableGroup:
 
     def cancel_grace(self) -> None:
         """End the grace of `stop` now, or before it begins."""
-        self._hurry.set()
+        self._grace_cancelled.set()
 
     def running(self) -> list[str]:
         """The names of the runnables at work."""

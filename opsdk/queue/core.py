@@ -28,7 +28,7 @@ LOW_PRIORITY = -100
 """For initial lists and resyncs: live changes overtake them."""
 
 
-class ItemState(Enum):
+class QueueState(Enum):
     """Where the queue is in its life."""
 
     OPEN = "open"
@@ -75,7 +75,7 @@ class QueueCore(Generic[K]):
     """
 
     def __init__(self) -> None:
-        self.phase = ItemState.OPEN
+        self.state = QueueState.OPEN
         self._entries: dict[K, _Entry] = {}
         self._processing: dict[K, float] = {}
         self._delayed: list[tuple[float, int, K]] = []
@@ -89,7 +89,7 @@ class QueueCore(Generic[K]):
 
         An item that is queued already keeps the earlier time and the higher priority.
         """
-        if self.phase is not ItemState.OPEN:
+        if self.state is not QueueState.OPEN:
             return False
         ready_at = now + max(after, 0.0)
         entry = self._entries.get(item)
@@ -142,7 +142,7 @@ class QueueCore(Generic[K]):
 
     def take(self, now: float) -> QueueItem[K] | None:
         """The next item for a worker, or None if none is ready."""
-        if self.phase is ItemState.CLOSED:
+        if self.state is QueueState.CLOSED:
             return None
         self.advance(now)
         while self._ready:
@@ -167,7 +167,7 @@ class QueueCore(Generic[K]):
         return now - started
 
     # -------------------------------------------------------------- looking
-    def next_time(self) -> float | None:
+    def next_ready_at(self) -> float | None:
         """When the next delayed item becomes ready, or None."""
         while self._delayed:
             ready_at, ticket, item = self._delayed[0]
@@ -180,7 +180,7 @@ class QueueCore(Generic[K]):
     def has_ready(self, now: float) -> bool:
         """Whether `take` would hand something out."""
         self.advance(now)
-        return bool(self._depth) and self.phase is not ItemState.CLOSED
+        return bool(self._depth) and self.state is not QueueState.CLOSED
 
     def __len__(self) -> int:
         """How many items are ready: neither delayed nor waiting for their own processing to end."""
@@ -201,13 +201,13 @@ class QueueCore(Generic[K]):
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:
         """Take nothing more; with `drain`, go on handing out what is ready. Idempotent."""
-        if self.phase is ItemState.CLOSED:
+        if self.state is QueueState.CLOSED:
             return
-        self.phase = ItemState.DRAINING if drain else ItemState.CLOSED
+        self.state = QueueState.DRAINING if drain else QueueState.CLOSED
         self._delayed.clear()
         for item in [i for i, e in self._entries.items() if not e.ready]:
             del self._entries[item]
 
     def __repr__(self) -> str:
         delayed = len(self._entries) - len(self)
-        return f"<queue {self.phase.value}: {len(self)} ready, {delayed} later, {len(self._processing)} at work>"
+        return f"<queue {self.state.value}: {len(self)} ready, {delayed} later, {len(self._processing)} at work>"

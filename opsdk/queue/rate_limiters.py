@@ -22,12 +22,12 @@ class RateLimiter(Protocol[K_contra]):
         """The item succeeded: its failures no longer count."""
         ...
 
-    def retries(self, item: K_contra) -> int:
+    def num_requeues(self, item: K_contra) -> int:
         """How many failures count at present."""
         ...
 
 
-class ExponentialFailure(Generic[K]):
+class ItemExponentialFailureRateLimiter(Generic[K]):
     """``base * 2 ** failures`` seconds for each item on its own, at most `cap`.
 
     The defaults, 5 ms and 1000 s, are those of controller-runtime.
@@ -51,12 +51,12 @@ class ExponentialFailure(Generic[K]):
         """Start again at `base`."""
         self._failures.pop(item, None)
 
-    def retries(self, item: K) -> int:
+    def num_requeues(self, item: K) -> int:
         """Failures since the last `forget`."""
         return self._failures.get(item, 0)
 
 
-class FastSlow(Generic[K]):
+class ItemFastSlowRateLimiter(Generic[K]):
     """A few quick retries, then slow ones."""
 
     def __init__(self, *, fast: float, slow: float, fast_attempts: int) -> None:
@@ -72,12 +72,12 @@ class FastSlow(Generic[K]):
         """Quick again."""
         self._failures.pop(item, None)
 
-    def retries(self, item: K) -> int:
+    def num_requeues(self, item: K) -> int:
         """Failures since the last `forget`."""
         return self._failures.get(item, 0)
 
 
-class Bucket(Generic[K]):
+class BucketRateLimiter(Generic[K]):
     """A token bucket shared by all items: `qps` on average, `burst` at once."""
 
     def __init__(self, *, qps: float = 10.0, burst: int = 100) -> None:
@@ -98,12 +98,12 @@ class Bucket(Generic[K]):
     def forget(self, item: K) -> None:
         """Nothing: tokens come back with time only."""
 
-    def retries(self, item: K) -> int:  # noqa: ARG002 - the port's
+    def num_requeues(self, item: K) -> int:  # noqa: ARG002 - the port's
         """Always 0."""
         return 0
 
 
-class MaxOf(Generic[K]):
+class MaxOfRateLimiter(Generic[K]):
     """The longest wait of several limiters."""
 
     def __init__(self, limiters: Sequence[RateLimiter[K]]) -> None:
@@ -118,6 +118,6 @@ class MaxOf(Generic[K]):
         for limiter in self.limiters:
             limiter.forget(item)
 
-    def retries(self, item: K) -> int:
+    def num_requeues(self, item: K) -> int:
         """The most any of them counts."""
-        return max(limiter.retries(item) for limiter in self.limiters)
+        return max(limiter.num_requeues(item) for limiter in self.limiters)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
-from opsdk.queue.core import ItemState, QueueCore, QueueItem
-from opsdk.queue.rate_limiters import ExponentialFailure, RateLimiter
+from opsdk.queue.core import QueueCore, QueueItem, QueueState
+from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
 
 K = TypeVar("K", bound=Hashable)
 
@@ -57,7 +57,9 @@ class WorkQueue(Generic[K]):
         hooks: QueueHooks | None = None,
     ) -> None:
         self.name = name
-        self.rate_limiter: RateLimiter[K] = rate_limiter if rate_limiter is not None else ExponentialFailure()
+        self.rate_limiter: RateLimiter[K] = (
+            rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
+        )
         self.core: QueueCore[K] = QueueCore()
         self._clock = clock
         self._hooks = hooks
@@ -101,7 +103,7 @@ class WorkQueue(Generic[K]):
         while True:
             if (queue_item := self.get_nowait()) is not None:
                 return queue_item
-            if self.core.phase is not ItemState.OPEN:
+            if self.core.state is not QueueState.OPEN:
                 raise ShutDownError(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._getters.append(waiter)
@@ -136,7 +138,7 @@ class WorkQueue(Generic[K]):
         self._set_timer(now)
 
     def _set_timer(self, now: float) -> None:
-        next_time = self.core.next_time()
+        next_time = self.core.next_ready_at()
         if next_time == self._timer_at and self._timer is not None:
             return
         if self._timer is not None:

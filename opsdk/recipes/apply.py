@@ -33,7 +33,7 @@ class Applier:
         self._owner = field_owner
         self._applied: LRUCache[tuple[GroupVersionKind, ObjectKey], bytes] = LRUCache(size)
 
-    async def ensure(self, wanted: T, *, owner: KubeObject | None = None) -> T:
+    async def ensure(self, desired: T, *, owner: KubeObject | None = None) -> T:
         """Make the object be as `wanted`; returns it as it is now.
 
         Args:
@@ -42,29 +42,29 @@ class Applier:
             owner: made the controlling owner.
         """
         if owner is not None:
-            set_controller_reference(owner, wanted)
-        tree = to_tree(wanted)
-        place = (gvk_of(wanted), key_of(wanted))
+            set_controller_reference(owner, desired)
+        tree = to_tree(desired)
+        place = (gvk_of(desired), key_of(desired))
         digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
         if self._applied.get(place) == digest:
-            live: T | None = await self._client.get_or_none(kind_of_object(wanted), place[1])
+            live: T | None = await self._client.get_or_none(kind_of_object(desired), place[1])
             if live is not None and live.metadata.deletion_timestamp is None and covers(to_tree(live), tree):
                 return live
-        await self._client.apply(wanted, field_owner=self._owner, force=True)
+        await self._client.apply(desired, field_owner=self._owner, force=True)
         self._applied[place] = digest
-        return wanted
+        return desired
 
 
-def covers(live: Any, wanted: Any) -> bool:
+def covers(live: Any, desired: Any) -> bool:
     """Whether everything `wanted` says holds in `live`. Lists must agree item by item.
 
     >>> covers({"a": 1, "b": [{"c": 2, "d": 3}]}, {"b": [{"c": 2}]})
     True
     """
-    if isinstance(wanted, dict):
-        return isinstance(live, dict) and all(k in live and covers(live[k], v) for k, v in wanted.items())
-    if isinstance(wanted, list):
-        if not isinstance(live, list) or len(live) != len(wanted):
+    if isinstance(desired, dict):
+        return isinstance(live, dict) and all(k in live and covers(live[k], v) for k, v in desired.items())
+    if isinstance(desired, list):
+        if not isinstance(live, list) or len(live) != len(desired):
             return False
-        return all(covers(a, b) for a, b in zip(live, wanted, strict=True))
-    return bool(live == wanted)
+        return all(covers(a, b) for a, b in zip(live, desired, strict=True))
+    return bool(live == desired)

@@ -21,7 +21,7 @@ _SERIES_SECONDS = 360.0
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-class Similar(NamedTuple):
+class EventKey(NamedTuple):
     """What makes two happenings the same."""
 
     type: str
@@ -42,7 +42,7 @@ class Write(Enum):
 
 
 @dataclass(slots=True)
-class _Known:
+class _Correlation:
     event: Event
     last: datetime
     sent: int = 1
@@ -61,16 +61,16 @@ class EventCorrelator:
         # The server refuses longer ones.
         self._instance = instance[:128]
         self._stamp = 0
-        self._known: LRUCache[Similar, _Known] = LRUCache(size)
+        self._known: LRUCache[EventKey, _Correlation] = LRUCache(size)
 
     def record(
-        self, what: Similar, references: Mapping[str, ObjectReference | None], now: datetime
+        self, what: EventKey, references: Mapping[str, ObjectReference | None], now: datetime
     ) -> tuple[Write, Event]:
         """The Event for a happening, and what to do with it."""
         state = self._known.get(what)
         if state is None or (now - state.last).total_seconds() > _SERIES_SECONDS:
             event = self._fresh(what, references, now)
-            self._known[what] = _Known(event, now)
+            self._known[what] = _Correlation(event, now)
             return Write.CREATE, event
         state.last = now
         series = state.event.series
@@ -82,7 +82,7 @@ class EventCorrelator:
         # Only counted: `unsent` hands the count out later, so that a loop does not write all the time.
         return Write.NOTHING, state.event
 
-    def unsent(self) -> Iterator[tuple[Similar, Event]]:
+    def unsent(self) -> Iterator[tuple[EventKey, Event]]:
         """The series that have grown since they were last handed out; to be asked for every few minutes."""
         for what, state in list(self._known.items()):
             series = state.event.series
@@ -90,11 +90,11 @@ class EventCorrelator:
                 state.sent = series.count
                 yield what, state.event
 
-    def forget(self, what: Similar) -> None:
+    def forget(self, what: EventKey) -> None:
         """The Event is gone from the server: the next one is created anew."""
         self._known.pop(what, None)
 
-    def _fresh(self, what: Similar, references: Mapping[str, ObjectReference | None], now: datetime) -> Event:
+    def _fresh(self, what: EventKey, references: Mapping[str, ObjectReference | None], now: datetime) -> Event:
         regarding = references["regarding"] or ObjectReference()
         # Events of cluster-scoped objects live in "default".
         namespace = regarding.namespace or "default"

@@ -17,7 +17,7 @@ from opsdk.apimachinery.object import AnyObject, deep_copy, gvk_of
 from opsdk.client.client import Client
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
 from opsdk.patch import merge_patch
-from opsdk.recorder.correlator import EventCorrelator, Similar, Write
+from opsdk.recorder.correlator import EventCorrelator, EventKey, Write
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +48,9 @@ class EventRecorder:
         self.dropped = 0
         self._client = client
         self._clock = clock
-        self._aggregator = EventCorrelator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
+        self._correlator = EventCorrelator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
         # What is written about one Event must stay in order: all of it goes through the same lane.
-        self._lanes: list[asyncio.Queue[tuple[Write, Similar, Event]]] = [asyncio.Queue() for _ in range(_LANES)]
+        self._shards: list[asyncio.Queue[tuple[Write, EventKey, Event]]] = [asyncio.Queue() for _ in range(_LANES)]
         self._waiting = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -82,22 +82,22 @@ class EventRecorder:
             return
         try:
             about, other = _reference(regarding), _reference(related) if related is not None else None
-            what = Similar(type, reason, action or reason, _cut(note), _words(about), _words(other))
-            write, event = self._aggregator.record(what, {"regarding": about, "related": other}, self._clock.wall())
+            what = EventKey(type, reason, action or reason, _cut(note), _words(about), _words(other))
+            write, event = self._correlator.record(what, {"regarding": about, "related": other}, self._clock.wall())
         except Exception as error:  # noqa: BLE001 - a mistake in telling must not stop the work that is told of
             self._drop(repr(error))
             return
         if write is not Write.NOTHING:
             self._put(write, what, event)
 
-    def _put(self, write: Write, what: Similar, event: Event) -> None:
+    def _put(self, write: Write, what: EventKey, event: Event) -> None:
         if self._waiting >= _QUEUE_SIZE:
             self._drop(f"more than {_QUEUE_SIZE} events wait")
-            self._aggregator.forget(what)
+            self._correlator.forget(what)
             return
         self._waiting += 1
         self._idle.clear()
-        self._lanes[hash(event.metadata.name) % _LANES].put_nowait((write, what, deep_copy(event)))
+        self._shards[hash(event.metadata.name) % _LANES].put_nowait((write, what, deep_copy(event)))
 
     # -------------------------------------------------------------- writing
     def needs_leader_election(self) -> bool:
@@ -109,7 +109,7 @@ class EventRecorder:
         if not self._started and not self._closed:
             self._started = True
             self._tasks.start(self._count(), name="count")
-            for number, lane in enumerate(self._lanes):
+            for number, lane in enumerate(self._shards):
                 self._tasks.start(self._run(lane), name=f"write {number}")
 
     async def aclose(self, *, shutdown_timeout: float = 2.0) -> None:
@@ -129,7 +129,7 @@ class EventRecorder:
             self._waiting = 0
             self._idle.set()
 
-    async def _run(self, lane: asyncio.Queue[tuple[Write, Similar, Event]]) -> None:
+    async def _run(self, lane: asyncio.Queue[tuple[Write, EventKey, Event]]) -> None:
         while True:
             write, what, event = await lane.get()
             try:
@@ -149,10 +149,10 @@ class EventRecorder:
             self._put_unsent()
 
     def _put_unsent(self) -> None:
-        for what, event in self._aggregator.unsent():
+        for what, event in self._correlator.unsent():
             self._put(Write.SERIES, what, event)
 
-    async def _write(self, write: Write, what: Similar, event: Event) -> None:
+    async def _write(self, write: Write, what: EventKey, event: Event) -> None:
         waits = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.25).start()
         for _ in range(_TRIES):
             try:
@@ -167,7 +167,7 @@ class EventRecorder:
                     self._drop(str(error))
                     return
                 write = Write.CREATE
-                self._aggregator.forget(what)
+                self._correlator.forget(what)
             except AlreadyExistsError:
                 return  # no other event has this name: the answer to an earlier try was lost
             except OpsdkError as error:

@@ -96,7 +96,7 @@ class TokenFileCredentials:
         return f"<TokenFileSource {self._path}>"
 
 
-def source_for(config: Config, *, clock: Clock = LOOP_CLOCK) -> Credentials:
+def credentials_for(config: Config, *, clock: Clock = LOOP_CLOCK) -> Credentials:
     """The source that `config` asks for; a token or a password wins over a plugin."""
     if config.token_file:
         return TokenFileCredentials(Path(config.token_file), fallback=config.token, clock=clock)

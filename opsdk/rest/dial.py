@@ -8,7 +8,7 @@ from functools import partial
 
 from opsdk.errors import ConnectError, ConnectionLostError
 from opsdk.http.client.connection import TLS_TIMEOUT, ClientConnection, connect
-from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.request import Pairs, encode_request
 from opsdk.rest.config import Endpoint
 from opsdk.rest.proxy import ProxyServer
@@ -49,7 +49,7 @@ class Dialer:
                 return await self._direct(where)
         except TimeoutError as error:
             raise ConnectError(f"{where}: no connection within {DIAL_TIMEOUT:g} s") from error
-        except FOREIGN as error:
+        except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where=where) from error
 
     async def _direct(self, where: str) -> ClientConnection:

@@ -11,7 +11,7 @@ import msgspec
 
 from opsdk.errors import DecodeError, NotFoundError, OpsdkError, ServiceUnavailableError
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import RestResponse, raise_for
+from opsdk.rest.response import RestResponse, raise_for_status
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 # Legacy discovery of a cluster with many CRDs is a hundred requests; this many go at once.
@@ -292,7 +292,7 @@ class Discovery:
         if response.status == 404:
             # A server may have only one of the two.
             return DiscoveredGroups()
-        raise_for(response, request)
+        raise_for_status(response, request)
         if _decode(response, _Wire, path).kind == "APIGroupDiscoveryList":
             return from_aggregated(response, path)
         return await self._legacy_root(response, path)
@@ -319,7 +319,7 @@ class Discovery:
         try:
             async with self._slots:
                 response = await self._transport.send(request)
-            raise_for(response, request)
+            raise_for_status(response, request)
             return DiscoveredGroups(resources=from_resource_list(response, group, version))
         except NotFoundError:
             # Announced a moment ago and gone since: a CRD was deleted.

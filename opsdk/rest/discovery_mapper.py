@@ -8,7 +8,7 @@ from opsdk.errors import UsageError
 from opsdk.rest.discovery import ApiResource, DiscoveredGroups, Discovery
 
 
-class DiscoveredSource:
+class RestDiscoverySource:
     """A mapper's source over `Discovery`."""
 
     def __init__(self, discovery: Discovery) -> None:
@@ -16,10 +16,10 @@ class DiscoveredSource:
 
     async def fetch(self) -> ServedResource:
         """Ask the server for everything."""
-        return served(await self._discovery.fetch())
+        return served_resources(await self._discovery.fetch())
 
 
-def served(found: DiscoveredGroups) -> ServedResource:
+def served_resources(found: DiscoveredGroups) -> ServedResource:
     """What was discovered, as mappings. Pure."""
     failures: dict[GroupVersion, str] = {}
     for where, error in found.failures.items():

@@ -64,16 +64,16 @@ _GENERIC: Mapping[int, tuple[str, str]] = {
 _NO_FORMAT = "the server was unable to respond with a content type that the client supports"
 
 
-def raise_for(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> None:
+def raise_for_status(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> None:
     """Raise the typed error of any answer but a 2xx.
 
     `now` is needed only where ``Retry-After`` is a date and the answer names none itself.
     """
     if not response.ok:
-        raise error_of(response, request, now=now)
+        raise error_from_response(response, request, now=now)
 
 
-def error_of(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> ApiError:
+def error_from_response(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> ApiError:
     """The typed error of a failed answer: the server's ``Status``, else one made from the HTTP status."""
     wait = retry_after(response, now=now)
     status = _status_object(response.body)
@@ -173,7 +173,7 @@ _WARNING = re.compile(r'\s*(\d{3})\s+(\S+)\s+"((?:[^"\\]|\\.)*)"(?:\s+"[^"]*")?\
 _ESCAPED = re.compile(r"\\(.)")
 
 
-def warnings_of(response: RestResponse) -> list[Warning299]:
+def parse_warnings(response: RestResponse) -> list[Warning299]:
     """The warnings with code 299, in order; unreadable rest is dropped, for it must not fail a good answer.
 
     >>> warnings_of(RestResponse(200, {"warning": '299 - "v1beta1 is deprecated"'}))

@@ -66,6 +66,6 @@ class TokenBucket:
         self._tokens -= 1
         return max(0.0, -self._tokens / self.qps)
 
-    def give_back(self) -> None:
+    def cancel(self) -> None:
         """Return a token that was not used."""
         self._tokens += 1

@@ -59,15 +59,15 @@ class TlsContexts:
         """Take the client certificate that a credential plugin issued."""
         if issued != self._issued:
             self._issued = issued
-            self.refresh(now_at_once=True)
+            self.refresh(force=True)
 
-    def refresh(self, *, now_at_once: bool = False) -> bool:
+    def refresh(self, *, force: bool = False) -> bool:
         """Look at the files if it is time, or at once; whether anything changed.
 
         Unreadable files are an error at the first look only: later the old material stays.
         """
         now = self._clock.now()
-        if self._context is not None and not now_at_once and now - self._looked < RELOAD_EVERY:
+        if self._context is not None and not force and now - self._looked < RELOAD_EVERY:
             return False
         first, self._looked = self._context is None, now
         try:

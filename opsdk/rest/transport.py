@@ -18,16 +18,16 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
 from opsdk.http.client.decompression import decoder_for
-from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
 from opsdk.http.client.request import ConnectionBackend, ResponseStream
 from opsdk.rest.config import Config
-from opsdk.rest.credentials import source_for
+from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import RestResponse, raise_for
+from opsdk.rest.response import RestResponse, raise_for_status
 from opsdk.rest.retry import TokenBucket, retry_delay
 from opsdk.rest.tls import TlsContexts
 
@@ -77,7 +77,7 @@ class Stream:
             if data is not None:
                 return self._decoder.feed(data)
             self._decoder.finish()
-        except FOREIGN as error:
+        except TRANSPORT_ERRORS as error:
             raise translate(error, sent=True, where=self._request.described) from error
         return b""
 
@@ -112,7 +112,7 @@ class Transport(Closing):
         self._observe = observe
         self.endpoint = config.endpoint
         self._clock = clock
-        self._credentials = source_for(config, clock=clock)
+        self._credentials = credentials_for(config, clock=clock)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
@@ -170,7 +170,7 @@ class Transport(Closing):
         """
         result = await self._within(timeout or 0.0, request, whole=False, retry=retry)
         if isinstance(result, RestResponse):
-            raise_for(result, request, now=self._clock.wall())
+            raise_for_status(result, request, now=self._clock.wall())
             raise TransportError(f"{request.described}: HTTP {result.status} has no stream")
         try:
             yield Stream(result, request, idle_timeout=idle_timeout)
@@ -220,7 +220,7 @@ class Transport(Closing):
             await self._clock.sleep(delay)
 
     def _renew_tls(self) -> bool:
-        return self._tls is not None and self._tls.refresh(now_at_once=True)
+        return self._tls is not None and self._tls.refresh(force=True)
 
     async def _outcome(self, request: RestRequest, *, whole: bool) -> RestResponse | ResponseStream | TransportError:
         """One try, after its turn has come."""
@@ -269,7 +269,7 @@ class Transport(Closing):
             while data := await exchange.read():
                 pieces.append(decoder.feed(data))
             decoder.finish()
-        except FOREIGN as error:
+        except TRANSPORT_ERRORS as error:
             raise translate(error, sent=True, where=request.described) from error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -283,7 +283,7 @@ class Transport(Closing):
         try:
             await self._clock.sleep(wait)
         except asyncio.CancelledError:
-            self._bucket.give_back()
+            self._bucket.cancel()
             raise
         return wait
 

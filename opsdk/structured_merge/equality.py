@@ -15,7 +15,7 @@ def deep_equal(a: JsonValue, b: JsonValue) -> bool:
     return a is b or bool(a == b and _same_booleans(a, b))
 
 
-def written_alike(a: JsonValue, b: JsonValue) -> bool:
+def strict_equal(a: JsonValue, b: JsonValue) -> bool:
     """Whether two trees are equal, and their whole numbers are written alike: ``1`` is not ``1.0``.
 
     >>> written_alike({"a": [1, 2.5]}, {"a": [1, 2.5]}), written_alike([1], [1.0])

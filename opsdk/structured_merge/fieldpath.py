@@ -160,7 +160,7 @@ class FieldSet:
         self._wire = None
 
     @classmethod
-    def made(cls, members: Iterable[str], children: Mapping[str, FieldSet]) -> FieldSet:
+    def from_parts(cls, members: Iterable[str], children: Mapping[str, FieldSet]) -> FieldSet:
         """The set of these parts, none of which is empty; not checked, for those who walk whole objects."""
         if not members and not children:
             return EMPTY
@@ -204,7 +204,7 @@ class FieldSet:
             child = cls._decode(below) if below else EMPTY
             if child:
                 children[element] = child
-        return cls.made(members, children)
+        return cls.from_parts(members, children)
 
     def to_fields_v1(self) -> JsonObject:
         """The wire form, with the server's order of keys; made once and shared, so nobody may change it."""
@@ -264,12 +264,12 @@ class FieldSet:
         node = self
         *parents, last = map(_canonical, path)
         for element in parents:
-            node = node.below(element)
+            node = node.with_prefix(element)
         return last in node.members
 
     __contains__ = contains
 
-    def below(self, element: str) -> FieldSet:
+    def with_prefix(self, element: str) -> FieldSet:
         """The paths that start with `element`, without it."""
         return self.children.get(element, EMPTY)
 
@@ -283,7 +283,7 @@ class FieldSet:
         for element, child in other.children.items():
             own = children.get(element)
             children[element] = child if own is None else own.union(child)
-        return FieldSet.made(self.members | other.members, children)
+        return FieldSet.from_parts(self.members | other.members, children)
 
     __or__ = union
 
@@ -296,7 +296,7 @@ class FieldSet:
             common = self.children[element].intersection(other.children[element])
             if common:
                 children[element] = common
-        return FieldSet.made(self.members & other.members, children)
+        return FieldSet.from_parts(self.members & other.members, children)
 
     __and__ = intersection
 
@@ -328,7 +328,7 @@ class FieldSet:
         if len(members) == len(self.members) and all(self.children[element] is changed[element] for element in changed):
             return self
         children = {element: changed.get(element, child) for element, child in self.children.items()}
-        return FieldSet.made(members, {element: child for element, child in children.items() if child})
+        return FieldSet.from_parts(members, {element: child for element, child in children.items() if child})
 
     def leaves(self) -> FieldSet:
         """The paths below which there is no other."""

@@ -29,7 +29,7 @@ class IdentityCache(Generic[T]):
         entry = self._found.get(id(tree))
         return None if entry is None else entry[1]
 
-    def once(self, tree: Any, make: Callable[[Any], T]) -> T:
+    def get_or_compute(self, tree: Any, make: Callable[[Any], T]) -> T:
         """What was put for this very tree, made now where nothing was."""
         answer = self.get(tree)
         if answer is None:

@@ -272,7 +272,7 @@ def _reference(schema: Mapping[str, Any]) -> str | None:
     return target.removeprefix(_REF) if isinstance(target, str) else None
 
 
-def shape_of_schema(schema: Mapping[str, Any], *, resource: bool = True) -> Schema:
+def structural_schema(schema: Mapping[str, Any], *, resource: bool = True) -> Schema:
     """The shape of a CRD's structural schema; `resource` says that its root is an object with metadata.
 
     Lists are atomic unless the schema says otherwise. ``metadata`` has its real shape at the root and in embedded

@@ -151,7 +151,7 @@ _KEYED: Final = frozenset({Topology.LIST_SET, Topology.LIST_MAP})
 
 
 # ------------------------------------------------------------------ the fields of a value
-def fields_of(value: Any, shape: Schema) -> FieldSet:
+def to_field_set(value: Any, shape: Schema) -> FieldSet:
     """The fields that `value` sets.
 
     A named field counts by its content; an entry of a map and an element of a list also count themselves.
@@ -177,7 +177,7 @@ def _fields(value: Any, shape: Schema) -> FieldSet | None:
             children[element] = below
         if below is None or item is None or item == {} or not shape.declares(name):
             members.append(element)
-    return FieldSet.made(members, children)
+    return FieldSet.from_parts(members, children)
 
 
 def _item_fields(items: list[Any], shape: Schema) -> FieldSet:
@@ -189,7 +189,7 @@ def _item_fields(items: list[Any], shape: Schema) -> FieldSet:
         below = _fields(item, shape.item())
         if below:
             children[element] = children[element].union(below) if element in children else below
-    return FieldSet.made(members, children)
+    return FieldSet.from_parts(members, children)
 
 
 _GRANULAR: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.LIST_SET, Topology.LIST_MAP})
@@ -272,14 +272,14 @@ def _everything(value: Any, shape: Schema) -> FieldSet:
             below = _everything(items[0], shape.item()) if len(items) == 1 else EMPTY
             if below:
                 children[element] = below
-        return FieldSet.made(groups, children)
+        return FieldSet.from_parts(groups, children)
     entries = _as_dict(value)
     for name, item in entries.items():
         if type(item) not in _PLAIN:
             below = _everything(item, shape.field(name))
             if below:
                 children[field_element(name)] = below
-    return FieldSet.made(map(field_element, entries) if entries else (), children)
+    return FieldSet.from_parts(map(field_element, entries) if entries else (), children)
 
 
 def _compare_below(old: Any, new: Any, shape: Schema) -> tuple[bool, Comparison]:
@@ -335,7 +335,7 @@ def _gathered(found: _Differences) -> Comparison:
 
 def _set_of(found: _Differences, wanted: _Change, below: dict[str, FieldSet]) -> FieldSet:
     members = [element for element, change, _ in found if change is wanted]
-    return FieldSet.made(members, {element: child for element, child in below.items() if child})
+    return FieldSet.from_parts(members, {element: child for element, child in below.items() if child})
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -468,7 +468,7 @@ def _select(value: Any, fields: FieldSet, shape: Schema, *, extract: bool) -> An
 
 def _chosen(items: Iterator[tuple[str, Any, Schema]], fields: FieldSet, *, extract: bool) -> Iterator[tuple[str, Any]]:
     for element, item, shape in items:
-        below = fields.below(element)
+        below = fields.with_prefix(element)
         if element in fields.members:
             if extract:
                 yield element, _select(item, below, shape, extract=True) if below else _itself(item, shape)
@@ -484,14 +484,14 @@ def _itself(value: Any, shape: Schema) -> Any:
     return type(value)() if granular else value
 
 
-def with_named_fields(fields: FieldSet, shape: Schema) -> FieldSet:
+def ensure_named_fields_are_members(fields: FieldSet, shape: Schema) -> FieldSet:
     """`fields`, and every declared field that leads to one of them.
 
     Declared fields are never members by themselves when they have content; for removal they must count.
     """
     ancestors = {element for element in fields.children if element[0] == "f" and shape.declares(element[2:])}
     children = {
-        element: with_named_fields(child, shape.field(element[2:]) if element[0] == "f" else shape.item())
+        element: ensure_named_fields_are_members(child, shape.field(element[2:]) if element[0] == "f" else shape.item())
         for element, child in fields.children.items()
     }
     return FieldSet(fields.members | ancestors, children)

@@ -139,7 +139,7 @@ class PrometheusHook(TelemetryHook):
         self._seconds.labels(name).observe(record.seconds)
         self._errors.labels(name).inc(record.result is ReconcileOutcome.ERROR)
         self._terminal.labels(name).inc(record.terminal)
-        self._panics.labels(name).inc(record.crashed)
+        self._panics.labels(name).inc(record.panicked)
         self._timeouts.labels(name).inc(record.timed_out)
 
     def _queued(self, record: Queued) -> None:
@@ -153,7 +153,7 @@ class PrometheusHook(TelemetryHook):
                 self._waited.labels(*labels).observe(record.seconds)
             case "finished":
                 self._worked.labels(*labels).observe(record.seconds)
-        self._at_work[record.controller] = record.at_work
+        self._at_work[record.controller] = record.in_progress
         depth = dict.fromkeys((self._label(p) for p in self._priorities), 0)
         for priority, count in record.depth:
             label = self._label(priority)

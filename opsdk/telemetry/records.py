@@ -38,7 +38,7 @@ class Reconciled:
     result: ReconcileOutcome
     seconds: float
     terminal: bool = False
-    crashed: bool = False
+    panicked: bool = False
     timed_out: bool = False
 
 
@@ -65,7 +65,7 @@ class Queued:
     event: str
     seconds: float = 0.0
     depth: tuple[tuple[int, int], ...] = ()
-    at_work: tuple[float, ...] = ()
+    in_progress: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

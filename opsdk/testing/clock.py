@@ -35,7 +35,7 @@ class ManualTimer:
     def __repr__(self) -> str:
         return f"<ManualTimer {self.callback or 'cancelled'}>"
 
-    def ring(self) -> None:
+    def fire(self) -> None:
         """Make the call, once, unless it was cancelled."""
         callback, self.callback = self.callback, None
         if callback is not None:
@@ -93,7 +93,7 @@ class ManualClock:
         """See `opsdk.aio.clock.Clock`."""
         timer = ManualTimer(callback)
         if seconds <= 0:
-            asyncio.get_running_loop().call_soon(timer.ring)
+            asyncio.get_running_loop().call_soon(timer.fire)
         else:
             heapq.heappush(self._timers, (self._now + seconds, next(self._order), timer))
         return timer
@@ -109,7 +109,7 @@ class ManualClock:
             if timer.callback is None:
                 continue
             self._now = max(self._now, due)
-            timer.ring()
+            timer.fire()
             await settle()
         self._now = end
         await settle()

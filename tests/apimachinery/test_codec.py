@@ -77,7 +77,7 @@ def test_nulls_where_lists_and_maps_should_be() -> None:
     for kind in (POD, ANY, metadata_only(Pod)):
         found = decode(raw(tree), kind)
         assert found.metadata.labels == {}
-        if kind is not ANY and kind.form is not PartialObjectMetadata:
+        if kind is not ANY and kind.representation is not PartialObjectMetadata:
             assert found.spec.containers == []
             assert msgspec.json.decode(encode(found)) == tree
 

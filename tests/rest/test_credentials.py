@@ -17,7 +17,7 @@ from http_servers import make_ca
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
-from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, source_for
+from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, credentials_for
 from opsdk.rest.exec_plugin import ExecCredentials, exec_info, parse_credential
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -38,7 +38,7 @@ V1 = "client.authentication.k8s.io/v1"
 )
 async def test_static_credentials(settings: JsonObject, headers: dict[str, str]) -> None:
     """What never changes is sent as it is, and a 401 cannot be healed."""
-    source = source_for(Config(host="https://x", **settings))
+    source = credentials_for(Config(host="https://x", **settings))
     assert isinstance(source, StaticCredentials)
     assert await source.headers() == headers
     assert not source.invalidate()

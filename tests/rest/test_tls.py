@@ -125,10 +125,10 @@ async def test_files_that_vanish_keep_the_old_material(tmp_path: Path) -> None:
     first = contexts.context()
     for broken in (b"", b"garbage"):
         file.write_bytes(broken)
-        assert not contexts.refresh(now_at_once=True)
+        assert not contexts.refresh(force=True)
         assert contexts.context() is first
     file.unlink()
-    assert not contexts.refresh(now_at_once=True)
+    assert not contexts.refresh(force=True)
     assert changes == []
     with pytest.raises(ConfigError, match=str(file)):
         TlsContexts(Config(host="https://x", ca_file=str(file)), on_change=_ignore).context()

@@ -563,11 +563,11 @@ def test_the_map_of_foreign_exceptions_is_complete(sent: bool) -> None:
     for kind in parser - {httptools.HttpParserInvalidURLError}:
         if kind.__module__ not in _NEAR or issubclass(kind, OpsdkError):
             continue
-        assert issubclass(kind, errors.FOREIGN), kind
+        assert issubclass(kind, errors.TRANSPORT_ERRORS), kind
         ours = errors.translate(kind.__new__(kind), sent=sent, where="https://x")
         assert isinstance(ours, TransportError | DecodeError), kind
         assert str(ours).startswith("https://x: ")
-        if not isinstance(ours, TlsError | DecodeError) and not issubclass(kind, errors.NO_HTTP):
+        if not isinstance(ours, TlsError | DecodeError) and not issubclass(kind, errors.PARSE_ERRORS):
             assert type(ours) is (ConnectionLostError if sent else ConnectError), kind
 
 

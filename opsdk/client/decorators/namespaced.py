@@ -52,7 +52,7 @@ class Namespaced(Wrapper):
                     operation.body.metadata.namespace = self.namespace
                 return operation
 
-    def change_watch(self, operation: Watch) -> Watch:
+    def transform_watch(self, operation: Watch) -> Watch:
         """The same inside the namespace; requests about cluster-scoped kinds leave it out."""
         self._check(operation)
         return replace(operation, options=replace(operation.options, namespace=self.namespace))

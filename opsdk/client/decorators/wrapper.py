@@ -28,7 +28,7 @@ class Wrapper:
         """The operation to carry out instead; raise to refuse."""
         return operation
 
-    def change_watch(self, operation: Watch) -> Watch:
+    def transform_watch(self, operation: Watch) -> Watch:
         """The watch to start instead; raise to refuse."""
         return operation
 
@@ -38,7 +38,7 @@ class Wrapper:
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Change it, then hand it on."""
-        return self.inner.watch(self.change_watch(operation))
+        return self.inner.watch(self.transform_watch(operation))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from opsdk.http.client.errors import NO_HTTP, translate
+from opsdk.http.client.errors import PARSE_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
 
 # Above this many unread bytes the socket is not read any more, until a half is left.
@@ -50,7 +50,7 @@ class ClientConnection(asyncio.Protocol):
         """Bytes came."""
         try:
             self.reader.feed(data)
-        except NO_HTTP as error:
+        except PARSE_ERRORS as error:
             self._fail(error)
             return
         if self.reader.buffered > _HIGH_WATER and not self._paused and self.transport is not None:

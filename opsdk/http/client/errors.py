@@ -12,9 +12,9 @@ from opsdk.errors import ConnectError, ConnectionLostError, DecodeError, OpsdkEr
 
 # OpenSSL's names for "the peer went away", which say nothing about trust.
 _CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-NO_HTTP = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+PARSE_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 """What the parser raises; the second, on an answer 101, is not derived from the first."""
-FOREIGN = (OSError, EOFError, UnicodeError, *NO_HTTP, zlib.error)
+TRANSPORT_ERRORS = (OSError, EOFError, UnicodeError, *PARSE_ERRORS, zlib.error)
 """What sockets, TLS, the parser and the decoder raise. Anything else is a bug and passes untouched."""
 
 
@@ -29,7 +29,7 @@ def translate(error: BaseException, *, sent: bool, where: str) -> OpsdkError:
         return TlsError(f"{where}: {_tls_words(error)}")
     if isinstance(error, zlib.error):
         return DecodeError(f"{where}: the answer is no gzip: {error}")
-    if isinstance(error, NO_HTTP):
+    if isinstance(error, PARSE_ERRORS):
         return ConnectionLostError(f"{where}: the answer is no HTTP: {error}")
     if sent:
         return ConnectionLostError(f"{where}: the connection broke: {_words(error)}")

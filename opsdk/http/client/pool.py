@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.client.connection import ClientConnection
-from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.request import Pairs, encode_request
 
 # Go's numbers, which servers are used to.
@@ -101,7 +101,7 @@ class ConnectionPool:
     async def _connect(self) -> ClientConnection:
         try:
             connection = await self._dial()
-        except FOREIGN as error:
+        except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where="dial") from error
         if self._closed:
             connection.abort()

@@ -9,7 +9,7 @@ import httptools
 
 from opsdk.errors import ConnectionLostError
 from opsdk.http.client.connection import ClientConnection
-from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
 from opsdk.http.client.request import Pairs, encode_request
 
@@ -114,7 +114,7 @@ async def upgrade(
     payload = encode_request(method, target, headers, b"")
     try:
         connection = await dial()
-    except FOREIGN as error:
+    except TRANSPORT_ERRORS as error:
         raise translate(error, sent=False, where="dial") from error
     try:
         connection.send(method, payload)

@@ -62,13 +62,13 @@ class Service:
             self._second, self._date = now, formatdate(now, usegmt=True).encode()
         return self._date
 
-    def lost(self, connection: ServerConnection) -> None:
+    def discard(self, connection: ServerConnection) -> None:
         """A connection has ended."""
         self.connections.discard(connection)
         if self._empty is not None and not self.connections:
             self._empty.set()
 
-    async def emptied(self, seconds: float) -> None:
+    async def wait_empty(self, seconds: float) -> None:
         """Return when no connection is left, or when the time is up."""
         if not self.connections:
             return
@@ -96,7 +96,7 @@ class Service:
 
 class _RefusedError(Exception):
     def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.why)
+        super().__init__(refusal.reason)
         self.refusal = refusal
 
 
@@ -122,10 +122,10 @@ class ServerConnection(asyncio.Protocol):
         self._head: _Head | None = None
         self._incoming: ServerExchange | None = None
         self._queue: deque[ServerExchange | Refusal] = deque()
-        self._deaf = False
-        self._tunnel: UpgradedStream | None = None
-        self._held = False
-        self._room: asyncio.Event | None = None
+        self._read_closed = False
+        self._upgraded: UpgradedStream | None = None
+        self._reading_paused = False
+        self._writable: asyncio.Event | None = None
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -167,14 +167,14 @@ class ServerConnection(asyncio.Protocol):
             "root_path": "",
             "extensions": extensions,
         }
-        self._expire(HEAD_TIMEOUT)
+        self._set_timeout(HEAD_TIMEOUT)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
-        if self._tunnel is not None:
-            self._tunnel.feed(data)
+        if self._upgraded is not None:
+            self._upgraded.feed(data)
             return
-        if self._deaf:
+        if self._read_closed:
             return
         if self._head is None and self._incoming is None:
             data = self._opening(data)
@@ -187,12 +187,12 @@ class ServerConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             # What follows is another protocol, if whoever answers the request speaks it; else it is not read.
-            self._deaf = True
-            self._last()
-            self._tunnel = UpgradedStream(self, self._close_tunnel)
+            self._read_closed = True
+            self._close_after_queue()
+            self._upgraded = UpgradedStream(self, self._close_tunnel)
             rest = data[upgrade.args[0] :]
             if rest:
-                self._tunnel.feed(rest)
+                self._upgraded.feed(rest)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, _RefusedError):
@@ -205,23 +205,23 @@ class ServerConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """See asyncio: nothing more will come; what is in hand is answered, except to those who only listen."""
-        self._deaf = True
-        if self._tunnel is not None:
-            self._tunnel.end()
+        self._read_closed = True
+        if self._upgraded is not None:
+            self._upgraded.end()
         if self._head is not None or self._begin:
             self._refuse(MALFORMED)
         for exchange in self._queue:
             if isinstance(exchange, ServerExchange):
-                exchange.deafen()
+                exchange.close_read()
         # TLS has no way to be open on one side only.
         return bool(self._queue) and self._scope["scheme"] == "http"
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """See asyncio."""
-        self._service.lost(self)
-        self._deaf = True
-        if self._tunnel is not None:
-            self._tunnel.end()
+        self._service.discard(self)
+        self._read_closed = True
+        if self._upgraded is not None:
+            self._upgraded.end()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -233,29 +233,29 @@ class ServerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """See asyncio."""
-        self._room = asyncio.Event()
+        self._writable = asyncio.Event()
 
     def resume_writing(self) -> None:
         """See asyncio."""
-        if self._room is not None:
-            self._room.set()
-            self._room = None
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
 
     # -------------------------------------------------------------- time
-    def _expire(self, seconds: float) -> None:
+    def _set_timeout(self, seconds: float) -> None:
         """Have the connection end then, unless something happens; one timer at a time."""
         self._deadline = self._loop.time() + seconds
         if self._timer is None or self._timer.when() > self._deadline:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(self._deadline, self._late)
+            self._timer = self._loop.call_at(self._deadline, self._on_timeout)
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         self._timer = None
         if self._busy():
             return
         if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._late)
+            self._timer = self._loop.call_at(self._deadline, self._on_timeout)
         else:
             self._close()
 
@@ -267,7 +267,7 @@ class ServerConnection(asyncio.Protocol):
     def _opening(self, data: bytes) -> bytes:
         """The first bytes of a request as the parser can take them: it knows methods by name only."""
         if not self._begin:
-            self._expire(HEAD_TIMEOUT)
+            self._set_timeout(HEAD_TIMEOUT)
         self._begin += data
         method_match = request_rules.METHOD.match(self._begin)
         if method_match is None:
@@ -289,7 +289,7 @@ class ServerConnection(asyncio.Protocol):
     def _count_head(self, size: int) -> None:
         if self._head is not None:
             self._head.fed += size
-            if self._head.fed > request_rules.MOST_HEAD:
+            if self._head.fed > request_rules.MAX_HEAD_BYTES:
                 self._refuse(request_rules.TOO_LARGE)
 
     def on_message_begin(self) -> None:
@@ -307,7 +307,7 @@ class ServerConnection(asyncio.Protocol):
         if self._head is not None:
             self._head.headers.append((name.lower(), value))
             self._head.size += len(name) + len(value) + 4
-            if self._head.size > request_rules.MOST_HEAD:
+            if self._head.size > request_rules.MAX_HEAD_BYTES:
                 raise _RefusedError(request_rules.TOO_LARGE)
 
     def on_headers_complete(self) -> None:
@@ -316,7 +316,7 @@ class ServerConnection(asyncio.Protocol):
         assert head is not None
         version = self._parser.get_http_version()
         method = head.method or self._parser.get_method()
-        refusal = request_rules.refused(method, version, head.headers)
+        refusal = request_rules.check_head(method, version, head.headers)
         if refusal is not None:
             raise _RefusedError(refusal)
         target = request_rules.read_target(method, head.target)
@@ -372,12 +372,12 @@ class ServerConnection(asyncio.Protocol):
     def _upgrade(self, headers: list[tuple[bytes, bytes]]) -> UpgradedStream:
         """See `UPGRADE`."""
         item = self._queue[0] if self._queue else None
-        if self._tunnel is None or not isinstance(item, ServerExchange) or item.started:
+        if self._upgraded is None or not isinstance(item, ServerExchange) or item.started:
             raise ConnectionLostError("the connection has ended before it could be upgraded")
         item.started = True
         lines = [b"HTTP/1.1 101 Switching Protocols", *(b"%b: %b" % pair for pair in headers)]
         self.write(b"\r\n".join((*lines, b"", b"")))
-        return self._tunnel
+        return self._upgraded
 
     def _close_tunnel(self) -> None:
         for item in self._queue:
@@ -395,24 +395,24 @@ class ServerConnection(asyncio.Protocol):
             self._read(on=False)
 
     def _refuse(self, refusal: Refusal) -> None:
-        self._deaf = True
+        self._read_closed = True
         self._head, self._begin = None, b""
         if self._incoming is not None:
             # Who reads the body finds out, and may have an answer.
-            self._incoming.deafen()
+            self._incoming.close_read()
         else:
             self._enqueue(refusal)
 
     def _next(self) -> None:
         item = self._queue[0]
         if isinstance(item, ServerExchange):
-            self._service.start(item, self._broken)
+            self._service.start(item, self._response_failed)
             return
         self.write(item.answer())
         self._queue.clear()
         self._end(linger=item is request_rules.TOO_LARGE)
 
-    def _broken(self) -> None:
+    def _response_failed(self) -> None:
         """The application gave no answer, or half of one."""
         item = self._queue[0] if self._queue else None
         if isinstance(item, ServerExchange) and not item.started:
@@ -423,7 +423,7 @@ class ServerConnection(asyncio.Protocol):
         elif self._transport is not None:
             self._transport.abort()
 
-    def _last(self) -> None:
+    def _close_after_queue(self) -> None:
         """No request follows those in hand."""
         if self._queue and isinstance(self._queue[-1], ServerExchange):
             self._queue[-1].keep_alive = False
@@ -435,7 +435,7 @@ class ServerConnection(asyncio.Protocol):
         if not self._queue:
             self._close()
         else:
-            self._last()
+            self._close_after_queue()
 
     # -------------------------------------------------------------- what exchanges ask
     @property
@@ -446,7 +446,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def full(self) -> bool:
         """See `RemoteCommandStream`."""
-        return self._room is not None
+        return self._writable is not None
 
     def write(self, data: bytes) -> None:
         """See `RemoteCommandStream`."""
@@ -455,8 +455,8 @@ class ServerConnection(asyncio.Protocol):
 
     async def drained(self) -> None:
         """See `RemoteCommandStream`."""
-        while self._room is not None:
-            await self._room.wait()
+        while self._writable is not None:
+            await self._writable.wait()
 
     def date(self) -> bytes:
         """See `RemoteCommandStream`."""
@@ -479,13 +479,13 @@ class ServerConnection(asyncio.Protocol):
         if self._queue:
             self._next()
         else:
-            self._expire(HEAD_TIMEOUT if self._head is not None or self._begin else IDLE_TIMEOUT)
+            self._set_timeout(HEAD_TIMEOUT if self._head is not None or self._begin else IDLE_TIMEOUT)
 
     # -------------------------------------------------------------- the end
     def _read(self, *, on: bool) -> None:
-        if self._transport is None or self._transport.is_closing() or on != self._held:
+        if self._transport is None or self._transport.is_closing() or on != self._reading_paused:
             return
-        self._held = not on
+        self._reading_paused = not on
         if on:
             self._transport.resume_reading()
         else:
@@ -493,7 +493,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _end(self, *, linger: bool) -> None:
         """Close; a client that is still sending is read for a while, or it would never see the answer."""
-        self._deaf = True
+        self._read_closed = True
         if not linger:
             self._close()
             return

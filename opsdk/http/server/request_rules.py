@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote, unquote_to_bytes
 
-MOST_HEAD: Final = (1 << 20) + 4096
+MAX_HEAD_BYTES: Final = (1 << 20) + 4096
 """Bytes that a request line and its headers may have."""
 METHODS: Final = frozenset(
     b"GET HEAD POST CONNECT PUT PATCH DELETE OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK BIND "
@@ -40,13 +40,19 @@ class Refusal:
     """An answer that is the last on its connection."""
 
     status: int
-    why: str = ""
+    reason: str = ""
 
     def answer(self) -> bytes:
         """Its bytes: the text is the status line's, but for codings that nobody knows."""
         phrase = _PHRASES.get(self.status) or HTTPStatus(self.status).phrase
         line = f"{self.status} {phrase}"
-        text = self.why if self.status == HTTPStatus.NOT_IMPLEMENTED else f"{line}: {self.why}" if self.why else line
+        text = (
+            self.reason
+            if self.status == HTTPStatus.NOT_IMPLEMENTED
+            else f"{line}: {self.reason}"
+            if self.reason
+            else line
+        )
         first = line if self.status == HTTPStatus.NOT_IMPLEMENTED else text
         head = f"HTTP/1.1 {first}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
         return f"{head}{text}".encode()
@@ -55,7 +61,7 @@ class Refusal:
 _PHRASES = {431: "Request Header Fields Too Large", 505: "HTTP Version Not Supported"}
 MALFORMED: Final = Refusal(400)
 TOO_LARGE: Final = Refusal(431)
-TLS_WANTED: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+HTTP_ON_HTTPS_PORT: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 """The answer to plain HTTP where TLS is spoken."""
 
 
@@ -76,7 +82,7 @@ def tokens(headers: Headers, name: bytes) -> set[bytes]:
     return {word.strip().lower() for value in values(headers, name) for word in value.split(b",")}
 
 
-def refused(method: bytes, version: str, headers: Headers) -> Refusal | None:
+def check_head(method: bytes, version: str, headers: Headers) -> Refusal | None:
     """Why a request is not answered, from its head."""
     if not version.startswith("1."):
         return MALFORMED if version == "0.9" else Refusal(505, "unsupported protocol version")

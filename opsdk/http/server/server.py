@@ -18,7 +18,7 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
-from opsdk.http.server.request_rules import TLS_WANTED, looks_like_http
+from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
 
 if TYPE_CHECKING:
     from opsdk.http.server.connection import Service
@@ -196,7 +196,7 @@ class WebServer(Closing):
         if service.tasks:
             await asyncio.wait(service.tasks, timeout=_CUT)
         # What has been answered gets the time to leave.
-        await service.emptied(_CUT)
+        await service.wait_empty(_CUT)
         self.drop_connections()
 
     async def __aenter__(self) -> Self:
@@ -223,7 +223,7 @@ async def _greeted(found: socket.socket, seconds: float) -> bool:
     first = found.recv(5, socket.MSG_PEEK)
     if not looks_like_http(first):
         return bool(first)
-    await loop.sock_sendall(found, TLS_WANTED)
+    await loop.sock_sendall(found, HTTP_ON_HTTPS_PORT)
     found.shutdown(socket.SHUT_WR)
     # What the client goes on to say is taken in: else it would never see the answer.
     try:

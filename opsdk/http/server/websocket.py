@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from websockets.frames import Frame
 
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-MOST = 4 << 20
+MAX_MESSAGE_BYTES = 4 << 20
 """Bytes of one message."""
 _WITHOUT = 1005
 """The code of a close frame that has none."""
@@ -71,7 +71,7 @@ class WebSocket:
         from websockets.protocol import OPEN, SERVER, Protocol  # noqa: PLC0415 - takes long to load, few need it
 
         self._tunnel = tunnel
-        self._protocol = Protocol(SERVER, state=OPEN, max_size=MOST)
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=MAX_MESSAGE_BYTES)
         self._messages: deque[bytes | str] = deque()
         self._parts: list[Frame] = []
         self._closed = False
@@ -103,7 +103,7 @@ class WebSocket:
                 self._closed = True
             elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 self._parts.append(frame)
-                if sum(len(part.data) for part in self._parts) > MOST:
+                if sum(len(part.data) for part in self._parts) > MAX_MESSAGE_BYTES:
                     self._protocol.fail(1009, "the message is too long")
                     self._closed = True
                 elif frame.fin:
