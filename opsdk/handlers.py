@@ -61,8 +61,8 @@ class EnqueueRequestForOwner:
         controller_only: only the controlling owner counts.
     """
 
-    def __init__(self, owner: KindLike[Any], *, only_controller_owner: bool = True) -> None:
-        self.owner: Kind[Any] = kind_of(owner)
+    def __init__(self, owner: KindLike[AnyObject], *, only_controller_owner: bool = True) -> None:
+        self.owner: Kind[AnyObject] = kind_of(owner)
         self.only_controller_owner = only_controller_owner
         self._namespaced = True
 

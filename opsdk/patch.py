@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.patch.strategic_merge_patch import create_strategic
 from opsdk.errors import UsageError
 from opsdk.structured_merge.schema import Schema, SchemaSet
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class PatchType(Enum):
@@ -47,7 +47,7 @@ class RawPatch:
     b'{"spec":{"paused":true}}'
     """
 
-    def __init__(self, type: PatchType, data: bytes | Mapping[str, Any] | Sequence[Any]) -> None:  # noqa: A002
+    def __init__(self, type: PatchType, data: bytes | Mapping[str, JsonValue] | Sequence[JsonValue]) -> None:  # noqa: A002
         self.type = type
         self._data = data if isinstance(data, bytes) else msgspec.json.encode(data)
 
@@ -59,17 +59,17 @@ class RawPatch:
         return f"RawPatch({self.type.name}, {self._data[:80]!r})"
 
 
-def merge_patch(tree: Mapping[str, Any]) -> RawPatch:
+def merge_patch(tree: Mapping[str, JsonValue]) -> RawPatch:
     """A JSON merge patch: null removes a field, a list replaces a list."""
     return RawPatch(PatchType.MERGE, tree)
 
 
-def json_patch(operations: Sequence[Mapping[str, Any]]) -> RawPatch:
+def json_patch(operations: Sequence[Mapping[str, JsonValue]]) -> RawPatch:
     """A JSON patch: a list of ``{"op": ..., "path": ..., "value": ...}``."""
     return RawPatch(PatchType.JSON, operations)
 
 
-def strategic_merge_patch(tree: Mapping[str, Any]) -> RawPatch:
+def strategic_merge_patch(tree: Mapping[str, JsonValue]) -> RawPatch:
     """A strategic merge patch (built-in kinds only): lists are merged by the keys that the kind declares."""
     return RawPatch(PatchType.STRATEGIC, tree)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsdk.apimachinery.meta import LabelSelector
+from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.selectors import Selector, as_selector
 from opsdk.event.event import AnyEvent, EventType, ObjectView
 
@@ -79,7 +80,7 @@ def of_object(test: Callable[[Any], bool]) -> Predicate:
     return Predicate(lambda event: test(event.view.object), getattr(test, "__name__", "of_object"))
 
 
-def _changed(name: str, value: Callable[[ObjectView[Any]], Any]) -> Predicate:
+def _changed(name: str, value: Callable[[ObjectView[AnyObject]], Any]) -> Predicate:
     """Updates in which `value` differs; other events pass."""
 
     def test(event: AnyEvent) -> bool:

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache, CachedKind, KindRegistration
 from opsdk.cache.store import Delta
 from opsdk.dispatcher import EventDispatcher
@@ -55,13 +56,13 @@ class KindSource:
     def __init__(
         self,
         cache: Cache,
-        kind: KindLike[Any],
+        kind: KindLike[AnyObject],
         handler: EventHandler,
         *,
         predicates: Sequence[PredicateFunc] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        self.kind: Kind[Any] = kind_of(kind)
+        self.kind: Kind[AnyObject] = kind_of(kind)
         self.cache = cache
         self._clock = clock
         self._dispatcher = EventDispatcher(str(self.kind.gvk), handler, predicates, clock)
@@ -133,7 +134,8 @@ class KindSource:
                 await self._dispatcher.wait_mapped()
         except TimeoutError:
             raise CacheSyncError(
-                f"{self._dispatcher.handler!r} has not mapped every {self.kind.gvk} within {timeout:g} s: it must answer"
+                f"{self._dispatcher.handler!r} has not mapped every {self.kind.gvk} within {timeout:g} s: "
+                "check that it returns"
             ) from None
 
     async def aclose(self) -> None:

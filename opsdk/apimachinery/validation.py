@@ -1,4 +1,7 @@
-"""Rules for names, label keys and the like, in the server's words. Each returns what is wrong."""
+"""Format rules of names, label keys and label values, with the server's messages. Each function returns the errors.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/validation.go, pkg/api/validation/generic.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ _VALUE_TEXT = (
 
 
 def _masked(name: str, *, prefix: bool) -> str:
-    """A prefix may end with a dash: something follows it. What stands before the dash is not looked at."""
+    """Return a generateName prefix as a full name: any suffix may follow a trailing dash (``maskTrailingDash``)."""
     return f"{name[:-2]}a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
@@ -55,35 +58,35 @@ def _check(name: str, limit: int, pattern: str, text: str, unit: str = "characte
 
 
 def dns_subdomain(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """``example.com``: what most names are."""
+    """Check a DNS subdomain such as ``example.com``: the names of most objects."""
     return _check(_masked(name, prefix=prefix), 253, _SUBDOMAIN, _SUBDOMAIN_TEXT)
 
 
 def dns_search(name: str) -> Sequence[str]:
-    """A domain to search in, whose parts may have underscores."""
+    """Check a DNS search domain, whose labels may contain underscores."""
     return _check(name, 253, _SEARCHES, _SEARCH_TEXT)
 
 
 def dns_label(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """``my-name``: namespaces, services."""
+    """Check a DNS label such as ``my-name``: namespaces."""
     name = _masked(name, prefix=prefix)
     dotted = re.fullmatch(_SUBDOMAIN, name)
     return _check(name, 63, _LABEL, "must not contain dots" if dotted else _LABEL_TEXT)
 
 
 def dns_1035_label(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """``my-name`` that begins with a letter."""
+    """Check a DNS label that starts with a letter: services."""
     return _check(_masked(name, prefix=prefix), 63, _SERVICE, _SERVICE_TEXT)
 
 
 def path_segment(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """Anything that can stand in a path: roles."""
+    """Check a name that may contain any character of a path segment: RBAC roles."""
     errors = [f"may not be '{name}'"] if name in (".", "..") and not prefix else []
     return [*errors, *(f"may not contain '{part}'" for part in ("/", "%") if part in name)]
 
 
 def qualified_name(name: str) -> Sequence[str]:
-    """``example.com/my-name``: keys of labels, finalizers."""
+    """Check a qualified name such as ``example.com/my-name``: label keys, finalizers."""
     parts = name.split("/")
     errors: list[str] = []
     if len(parts) > 2:
@@ -105,7 +108,7 @@ def qualified_name(name: str) -> Sequence[str]:
 
 
 def label_value(value: str) -> Sequence[str]:
-    """The value of a label."""
+    """Check a label value."""
     errors = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
     if value and not re.fullmatch(_QUALIFIED, value):
         errors.append(_VALUE_TEXT)

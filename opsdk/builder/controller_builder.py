@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache
 from opsdk.controller.controller import Controller, ControllerOptions
 from opsdk.controller.reconcile import ReconcileFunction, Reconciler, as_reconciler
@@ -35,7 +36,7 @@ class WatchSpec:
         predicates: which of its events matter.
     """
 
-    kind: KindLike[Any]
+    kind: KindLike[AnyObject]
     handler: MapFunction | EventHandler
     predicates: Sequence[PredicateFunc] = ()
 
@@ -64,15 +65,15 @@ class ControllerBuilder:
         self._options = options
         self._hook = hook
         self._clock = clock
-        self._kind: Kind[Any] | None = None
+        self._kind: Kind[AnyObject] | None = None
         self._predicates: tuple[PredicateFunc, ...] = ()
-        self._owns: list[tuple[Kind[Any], bool, tuple[PredicateFunc, ...]]] = []
+        self._owns: list[tuple[Kind[AnyObject], bool, tuple[PredicateFunc, ...]]] = []
         self._watches: list[WatchSpec] = []
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._reconciler: Reconciler | None = None
 
-    def for_(self, kind: KindLike[Any], *, predicates: Sequence[PredicateFunc] = ()) -> Self:
+    def for_(self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = ()) -> Self:
         """The kind that is reconciled; once."""
         if self._kind is not None:
             raise UsageError("for_(...) should only be called once: a controller reconciles one kind")
@@ -81,7 +82,7 @@ class ControllerBuilder:
         return self
 
     def owns(
-        self, kind: KindLike[Any], *, predicates: Sequence[PredicateFunc] = (), match_every_owner: bool = False
+        self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = (), match_every_owner: bool = False
     ) -> Self:
         """A kind whose objects lead to their controlling owner, or to every owner."""
         self._owns.append((kind_of(kind), match_every_owner, tuple(predicates)))
@@ -171,5 +172,7 @@ class ControllerBuilder:
             sources.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
         return sources
 
-    def _source(self, kind: Kind[Any], handler: EventHandler, predicates: tuple[PredicateFunc, ...]) -> EventSource:
+    def _source(
+        self, kind: Kind[AnyObject], handler: EventHandler, predicates: tuple[PredicateFunc, ...]
+    ) -> EventSource:
         return KindSource(self._cache, kind, handler, predicates=(*self._filters, *predicates), clock=self._clock)

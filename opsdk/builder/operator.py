@@ -13,7 +13,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.kinds import KindLike
-from opsdk.apimachinery.object import KubeObject, TypedObject, Unstructured
+from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
@@ -105,9 +105,9 @@ class Operator:
     # -------------------------------------------------------------- declaring
     def reconciler(
         self,
-        kind: KindLike[Any],
+        kind: KindLike[AnyObject],
         *,
-        owns: Sequence[KindLike[Any]] = (),
+        owns: Sequence[KindLike[AnyObject]] = (),
         watches: Sequence[WatchSpec] = (),
         name: str = "",
         options: ControllerOptions | None = None,
@@ -143,7 +143,7 @@ class Operator:
         return function
 
     def controller_for(
-        self, kind: KindLike[Any], *, name: str = "", options: ControllerOptions | None = None
+        self, kind: KindLike[AnyObject], *, name: str = "", options: ControllerOptions | None = None
     ) -> ControllerBuilder:
         """Begin a controller by hand; usable once the operator has its cluster (in `setup`, or after `prepare`)."""
         return ControllerBuilder(

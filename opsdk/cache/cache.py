@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import finish
@@ -235,7 +235,7 @@ class Cache:
         await finish(_close(informers), name="cache/close informers")
 
     # -------------------------------------------------------------- kinds
-    async def informer_for(self, kind: KindLike[Any], *, implicitly: bool = False) -> CachedKind:
+    async def informer_for(self, kind: KindLike[AnyObject], *, implicitly: bool = False) -> CachedKind:
         """The informers of a kind, made and (if the cache runs) started on first use; does not wait for sync.
 
         Raises `NoMatchError` if the server does not serve it. `implicitly` marks reads: they may be refused.
@@ -267,7 +267,7 @@ class Cache:
             return full
         return self._kinds.get((gvk, True))
 
-    async def remove_informer(self, kind: KindLike[Any]) -> None:
+    async def remove_informer(self, kind: KindLike[AnyObject]) -> None:
         """Stop caching a kind; the next read starts anew. Harmless if it is not cached."""
         token = kind_of(kind)
         removed = self._kinds.pop((token.gvk, token.representation is PartialObjectMetadata), None)

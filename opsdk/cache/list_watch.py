@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from opsdk.apimachinery.codec import split_list
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ListMeta
+from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.client.operations import List, Watch
@@ -68,7 +69,7 @@ class RestListerWatcher:
         self,
         transport: Transport,
         mapping: RestMapping,
-        kind: Kind[Any],
+        kind: Kind[AnyObject],
         *,
         namespace: str = "",
         label_selector: Selector | None = None,

@@ -50,7 +50,7 @@ class CachedReader:
         """Always a `UsageError`: informers are watched through handlers."""
         raise UsageError(f"a cached reader cannot watch {operation.kind.name}: add a handler to the cache's informer")
 
-    async def _synced(self, kind: Kind[Any]) -> CachedKind:
+    async def _synced(self, kind: Kind[AnyObject]) -> CachedKind:
         self.cache.check_running()
         cached = await self.cache.informer_for(kind, implicitly=True)
         if not cached.has_synced:
@@ -71,7 +71,7 @@ class CachedReader:
             details=Details(name=key.name, group=resource.group, kind=resource.resource),
         )
 
-    async def _list(self, operation: List) -> ObjectList[Any]:
+    async def _list(self, operation: List) -> ObjectList[AnyObject]:
         options = operation.options
         if options.continue_token:
             raise UsageError("continue list option is not supported by the cache: leave it out, or read live")

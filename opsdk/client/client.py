@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -239,7 +239,7 @@ class Client:
     @overload
     async def delete(
         self,
-        target: KindLike[Any],
+        target: KindLike[AnyObject],
         key: ObjectKey | str,
         /,
         *,
@@ -253,7 +253,7 @@ class Client:
     ) -> None: ...
     async def delete(
         self,
-        target: AnyObject | KindLike[Any],
+        target: AnyObject | KindLike[AnyObject],
         key: ObjectKey | str | None = None,
         /,
         *,
@@ -282,7 +282,7 @@ class Client:
 
     async def delete_all_of(
         self,
-        kind: KindLike[Any],
+        kind: KindLike[AnyObject],
         *,
         namespace: str = "",
         label_selector: Labels | None = None,
@@ -327,7 +327,7 @@ class SubResourceClient:
             raise UsageError(f"cannot get the subresource {self.name} using only metadata")
         options = GetOptions(uncached=True)
         # The URL is the parent's, the answer another kind: the parent's kind rides along in the form.
-        parent = Kind(gvk_of(obj), token.representation)
+        parent: Kind[T] = Kind(gvk_of(obj), token.representation)
         subresource: T = await self.executor.execute(
             Get(kind=parent, key=key_of(obj), subresource=self.name, options=options)
         )
@@ -457,7 +457,7 @@ def as_key(key: ObjectKey | str, namespace: str = "") -> ObjectKey:
 
 
 def _target(
-    target: AnyObject | KindLike[Any], key: ObjectKey | str | None, namespace: str
+    target: AnyObject | KindLike[AnyObject], key: ObjectKey | str | None, namespace: str
 ) -> tuple[GroupVersionKind, ObjectKey]:
     if isinstance(target, type | Kind):
         if key is None:

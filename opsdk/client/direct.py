@@ -91,8 +91,8 @@ class DirectClient:
         raise_for_status(response, request)
         return response
 
-    async def _list(self, request: RestRequest, kind: Kind[Any]) -> ObjectList[Any]:
-        objects: ObjectList[Any] = decode_list((await self._send(request)).body, kind)
+    async def _list(self, request: RestRequest, kind: Kind[AnyObject]) -> ObjectList[AnyObject]:
+        objects: ObjectList[AnyObject] = decode_list((await self._send(request)).body, kind)
         for bad in objects.undecodable:
             log.error("%s: an object is set aside: %s", request.described, bad.error)
         return objects
@@ -104,20 +104,20 @@ class DirectClient:
             if not missing_ok:
                 raise
 
-    def _object(self, response: RestResponse, kind: Kind[Any], *, subresource: str) -> AnyObject:
-        if subresource and not (issubclass(kind.representation, TypedObject) and kind.representation.gvk.kind):
-            kind = _kind_of_answer(response.body, kind.representation)
+    def _object(self, response: RestResponse, kind: Kind[AnyObject], *, subresource: str) -> AnyObject:
+        representation = kind.representation
+        if subresource and issubclass(representation, TypedObject) and representation.gvk.kind:
+            kind = Kind(representation.gvk, representation)
         elif subresource:
-            kind = Kind(kind.representation.gvk, kind.representation)
-        obj: AnyObject = decode(response.body, kind)
-        return obj
+            kind = _kind_of_response(response.body, representation)
+        return decode(response.body, kind)
 
     def _written(self, response: RestResponse, target: AnyObject, *, subresource: str) -> AnyObject:
         """The object handed in, now as the server has it.
 
         A mere Status (evictions, bindings) leaves it alone, and so does a subresource of another kind (scale).
         """
-        kind = _kind_of_answer(response.body, type(target))
+        kind = _kind_of_response(response.body, type(target))
         if kind.gvk.kind == "Status" and kind.gvk.group == "" and target.kind != "Status":
             return target
         if subresource and not isinstance(target, PartialObjectMetadata) and kind.gvk.kind != target.kind:
@@ -140,7 +140,7 @@ class DirectClient:
         return f"<DirectClient over {self.transport!r}>"
 
 
-async def _events(chunks: AsyncIterator[bytes], kind: Kind[Any]) -> AsyncIterator[WatchEvent[Any]]:
+async def _events(chunks: AsyncIterator[bytes], kind: Kind[AnyObject]) -> AsyncIterator[WatchEvent[Any]]:
     splitter = FrameSplitter()
     async for chunk in chunks:
         for data in splitter.feed(chunk):
@@ -175,7 +175,7 @@ class _TypeMeta(msgspec.Struct, rename="camel"):
     kind: str = ""
 
 
-def _kind_of_answer(body: bytes, form: type[AnyObject]) -> Kind[Any]:
+def _kind_of_response(body: bytes, form: type[AnyObject]) -> Kind[AnyObject]:
     """What the server says the answer is, in the form wanted."""
     try:
         meta = msgspec.json.decode(body, type=_TypeMeta)

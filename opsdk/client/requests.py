@@ -121,7 +121,7 @@ def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
     return RequestTarget(mapping, o.namespace).request("watch", "GET", query=query, headers=headers)
 
 
-def accept(kind: Kind[Any], *, many: bool = False) -> str:
+def accept(kind: Kind[AnyObject], *, many: bool = False) -> str:
     """The Accept header that brings objects in the form of `kind`."""
     if kind.representation is PartialObjectMetadata:
         return _METADATA_LIST if many else _METADATA

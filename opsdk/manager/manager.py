@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import wait_ended
@@ -222,7 +222,7 @@ class Manager:
                 return False
         return True
 
-    async def _unless_ending(self, waiting: Coroutine[Any, Any, None]) -> bool:
+    async def _unless_ending(self, waiting: Coroutine[object, None, None]) -> bool:
         """Wait for something, but not beyond the end; False if the end came first."""
         ready = asyncio.get_running_loop().create_task(waiting, name="manager/wait ready")
         ending = asyncio.get_running_loop().create_task(self._wait_ending(), name="manager/wait ending")

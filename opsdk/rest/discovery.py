@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -155,7 +155,7 @@ class _ResourceList(msgspec.Struct):
 
 
 _T = TypeVar("_T")
-_Coro = Coroutine[Any, Any, "DiscoveredGroups"]
+_Coro = Coroutine[object, None, "DiscoveredGroups"]
 
 
 def _decode(response: RestResponse, kind: type[_T], path: str) -> _T:

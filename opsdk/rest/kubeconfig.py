@@ -10,11 +10,10 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config, ExecConfig, Impersonate
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -28,7 +27,7 @@ class KubeconfigEntry:
     kind: str
     name: str
     file: Path
-    data: Mapping[str, Any] = field(repr=False)
+    data: Mapping[str, JsonValue] = field(repr=False)
 
     def fail(self, problem: str) -> ConfigError:
         """The error about this entry."""
@@ -85,7 +84,7 @@ class Kubeconfig:
 
 
 # ------------------------------------------------------------------ reading and merging
-def read_file(path: Path) -> Mapping[str, Any] | None:
+def read_file(path: Path) -> Mapping[str, JsonValue] | None:
     """The mapping in one file, or None where there is no such file."""
     import yaml  # noqa: PLC0415 - 25 ms, paid only where a kubeconfig is read
 
@@ -109,7 +108,7 @@ def read_file(path: Path) -> Mapping[str, Any] | None:
     return document
 
 
-def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
+def merge(files: Iterable[tuple[Path, Mapping[str, JsonValue]]]) -> Kubeconfig:
     """Merge in order: the first file to name an entry, or to set the current context, wins whole."""
     tables: dict[str, dict[str, KubeconfigEntry]] = {"clusters": {}, "users": {}, "contexts": {}}
     current, paths = "", []
@@ -125,7 +124,7 @@ def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
     return Kubeconfig(**tables, current_context=current, files=paths)
 
 
-def _entries(path: Path, document: Mapping[str, Any], section: str) -> dict[str, KubeconfigEntry]:
+def _entries(path: Path, document: Mapping[str, JsonValue], section: str) -> dict[str, KubeconfigEntry]:
     """The named entries of one section of one file."""
     kind, entries = section.removesuffix("s"), {}
     listed = document.get(section) or []
@@ -265,7 +264,7 @@ def _exec_env(entry: KubeconfigEntry) -> dict[str, str]:
     return {pair.text("name"): pair.text("value") for pair in pairs}
 
 
-def _exec_extension(cluster: KubeconfigEntry) -> Any:
+def _exec_extension(cluster: KubeconfigEntry) -> JsonValue:
     """What the cluster has to say to the plugin."""
     listed = cluster.data.get("extensions") or []
     for item in listed if isinstance(listed, list) else ():

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 import msgspec
 
 from opsdk.errors import ApiError, Cause, Details, api_error_from_status, api_error_type
 from opsdk.rest.request import RestRequest
+from opsdk.structured_merge.value import JsonValue
 
 # An unreadable answer is quoted up to here; servers have been seen to answer with whole HTML pages.
 _MAX_QUOTED = 2048
@@ -82,7 +82,7 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
     return _generic_error(response, request, wait)
 
 
-def _status_object(body: bytes) -> Mapping[str, Any] | None:
+def _status_object(body: bytes) -> Mapping[str, JsonValue] | None:
     """The ``Status`` in `body`, if it is one."""
     if not body.lstrip().startswith(b"{"):
         return None

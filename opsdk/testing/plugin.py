@@ -21,7 +21,7 @@ class LeakedTaskError(AssertionError):
 
 async def _run(function: Any, arguments: JsonObject) -> None:
     await function(**arguments)
-    leaked: set[asyncio.Task[Any]] = set()
+    leaked: set[asyncio.Task[object]] = set()
     # Closing transports and cancelled tasks finish in the next few turns of the loop.
     for _ in range(10):
         leaked = {t for t in asyncio.all_tasks() if t is not asyncio.current_task()}

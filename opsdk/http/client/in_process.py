@@ -122,7 +122,7 @@ class AsgiExchange:
     def __init__(self, body: bytes, on_close: Callable[[AsgiExchange], None]) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.task: asyncio.Task[Any] | None = None
+        self.task: asyncio.Task[object] | None = None
         self._request_body: bytes | None = body
         self._on_close = on_close
         self._chunks: deque[bytes] = deque()

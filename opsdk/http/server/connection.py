@@ -46,7 +46,7 @@ class Service:
     def __init__(self, app: App) -> None:
         self.app = app
         self.connections: set[ServerConnection] = set()
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[object]] = set()
         self.draining = False
         self._empty: asyncio.Event | None = None
         self._second = 0

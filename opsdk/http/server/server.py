@@ -12,7 +12,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
@@ -97,7 +97,7 @@ class WebServer(Closing):
         self._service: Service | None = None
         self._socket: socket.socket | None = None
         self._tasks = TaskOwner("web", on_error=_log_failure)
-        self._accepting: asyncio.Task[Any] | None = None
+        self._accepting: asyncio.Task[object] | None = None
 
     @property
     def port(self) -> int:
