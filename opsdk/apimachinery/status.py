@@ -22,7 +22,7 @@ class Preconditions(Model, kw_only=True):
     resource_version: str = ""
 
 
-class MetaV1DeleteOptions(Model, kw_only=True):
+class DeleteOptions(Model, kw_only=True):
     """The body of a DELETE request (``metav1.DeleteOptions``)."""
 
     api_version: str = "v1"

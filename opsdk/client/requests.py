@@ -13,7 +13,7 @@ from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_tree
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.apimachinery.status import MetaV1DeleteOptions as DeleteBody
+from opsdk.apimachinery.status import DeleteOptions as DeleteBody
 from opsdk.apimachinery.status import Preconditions
 from opsdk.client.operations import (
     Apply,

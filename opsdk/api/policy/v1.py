@@ -14,7 +14,7 @@ from opsdk.apimachinery.meta import Condition, LabelSelector
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.quantity import IntOrString
-from opsdk.apimachinery.status import MetaV1DeleteOptions
+from opsdk.apimachinery.status import DeleteOptions
 from opsdk.apimachinery.time import Time
 
 
@@ -23,7 +23,7 @@ class Eviction(TypedObject, dict=True, kw_only=True):
 
     gvk: ClassVar[GroupVersionKind] = GroupVersionKind('policy', 'v1', 'Eviction')
 
-    delete_options: MetaV1DeleteOptions | None = None
+    delete_options: DeleteOptions | None = None
 
 
 class PodDisruptionBudgetSpec(Model, kw_only=True):

@@ -1,4 +1,4 @@
-"""One request and its answer, between a connection and an ASGI application."""
+"""One request and its response, between a connection and an ASGI application."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import Protocol
 from opsdk.http.asgi_types import App, Message, Scope
 
 _HIGH = 64 * 1024
-"""Bytes of a body that wait to be read before the client is slowed down."""
+"""Unread bytes of a request body above which the connection stops reading."""
 DISCARD_LIMIT = 256 * 1024
-"""Bytes of a body that nobody reads are taken in for the sake of the next request; with more, the connection ends."""
+"""Bytes of an unread request body to discard before the next request. With more, the connection closes.
+
+Upstream: net/http/transfer.go (maxPostHandlerReadBytes)."""
+
+
+_STATUSES = frozenset(HTTPStatus)
 
 
 class ServerConnectionPort(Protocol):
-    """What an exchange asks of its connection."""
+    """What an exchange needs of its connection."""
 
     @property
     def closing(self) -> bool:
@@ -24,43 +29,52 @@ class ServerConnectionPort(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether so much is kept that it is time to wait."""
+        """Whether the write buffer is full."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Send, or keep until it can be sent."""
+        """Send or buffer `data`."""
         ...
 
     async def drained(self) -> None:
-        """Return when what is kept is little, or the client gone."""
+        """Return when the write buffer has room, or the connection is closed."""
         ...
 
     def date(self) -> bytes:
-        """The time of day, as headers have it."""
+        """Return the value of the Date header."""
         ...
 
     def hold(self, *, reading: bool) -> None:
-        """Stop reading, or go on."""
+        """Pause or resume reading."""
         ...
 
     def answered(self) -> None:
-        """The answer is complete."""
+        """The response is complete."""
         ...
 
 
 class ServerExchange:
-    """Takes the body in, gives the answer out.
+    """Receives the request body and sends the response.
 
     Attributes:
-        app: what answers it.
+        scope: the ASGI scope.
+        app: the application that responds.
         keep_alive: whether another request may follow on the connection.
-        more_body: whether the request is still coming in.
-        disconnected: the client has gone, or will not be heard any more.
-        complete: the answer is sent.
+        more_body: whether the request body is incomplete.
+        disconnected: the client has disconnected.
+        started: the response head is sent.
+        complete: the response is sent.
     """
 
     def __init__(
-        self, line: ServerConnectionPort, scope: Scope, app: App, *, keep_alive: bool, expects: bool, length: int | None
+        self,
+        connection: ServerConnectionPort,
+        scope: Scope,
+        app: App,
+        *,
+        keep_alive: bool,
+        expects: bool,
+        length: int | None,
     ) -> None:
         self.scope = scope
         self.app = app
@@ -69,7 +83,7 @@ class ServerExchange:
         self.disconnected = False
         self.complete = False
         self.started = False
-        self._connection = line
+        self._connection = connection
         self._expects = expects
         self._length = length
         self._received = 0
@@ -82,11 +96,11 @@ class ServerExchange:
         self._no_body = False
 
     def __repr__(self) -> str:
-        return f"<Exchange {self.scope['method']} {self.scope['path']}>"
+        return f"<ServerExchange {self.scope['method']} {self.scope['path']}>"
 
     # -------------------------------------------------------------- the request
     def take(self, data: bytes) -> None:
-        """Some body."""
+        """Add bytes of the request body."""
         self._received += len(data)
         if self.complete or self.disconnected:
             return
@@ -96,23 +110,23 @@ class ServerExchange:
         self._event.set()
 
     def end_body(self) -> None:
-        """The request is complete."""
+        """The request body is complete."""
         self.more_body = False
         self._event.set()
 
     def disconnect(self) -> None:
-        """The client has gone."""
+        """The client has disconnected."""
         self.disconnected = True
         self._event.set()
 
     def close_read(self) -> None:
-        """The client says nothing more that can be understood, and may listen still."""
+        """No more valid bytes come from the client. It may still read the response."""
         self._read_closed = True
         self.keep_alive = False
         self._event.set()
 
     async def receive(self) -> Message:
-        """See ASGI."""
+        """See ASGI ``receive``."""
         if self._expects and not self.started and not self._connection.closing:
             self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._expects = False
@@ -134,17 +148,17 @@ class ServerExchange:
 
     # -------------------------------------------------------------- the answer
     async def send(self, message: Message) -> None:
-        """See ASGI."""
+        """See ASGI ``send``."""
         if self._connection.full:
             await self._connection.drained()
         if self.disconnected:
-            # Whoever sends without end gets to hear of it only if others run meanwhile.
+            # Yield, so that an application that sends in a loop notices the disconnect.
             await asyncio.sleep(0)
             return
         if not self.started:
             self._start(message)
         elif self.complete:
-            raise RuntimeError("the answer is complete, and more of it came")
+            raise RuntimeError("http.response.body after the end of the response")
         else:
             self._part(message.get("body", b""), more=message.get("more_body", False))
 
@@ -157,10 +171,11 @@ class ServerExchange:
         self._chunked = length is None and modern and not self._no_body
         self._remaining = length or 0
         closes = any(name == b"connection" and b"close" in value.lower() for name, value in headers)
-        # Without a length, only the end of the connection ends an answer to an old client.
+        # Without a length, an HTTP/1.0 response ends with the connection.
         ends = length is None and not modern and not self._no_body
         self.keep_alive = self.keep_alive and not closes and not ends and not self._unread()
-        lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, _phrase(status))]
+        phrase = HTTPStatus(status).phrase.encode() if status in _STATUSES else b"status code %d" % status
+        lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, phrase)]
         lines += [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
         if not any(name == b"date" for name, _ in headers):
             lines.append(b"date: " + self._connection.date())
@@ -173,7 +188,7 @@ class ServerExchange:
         self._connection.write(b"\r\n".join((*lines, b"", b"")))
 
     def _unread(self) -> bool:
-        """Whether so much of the body is still to come that the connection had better end."""
+        """Whether too much of the request body is unread to keep the connection."""
         if not self.more_body:
             return False
         return self._expects or self._length is None or self._length - self._received >= DISCARD_LIMIT
@@ -193,7 +208,7 @@ class ServerExchange:
             self._finish()
 
     def finish(self) -> bool:
-        """End an answer where it stands, if it has a form in which it can end there."""
+        """End the response here, if its framing allows that. Returns whether it did."""
         if not self.started or self.complete or (self._remaining and not self._no_body):
             return False
         self._part(b"", more=False)
@@ -201,19 +216,12 @@ class ServerExchange:
 
     def _finish(self) -> None:
         if self._remaining:
-            raise RuntimeError("the answer is not as long as it said")
+            raise RuntimeError("the response is shorter or longer than its Content-Length")
         self.complete = True
         self._event.set()
         self._connection.answered()
 
 
-def _phrase(status: int) -> bytes:
-    try:
-        return HTTPStatus(status).phrase.encode()
-    except ValueError:
-        return b"status code %d" % status
-
-
 def _one_line(value: bytes) -> bytes:
-    """A header's value cannot begin another header."""
+    """Return a header value without line breaks, so that it cannot start another header."""
     return value.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in value or b"\r" in value else value
