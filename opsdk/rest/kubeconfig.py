@@ -1,6 +1,8 @@
-"""kubeconfig files: read, merged as kubectl merges them, and turned into a `Config`.
+"""kubeconfig files: parsed, merged as kubectl merges them, and converted to a `Config`.
 
-Pure but for `read_file`. Every message names the file and the entry it is about.
+Only `read_file` has I/O. Every message names the file and the entry.
+
+Upstream: k8s.io/client-go/tools/clientcmd/loader.go, client_config.go (v1.36)
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _INTERACTIVE = ("Never", "IfAvailable", "Always")
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigEntry:
-    """One named cluster, user or context, and the file it came from."""
+    """One named cluster, user or context, and the file that defines it."""
 
     kind: str
     name: str
@@ -30,11 +32,11 @@ class KubeconfigEntry:
     data: Mapping[str, JsonValue] = field(repr=False)
 
     def fail(self, problem: str) -> ConfigError:
-        """The error about this entry."""
+        """Return the error for this entry."""
         return ConfigError(f"{self.file}: {self.kind} {self.name!r}: {problem}")
 
     def text(self, key: str) -> str:
-        """A string field, empty where absent."""
+        """Return a string field, empty if absent."""
         value = self.data.get(key)
         if value is None:
             return ""
@@ -43,27 +45,27 @@ class KubeconfigEntry:
         return value
 
     def flag(self, key: str) -> bool:
-        """A boolean field, false where absent."""
+        """Return a boolean field, false if absent."""
         value = self.data.get(key)
         if value is None or isinstance(value, bool):
             return bool(value)
         raise self.fail(f"{key} must be true or false")
 
     def path(self, key: str) -> str:
-        """A file name, relative to the kubeconfig it is written in."""
+        """Return a file name, resolved relative to the kubeconfig."""
         value = self.text(key)
         return str(self.file.parent / value) if value else ""
 
     def data_of(self, key: str) -> bytes:
-        """Base64 bytes, empty where absent."""
+        """Return base64 data, empty if absent."""
         value = self.text(key)
         try:
             return base64.b64decode("".join(value.split()), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise self.fail(f"{key} is no base64") from error
+            raise self.fail(f"{key} is not valid base64") from error
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """A list of strings, empty where absent."""
+        """Return a list of strings, empty if absent."""
         value = self.data.get(key)
         if value is None:
             return ()
@@ -74,7 +76,7 @@ class KubeconfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Merged files. `files` are those that were read, for messages."""
+    """Merged kubeconfig files. `files` are the files that were read, for messages."""
 
     clusters: Mapping[str, KubeconfigEntry]
     users: Mapping[str, KubeconfigEntry]
@@ -85,8 +87,8 @@ class Kubeconfig:
 
 # ------------------------------------------------------------------ reading and merging
 def read_file(path: Path) -> Mapping[str, JsonValue] | None:
-    """The mapping in one file, or None where there is no such file."""
-    import yaml  # noqa: PLC0415 - 25 ms, paid only where a kubeconfig is read
+    """Return the content of one file, or None if it does not exist. Raises `ConfigError`."""
+    import yaml  # noqa: PLC0415 - start-up time: 25 ms
 
     try:
         text = path.read_text()
@@ -97,10 +99,10 @@ def read_file(path: Path) -> Mapping[str, JsonValue] | None:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # The problem without the excerpt: the line may hold a token.
+        # Without the excerpt of YAMLError: the line may hold a token.
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}: no YAML{where}: {getattr(error, 'problem', None)}") from None
+        raise ConfigError(f"{path}: not valid YAML{where}: {getattr(error, 'problem', None)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -109,7 +111,7 @@ def read_file(path: Path) -> Mapping[str, JsonValue] | None:
 
 
 def merge(files: Iterable[tuple[Path, Mapping[str, JsonValue]]]) -> Kubeconfig:
-    """Merge in order: the first file to name an entry, or to set the current context, wins whole."""
+    """Merge files in order. The first file that has an entry, or a current context, defines it."""
     tables: dict[str, dict[str, KubeconfigEntry]] = {"clusters": {}, "users": {}, "contexts": {}}
     current, paths = "", []
     for path, document in files:
@@ -125,7 +127,7 @@ def merge(files: Iterable[tuple[Path, Mapping[str, JsonValue]]]) -> Kubeconfig:
 
 
 def _entries(path: Path, document: Mapping[str, JsonValue], section: str) -> dict[str, KubeconfigEntry]:
-    """The named entries of one section of one file."""
+    """Return the named entries of one section of one file."""
     kind, entries = section.removesuffix("s"), {}
     listed = document.get(section) or []
     if not isinstance(listed, list):
@@ -144,7 +146,10 @@ def _entries(path: Path, document: Mapping[str, JsonValue], section: str) -> dic
 
 
 def config_from_files(paths: Sequence[Path], *, context: str | None = None, required: bool = False) -> Config:
-    """Read, merge and resolve. Missing files are skipped unless `required`; at least one must exist."""
+    """Read, merge and resolve kubeconfig files.
+
+    Missing files are skipped unless `required`. Raises `ConfigError` if no file exists.
+    """
     documents = [(path, document) for path in paths if (document := read_file(path)) is not None]
     if not documents or (required and len(documents) < len(paths)):
         raise ConfigError(f"no kubeconfig at {', '.join(map(str, paths))}")
@@ -153,22 +158,22 @@ def config_from_files(paths: Sequence[Path], *, context: str | None = None, requ
 
 # ------------------------------------------------------------------ one context
 def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
-    """The `Config` of one context, the current one unless named."""
+    """Return the `Config` of `context`, or of the current context."""
     files = ", ".join(map(str, kubeconfig.files))
     name = context or kubeconfig.current_context
     available = ", ".join(sorted(kubeconfig.contexts)) or "none"
     if not name:
-        raise ConfigError(f"{files}: no current-context, and none asked for; known: {available}")
+        raise ConfigError(f"{files}: no current-context is set: pass context=...; available: {available}")
     if name not in kubeconfig.contexts:
-        raise ConfigError(f"{files}: no context {name!r}; known: {available}")
+        raise ConfigError(f"{files}: no context {name!r}; available: {available}")
     chosen = kubeconfig.contexts[name]
-    cluster = _referred(kubeconfig.clusters, chosen, "cluster")
+    cluster = _referenced(kubeconfig.clusters, chosen, "cluster")
     if cluster is None:
         raise chosen.fail("names no cluster")
     server = cluster.text("server")
     if not server:
         raise cluster.fail("has no server")
-    user = _referred(kubeconfig.users, chosen, "user")
+    user = _referenced(kubeconfig.users, chosen, "user")
     settings = _cluster_settings(cluster) | (_user_settings(user, cluster) if user else {})
     try:
         return Config(host=server, namespace=chosen.text("namespace") or "default", **settings)
@@ -176,7 +181,7 @@ def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
         raise chosen.fail(str(error)) from error
 
 
-def _referred(table: Mapping[str, KubeconfigEntry], context: KubeconfigEntry, key: str) -> KubeconfigEntry | None:
+def _referenced(table: Mapping[str, KubeconfigEntry], context: KubeconfigEntry, key: str) -> KubeconfigEntry | None:
     name = context.text(key)
     if not name:
         return None
@@ -243,31 +248,24 @@ def _exec(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:
     mode = entry.text("interactiveMode") or "IfAvailable"
     if mode not in _INTERACTIVE:
         raise entry.fail(f"interactiveMode must be one of {', '.join(_INTERACTIVE)}, not {mode!r}")
+    env = entry.data.get("env") or []
+    if not isinstance(env, list) or not all(isinstance(item, dict) for item in env):
+        raise entry.fail("env must be a list of name and value")
+    variables = (KubeconfigEntry(entry.kind, entry.name, entry.file, item) for item in env)
+    listed = cluster.data.get("extensions") or []
+    extensions = (
+        item.get("extension")
+        for item in (listed if isinstance(listed, list) else ())
+        if isinstance(item, dict) and item.get("name") == _EXEC_EXTENSION
+    )
     return ExecConfig(
         # A bare name is looked up in PATH; anything with a slash is a file beside the kubeconfig.
         command=entry.path("command") if "/" in command else command,
         args=entry.strings("args"),
-        env=_exec_env(entry),
+        env={variable.text("name"): variable.text("value") for variable in variables},
         api_version=version,
         provide_cluster_info=entry.flag("provideClusterInfo"),
-        cluster_config=_exec_extension(cluster),
+        cluster_config=next(extensions, None),
         interactive_mode=mode,
         install_hint=entry.text("installHint"),
     )
-
-
-def _exec_env(entry: KubeconfigEntry) -> dict[str, str]:
-    listed = entry.data.get("env") or []
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise entry.fail("env must be a list of name and value")
-    pairs = (KubeconfigEntry(entry.kind, entry.name, entry.file, item) for item in listed)
-    return {pair.text("name"): pair.text("value") for pair in pairs}
-
-
-def _exec_extension(cluster: KubeconfigEntry) -> JsonValue:
-    """What the cluster has to say to the plugin."""
-    listed = cluster.data.get("extensions") or []
-    for item in listed if isinstance(listed, list) else ():
-        if isinstance(item, dict) and item.get("name") == _EXEC_EXTENSION:
-            return item.get("extension")
-    return None

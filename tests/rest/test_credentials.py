@@ -284,15 +284,15 @@ def _printed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("printed", "words"),
     [
-        (b"", "printed no ExecCredential"),
-        (b"s3cret", "printed no ExecCredential"),
-        (b'{"kind": "ExecCredential", "status": {"token": 3}}', "printed no ExecCredential"),
+        (b"", "printed an invalid ExecCredential"),
+        (b"s3cret", "printed an invalid ExecCredential"),
+        (b'{"kind": "ExecCredential", "status": {"token": 3}}', "printed an invalid ExecCredential"),
         (_printed(kind="Pod"), "instead of"),
         (_printed(apiVersion=V1 + "beta1"), "instead of"),
         (_printed(status=None), "printed no status"),
         (_printed(status={}), "neither a token nor"),
         (_printed(status={"token": "s3cret", "clientKeyData": "s3cret"}), "only one of"),
-        (_printed(status={"token": "s3cret", "expirationTimestamp": "tomorrow"}), "printed no ExecCredential"),
+        (_printed(status={"token": "s3cret", "expirationTimestamp": "tomorrow"}), "printed an invalid ExecCredential"),
         (_printed(status={"token": "s3cret", "expirationTimestamp": "2026-01-01T00:00:00"}), "without a time zone"),
     ],
 )

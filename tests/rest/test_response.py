@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import (
     AlreadyExistsError,
     ApiError,
@@ -42,7 +43,7 @@ from opsdk.rest.response import (
     raise_for_status,
     retry_after,
 )
-from opsdk.rest.retry import MAX_RETRIES, TokenBucket, retry_delay
+from opsdk.rest.retry import MAX_RETRIES, retry_delay
 
 GET = RestRequest("GET", "/api/v1/namespaces/ns/pods/web", verb="get", resource="pods", namespace="ns", name="web")
 POST = RestRequest("POST", "/apis/apps/v1/deployments", verb="create", group="apps", resource="deployments")
