@@ -42,7 +42,7 @@ async def test_static_credentials(settings: JsonObject, headers: dict[str, str])
     assert isinstance(source, StaticCredentials)
     assert await source.headers() == headers
     assert not source.invalidate()
-    assert "t" not in repr(source).replace("StaticSource", "").replace("set", "").replace("anonymous", "")
+    assert "t" not in repr(source).replace("StaticCredentials", "").replace("set", "").replace("anonymous", "")
 
 
 # ------------------------------------------------------------------ token files

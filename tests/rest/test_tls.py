@@ -139,8 +139,8 @@ async def test_files_that_vanish_keep_the_old_material(tmp_path: Path) -> None:
     [
         ({"ca_data": b"garbage"}, "certificate authority ca_data: not PEM"),
         ({"ca_data": b"\xff"}, "not PEM"),
-        ({"client_cert_data": b"s3cret", "client_key_data": b"s3cret"}, "no usable PEM pair"),
-        ({"client_cert_data": CLIENT.cert, "client_key_data": SERVER.key}, "no usable PEM pair"),
+        ({"client_cert_data": b"s3cret", "client_key_data": b"s3cret"}, "not a matching PEM pair"),
+        ({"client_cert_data": CLIENT.cert, "client_key_data": SERVER.key}, "not a matching PEM pair"),
         ({"client_cert_file": "/none", "client_key_file": "/none"}, "client certificate /none: cannot be read"),
     ],
 )
