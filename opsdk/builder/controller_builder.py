@@ -1,4 +1,7 @@
-"""Builds one controller: for_, owns, watches, complete."""
+"""Builds one controller.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ class WatchSpec:
     """Another kind that a controller watches.
 
     Attributes:
-        kind: what is watched.
-        to: a function from an object to requests (may be ``async``), or a handler.
-        predicates: which of its events matter.
+        kind: the watched kind.
+        handler: an event handler, or a function from an object to requests, which may be ``async``.
+        predicates: an event must pass all of them.
     """
 
     kind: KindLike[AnyObject]
@@ -42,11 +45,19 @@ class WatchSpec:
 
 
 class ControllerBuilder:
-    """Collects what a controller watches, checks that it makes sense, and builds it.
+    """Collects what a controller watches, checks it, and builds the controller.
 
     ::
 
         controller_for(manager, cache).for_(Website).owns(Deployment).reconciler(reconcile).complete()
+
+    Args:
+        cache: provides the informers.
+        manager: runs the controller; needed for `complete`.
+        name: see `named`.
+        options: see `with_options`.
+        hook: receives telemetry records.
+        clock: source of time.
     """
 
     def __init__(
@@ -74,7 +85,7 @@ class ControllerBuilder:
         self._reconciler: Reconciler | None = None
 
     def for_(self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = ()) -> Self:
-        """The kind that is reconciled; once."""
+        """Set the reconciled kind. Raises `UsageError` on a second call."""
         if self._kind is not None:
             raise UsageError("for_(...) should only be called once: a controller reconciles one kind")
         self._kind = kind_of(kind)
@@ -84,37 +95,40 @@ class ControllerBuilder:
     def owns(
         self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = (), match_every_owner: bool = False
     ) -> Self:
-        """A kind whose objects lead to their controlling owner, or to every owner."""
+        """Watch a kind whose objects map to their controller.
+
+        With `match_every_owner`, they map to all owners of the reconciled kind.
+        """
         self._owns.append((kind_of(kind), match_every_owner, tuple(predicates)))
         return self
 
     def watches(self, spec: WatchSpec) -> Self:
-        """A kind whose objects lead to requests in a way of their own."""
+        """Watch another kind."""
         self._watches.append(spec)
         return self
 
     def watches_source(self, source: EventSource) -> Self:
-        """Any other source; filters do not apply to it."""
+        """Add any other source. The event filter does not apply to it."""
         self._sources.append(source)
         return self
 
     def with_event_filter(self, *predicates: PredicateFunc) -> Self:
-        """Predicates for every watch, asked before each watch's own."""
+        """Add predicates to every watch. They run before the watch's own predicates."""
         self._filters += predicates
         return self
 
     def named(self, name: str) -> Self:
-        """The controller's name; the kind in lower case if not called."""
+        """Set the controller's name; the default is the kind in lower case."""
         self._name = name
         return self
 
     def with_options(self, options: ControllerOptions) -> Self:
-        """How the controller works."""
+        """Set the controller's options."""
         self._options = options
         return self
 
     def reconciler(self, reconciler: Reconciler | ReconcileFunction) -> Self:
-        """Who reconciles; once."""
+        """Set the reconciler. Raises `UsageError` on a second call."""
         if self._reconciler is not None:
             raise UsageError("the reconciler was set twice: a controller has one")
         self._reconciler = as_reconciler(reconciler)
@@ -122,7 +136,7 @@ class ControllerBuilder:
 
     # -------------------------------------------------------------- building
     def build(self) -> Controller:
-        """The controller, not added to any manager."""
+        """Return the controller, without adding it to a manager. Raises `UsageError` if something is missing."""
         self._check()
         assert self._reconciler is not None
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
@@ -137,7 +151,7 @@ class ControllerBuilder:
         )
 
     def complete(self) -> Controller:
-        """Build the controller and add it to the manager, which refuses a second one of the same name."""
+        """Build the controller and add it to the manager. Raises `UsageError`, also if its name is taken."""
         if self._manager is None:
             raise UsageError("must provide a manager: pass one, or use build()")
         controller = self.build()

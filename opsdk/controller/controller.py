@@ -1,4 +1,7 @@
-"""The controller: one queue, its sources, its workers."""
+"""Controller: one work queue with its sources and workers.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go
+"""
 
 from __future__ import annotations
 
@@ -25,21 +28,21 @@ from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 log = logging.getLogger(__name__)
 
-# Seconds that what was told to end gets to say something.
+# Seconds for a cancelled task to end, and for a late source to report its own error.
 _CANCEL_GRACE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
-    """How a controller works.
+    """Options of a `Controller`. Times are in seconds.
 
     Attributes:
-        max_concurrent_reconciles: workers; one key is never with two of them.
-        cache_sync_timeout: seconds until every source must have synced.
-        reconciliation_timeout: seconds after which one reconcile is cancelled and counted as failed; 0 for never.
-        shutdown_timeout: seconds that reconciles in progress get to finish at stop, before they are cancelled.
+        max_concurrent_reconciles: number of workers; two workers never process the same key.
+        cache_sync_timeout: time for every source to sync.
+        reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
+        shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
-        rate_limiter: how failures wait; per key from 5 ms to 1000 s by default.
+        rate_limiter: delays after failures; default: per key from 5 ms to 1000 s.
     """
 
     max_concurrent_reconciles: int = 1
@@ -55,22 +58,31 @@ class ControllerOptions:
 
 
 class ControllerState(Enum):
-    """Where a controller is in its life."""
+    """State of a controller."""
 
     NEW = "new"
     SYNCING = "syncing"
-    """Sources are started; no worker runs before all have synced."""
+    """Sources are started; workers start after all have synced."""
     RUNNING = "running"
     DRAINING = "draining"
-    """No new work; reconciles in progress may finish."""
+    """No new work; running reconciles may finish."""
     STOPPED = "stopped"
 
 
 class Controller:
     """Reconciles requests. A Runnable.
 
-    Stopping has three steps: no new work, drain for `shutdown_timeout` seconds, cancel. Cancelling `start` once begins
-    them; cancelling it again goes to the last.
+    Stop has three steps: no new work; drain for `shutdown_timeout` seconds; cancel. The first cancellation of `start`
+    begins them; a second one cancels the reconciles at once.
+
+    Args:
+        name: unique name, for logs and metrics.
+        reconciler: an object with ``reconcile``, or an async function.
+        sources: feed the work queue.
+        options: see `ControllerOptions`.
+        clock: source of time.
+        hook: receives telemetry records.
+        kind: the reconciled kind, for logs.
     """
 
     def __init__(
@@ -91,7 +103,7 @@ class Controller:
         self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
         self.reconciler = as_reconciler(reconciler)
-        self._hook = Hooks([hook] if hook is not None else [])  # one that raises is logged, and stops no worker
+        self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self._clock = clock
         self._sources = list(sources)
         self._started_sources: set[int] = set()
@@ -103,13 +115,13 @@ class Controller:
         self._ready = asyncio.Event()
 
     def needs_leader_election(self) -> bool:
-        """As the options say."""
+        """Return the option of this name."""
         return self.options.needs_leader_election
 
     async def watch(self, source: EventSource) -> None:
-        """Add a source; one added after the start begins at once. `UsageError` once the controller has ended."""
+        """Add a source; after the start, it begins at once. Raises `UsageError` after the controller has stopped."""
         if self.state is ControllerState.STOPPED:
-            raise UsageError(f"controller {self.name} has stopped: it takes no source")
+            raise UsageError(f"controller {self.name} has stopped: it cannot watch another source")
         self._sources.append(source)
         if self.state in (ControllerState.SYNCING, ControllerState.RUNNING):
             await self._start_source(source)
@@ -118,9 +130,15 @@ class Controller:
         """Return when the workers run."""
         await self._ready.wait()
 
-    # -------------------------------------------------------------- life
+    # -------------------------------------------------------------- life cycle
     async def start(self) -> None:
-        """Sync the sources, then reconcile until cancelled."""
+        """Sync the sources, then reconcile until cancelled.
+
+        Raises:
+            CacheSyncError: a source did not sync in time.
+            ShutdownTimeoutError: reconciles ignore their cancellation.
+            UsageError: the controller was started before.
+        """
         if self.state is not ControllerState.NEW:
             raise UsageError(
                 f"controller {self.name} was started more than once: it was probably added to a manager twice"
@@ -128,7 +146,11 @@ class Controller:
         self.state = ControllerState.SYNCING
         try:
             with log_context(controller=self.name):
-                await self._sync()
+                results = await asyncio.gather(*map(self._sync_source, self._sources), return_exceptions=True)
+                failure = next((r for r in results if isinstance(r, BaseException)), None)
+                if failure is not None:
+                    failure.add_note(f"while controller {self.name} waited for its sources")
+                    raise failure
                 await self._work()
         finally:
             self.state = ControllerState.STOPPED
@@ -142,13 +164,6 @@ class Controller:
             except Exception:
                 log.exception("controller %s: %r did not close well", self.name, source)
 
-    async def _sync(self) -> None:
-        results = await asyncio.gather(*map(self._sync_source, self._sources), return_exceptions=True)
-        failed = next((r for r in results if isinstance(r, BaseException)), None)
-        if failed is not None:
-            failed.add_note(f"while controller {self.name} waited for its sources")
-            raise failed
-
     async def _sync_source(self, source: EventSource) -> None:
         limit = self.options.cache_sync_timeout
         scope = asyncio.timeout(limit)
@@ -161,7 +176,7 @@ class Controller:
             raise CacheSyncError(
                 f"controller {self.name}: {source!r} did not start within {limit:g} s: its start() must not block"
             ) from error
-        # The source itself knows best why it is late: it is given a moment to say so.
+        # The source's own error is more precise: wait a little longer for it.
         scope = asyncio.timeout(limit + _CANCEL_GRACE)
         try:
             async with scope:
@@ -174,7 +189,7 @@ class Controller:
             raise CacheSyncError(f"controller {self.name} cannot start: {error}") from error.__cause__ or error
 
     async def _start_source(self, source: EventSource) -> None:
-        # By identity: one added while others sync must not be started twice.
+        # By identity: a source that is added while others sync must not start twice.
         if id(source) not in self._started_sources:
             self._started_sources.add(id(source))
             await source.start(self.queue)
@@ -187,7 +202,7 @@ class Controller:
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._ready.set()
         try:
-            # Workers end only by shutdown: the first to end otherwise has met a bug, which must not go unseen.
+            # Workers end only by shutdown. Any other end is a bug, which must not stay hidden.
             done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
             for worker in done:
                 worker.result()
@@ -216,7 +231,7 @@ class Controller:
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
 
     def _on_worker_error(self, worker: str, error: BaseException) -> None:
-        """While running, `_work` raises it; while stopping, this line is all there is."""
+        """While running, `_work` raises the error; while stopping, this log line is the only report."""
         log.error("%s ended: %r", worker, error, exc_info=error)
 
     # -------------------------------------------------------------- work
@@ -258,41 +273,41 @@ class Controller:
         scope = asyncio.timeout(self.options.reconciliation_timeout or None)
         try:
             async with scope:
-                result = await self._ask(item)
+                result = await self._call_reconciler(item)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Nobody cancelled us: the reconciler let a cancellation of its own escape.
-            return self._failed(queue_item, error, panicked=True, timed_out=scope.expired())
-        except Exception as error:  # noqa: BLE001 - whatever a reconciler raises is logged, counted and retried
+            # This task was not cancelled: the reconciler raised a CancelledError of its own.
+            return self._on_failure(queue_item, error, panicked=True, timed_out=scope.expired())
+        except Exception as error:  # noqa: BLE001 - any exception of a reconciler is logged, counted and retried
             if _is_all(error, TerminalError):
-                log.error("reconcile failed for good: %s", error)  # noqa: TRY400 - the message says it all
+                log.error("reconcile failed, not retried: %s", error)  # noqa: TRY400 - the message is sufficient
                 self.queue.forget(item)
                 return Outcome.ERROR, {"terminal": True, "timed_out": scope.expired()}
-            return self._failed(queue_item, error, timed_out=scope.expired())
-        return self._next(queue_item, result), {"timed_out": scope.expired()}
+            return self._on_failure(queue_item, error, timed_out=scope.expired())
+        return self._on_result(queue_item, result), {"timed_out": scope.expired()}
 
-    async def _ask(self, item: Request) -> Result | None:
-        result = await self.reconciler.reconcile(item)
+    async def _call_reconciler(self, request: Request) -> Result | None:
+        result = await self.reconciler.reconcile(request)
         if not isinstance(result, Result | None):
-            raise UsageError(f"the reconciler answered {result!r}: it must answer a Result, or None")
+            raise UsageError(f"the reconciler returned {result!r}: return a Result, or None")
         return result
 
-    def _failed(
+    def _on_failure(
         self, queue_item: QueueItem[Request], error: BaseException, **notes: bool
     ) -> tuple[Outcome, dict[str, bool]]:
         wait = self.queue.add_rate_limited(queue_item.item, priority=queue_item.priority)
         if _is_all(error, ConflictError):
-            # Somebody was faster; the next look sees the newer object. Nothing to worry about.
-            log.info("the object changed meanwhile, again in %.3g s: %s", wait, error)
+            # Expected with concurrent writers: the next reconcile reads the newer object.
+            log.info("the object changed concurrently, retry in %.3g s: %s", wait, error)
         elif _is_all(error, OpsdkError):
-            log.error("reconcile failed, again in %.3g s: %s", wait, error)
+            log.error("reconcile failed, retry in %.3g s: %s", wait, error)
         else:
-            log.error("reconcile failed, again in %.3g s", wait, exc_info=error)
+            log.error("reconcile failed, retry in %.3g s", wait, exc_info=error)
         return Outcome.ERROR, notes
 
-    def _next(self, queue_item: QueueItem[Request], result: Result | None) -> Outcome:
+    def _on_result(self, queue_item: QueueItem[Request], result: Result | None) -> Outcome:
         item, priority = queue_item.item, queue_item.priority
         if result is not None and result.priority is not None:
             priority = result.priority
@@ -306,14 +321,14 @@ class Controller:
         self.queue.forget(item)
         return Outcome.SUCCESS
 
-    # -------------------------------------------------------------- telling
+    # -------------------------------------------------------------- telemetry
     def _record_workers(self) -> None:
         self._hook.record(
             Workers(controller=self.name, active=self._active, limit=self.options.max_concurrent_reconciles)
         )
 
     def record_queue(self, event: str, seconds: float = 0.0) -> None:
-        """Tell the hook what happened in the queue."""
+        """Record an event of the work queue."""
         depth = tuple(self.queue.core.depth().items())
         in_progress = tuple(self.queue.core.processing().values())
         self._hook.record(
@@ -321,18 +336,18 @@ class Controller:
         )
 
     def __repr__(self) -> str:
-        return f"<Controller {self.name} {self.state.value}: {self._active} at work, {self.queue!r}>"
+        return f"<Controller {self.name} {self.state.value}: {self._active} busy, {self.queue!r}>"
 
 
 def _is_all(error: BaseException, kind: type[Exception]) -> bool:
-    """Whether it is of a kind, or (from a task group) a group of such errors only."""
+    """Whether the error is of `kind`, or a group (from a TaskGroup) of such errors only."""
     if isinstance(error, ExceptionGroup):
         return all(_is_all(part, kind) for part in error.exceptions)
     return isinstance(error, kind)
 
 
 class _Hooks(QueueHooks):
-    """The queue's events as records."""
+    """Converts the queue's events to records."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

@@ -210,7 +210,7 @@ def test_forms_ask_for_themselves() -> None:
         (Get(kind=KIND, key=ObjectKey("ns", "")), "needs the name"),
         (Get(kind=KIND, key=ObjectKey("", "a")), "needs a namespace"),
         (Update(obj=site(name="")), "needs the name"),
-        (Delete(gvk=Site.gvk, key=ObjectKey("ns", "")), "empty one would mean all"),
+        (Delete(gvk=Site.gvk, key=ObjectKey("ns", "")), "an empty name addresses the whole collection"),
         (Create(obj=site(namespace="")), "is namespaced"),
         (PatchObject(obj=site(name=""), patch=merge_patch({})), "needs the name"),
         (Apply(obj=site()), "needs a field owner"),
