@@ -305,7 +305,7 @@ async def test_closing_leaves_nothing() -> None:
 async def test_one_queue_only() -> None:
     """A feeder serves one controller."""
     async with Fed(EnqueueRequestForObject()) as fed:
-        with pytest.raises(UsageError, match="give each controller its own"):
+        with pytest.raises(UsageError, match="is already started"):
             fed.feeder.bind(fed.queue)
 
 

@@ -242,8 +242,8 @@ def to_tree(obj: AnyObject) -> JsonObject:
     if origin is None:
         return tree
     # What the class alone reads from the origin: the rest of the origin is unknown to the class.
-    known = _known_tree(convert(origin, type(obj)))
-    merged: JsonObject = merge_unknown_fields(origin, known, tree)
+    known_fields = _known_tree(convert(origin, type(obj)))
+    merged: JsonObject = merge_unknown_fields(origin, known_fields, tree)
     return merged
 
 

@@ -40,9 +40,9 @@ def builder(manager: Manager | None = None) -> ControllerBuilder:
         ),
         (lambda b: b.named("x").reconciler(nothing).build(), "there are no watches configured"),
         (lambda b: b.reconciler(nothing).reconciler(nothing), "the reconciler was set twice"),
-        (lambda b: b.for_(THING).reconciler(5), "is no reconciler"),
+        (lambda b: b.for_(THING).reconciler(5), "is not a reconciler"),
         (lambda b: b.for_(THING).reconciler(nothing).complete(), "must provide a manager"),
-        (lambda b: b.for_(int), "names no kind"),
+        (lambda b: b.for_(int), "has no kind"),
     ],
 )
 async def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any], words: str) -> None:

@@ -680,6 +680,6 @@ def test_mistakes_are_refused_where_they_are_made() -> None:
             Result(requeue_after=wrong)
     with pytest.raises(UsageError, match=r"Reconciler\(\.\.\.\)"):
         as_reconciler(Reconciler)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="is no reconciler"):
+    with pytest.raises(UsageError, match="is not a reconciler"):
         as_reconciler(5)  # type: ignore[arg-type]
     assert isinstance(as_reconciler(Reconciler()), Reconciler)
