@@ -213,7 +213,12 @@ class Manager:
         try:
             if await self._start_groups(Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS):
                 self._ready.set()
-                election = self._start_leading()
+                if self._election is None:
+                    self._elected.set()
+                    self._groups[Phase.LEADER].start()
+                else:
+                    loop = asyncio.get_running_loop()
+                    election = loop.create_task(self._lead(self._election), name="leader election")
                 await self._ending.wait()
         finally:
             await self._stop_completely(election)
@@ -257,13 +262,6 @@ class Manager:
             for task in (ready, ending):
                 task.cancel()
             await wait_ended((ready, ending), None)
-
-    def _start_leading(self) -> asyncio.Task[None] | None:
-        if self._election is None:
-            self._elected.set()
-            self._groups[Phase.LEADER].start()
-            return None
-        return asyncio.get_running_loop().create_task(self._lead(self._election), name="leader election")
 
     async def _lead(self, election: Election) -> None:
         running = asyncio.get_running_loop().create_task(election.run(), name="elector")

@@ -236,7 +236,15 @@ class Transport(Closing):
         started = self._clock.now()
         outcome: RestResponse | ResponseStream | TransportError
         try:
-            outcome = await self._exchange_once(request, whole=whole)
+            exchange = await self.exchange(request)
+            if not whole and 200 <= exchange.status < 300:
+                outcome = exchange
+            else:
+                try:
+                    body = await self._read_all(exchange, request)
+                    outcome = RestResponse(exchange.status, exchange.headers, body)
+                finally:
+                    await exchange.aclose()
         except TransportError as error:
             outcome = error
         if self._observe is not None:
@@ -247,15 +255,6 @@ class Transport(Closing):
                 RequestAttempt(request=request, host=host, status=status, seconds=seconds, throttled=throttled)
             )
         return outcome
-
-    async def _exchange_once(self, request: RestRequest, *, whole: bool) -> RestResponse | ResponseStream:
-        exchange = await self.exchange(request)
-        if not whole and 200 <= exchange.status < 300:
-            return exchange
-        try:
-            return RestResponse(exchange.status, exchange.headers, await self._read_all(exchange, request))
-        finally:
-            await exchange.aclose()
 
     async def exchange(self, request: RestRequest) -> ResponseStream:
         """Make one exchange with credentials, but without retry, timeout or throttling. The caller closes it.

@@ -199,7 +199,12 @@ def _topology(schema: Mapping[str, JsonValue], site: Mapping[str, JsonValue]) ->
     if kind in _SCALARS:
         return Topology.SCALAR
     if kind == "array":
-        return _list_topology(site)
+        match site.get("x-kubernetes-list-type"):
+            case "map":
+                return Topology.LIST_MAP
+            case "set":
+                return Topology.LIST_SET
+        return Topology.LIST_ATOMIC
     if kind == "object" or schema.get("properties") or schema.get("additionalProperties"):
         if site.get("x-kubernetes-map-type") == "atomic":
             return Topology.MAP_ATOMIC
@@ -220,15 +225,6 @@ def _scalar_type(schema: Mapping[str, JsonValue]) -> str:
     if kind == "string" and schema.get("format", "") not in ("", "byte"):
         return ""
     return str(kind)
-
-
-def _list_topology(site: Mapping[str, JsonValue]) -> Topology:
-    match site.get("x-kubernetes-list-type"):
-        case "map":
-            return Topology.LIST_MAP
-        case "set":
-            return Topology.LIST_SET
-    return Topology.LIST_ATOMIC
 
 
 def _all_scalar(options: JsonValue) -> bool:

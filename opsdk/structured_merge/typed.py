@@ -8,7 +8,7 @@ Upstream: sigs.k8s.io/structured-merge-diff/v6/typed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -103,7 +103,12 @@ def _faults(value: JsonValue, schema: Schema, path: tuple[str, ...], *, allow_du
     elif not isinstance(value, dict):
         yield path, f"expected map, got &{{{go_value(value)}}}"
     else:
-        yield from _map_faults(value, schema, path, allow_duplicates=allow_duplicates)
+        for name, item in value.items():
+            below = (*path, field_element(name))
+            if not schema.admits(name):
+                yield below, "field not declared in schema"
+                return
+            yield from _faults(item, schema.field(name), below, allow_duplicates=allow_duplicates)
 
 
 def _scalar_fault(value: JsonValue, schema: Schema) -> Iterator[str]:
@@ -138,17 +143,6 @@ def _list_faults(
                 yield path, f"duplicate entries for key {format_path([element])}"
             elements.add(element)
         yield from _faults(item, schema.item(), (*path, element), allow_duplicates=allow_duplicates)
-
-
-def _map_faults(
-    value: Mapping[str, JsonValue], schema: Schema, path: tuple[str, ...], *, allow_duplicates: bool
-) -> Iterator[Fault]:
-    for name, item in value.items():
-        below = (*path, field_element(name))
-        if not schema.admits(name):
-            yield below, "field not declared in schema"
-            return
-        yield from _faults(item, schema.field(name), below, allow_duplicates=allow_duplicates)
 
 
 _KEYED: Final = frozenset({Topology.LIST_SET, Topology.LIST_MAP})
@@ -389,13 +383,11 @@ def merge(live: JsonValue, applied: JsonValue, schema: Schema) -> JsonValue:
         items, others = _as_list(live), _as_list(applied)
         return _merge_lists(items, others, schema) if items or others else applied
     before, after = _as_dict(live), _as_dict(applied)
-    return _merge_maps(before, after, schema) if before or after else applied
-
-
-def _merge_maps(live: JsonValue, applied: JsonValue, schema: Schema) -> JsonValue:
-    result = dict(live)
-    for name, value in applied.items():
-        result[name] = merge(live[name], value, schema.field(name)) if name in live else value
+    if not before and not after:
+        return applied
+    result = dict(before)
+    for name, value in after.items():
+        result[name] = merge(before[name], value, schema.field(name)) if name in before else value
     return result
 
 
